@@ -1,15 +1,19 @@
-//! What every benchmark of the project shares: options, statistics, the table for people and the file for machines.
+//! What every benchmark of the project shares: options, statistics, the table for people and the
+//! file for machines.
 //!
-//! Included with `#[path = "../../../benches/report.rs"] mod report;` by a benchmark that has `harness = false` and
-//! `serde_json` among its dev-dependencies. It is source, not a crate, so that no part of the product depends on it.
+//! Included with `#[path = "../../../benches/report.rs"] mod report;` by a benchmark that has
+//! `harness = false` and `serde_json` among its dev-dependencies. It is source, not a crate, so
+//! that no part of the product depends on it.
 //!
 //! ```text
 //! let mut report = Report::from_args("block_write", "Durable block overwrites on one mapping");
-//! for _ in 0..report.rounds() {                       // peers take turns, so that a slow minute hits them all
+//! // Peers take turns, so that a slow minute hits them all.
+//! for _ in 0..report.rounds() {
 //!     report.run("8 KiB overwrite", "raw", samples_ns);
 //!     report.run("8 KiB overwrite", "store", samples_ns);
 //! }
-//! report.ratio_of_medians("overwrite_8k_over_raw", ("8 KiB overwrite", "store"), ("8 KiB overwrite", "raw"));
+//! let group = "8 KiB overwrite";
+//! report.ratio_of_medians("overwrite_8k_over_raw", (group, "store"), (group, "raw"));
 //! report.finish()
 //! ```
 //!
@@ -25,7 +29,8 @@
 //! | `samples` | per group and name: `unit`, `median`, `p99`, and per round `median`, `p99`, `mean`, `min`, `max`, `samples` |
 //! | `ratios` | flat object of the figures that are promised somewhere |
 //!
-//! Invariants: nothing is printed that is not in the file; a figure is the median of rounds, never the best of them.
+//! Invariants: nothing is printed that is not in the file; a figure is the median of rounds, never
+//! the best of them.
 //! Deliberately absent: statistics of significance, comparison with an earlier file.
 
 #![allow(dead_code, reason = "each benchmark uses a part of this file")]
@@ -80,7 +85,8 @@ impl Report {
     /// Reads the command line; `name` is the benchmark's, and of the file it writes.
     pub(crate) fn from_args(name: &'static str, title: &'static str) -> Report {
         // Cargo itself adds `--bench`.
-        let options: Vec<String> = std::env::args().skip(1).filter(|option| option != "--bench").collect();
+        let options: Vec<String> =
+            std::env::args().skip(1).filter(|option| option != "--bench").collect();
         Report {
             name,
             title,
@@ -127,18 +133,26 @@ impl Report {
         self.notes.push(text.into());
     }
 
-    /// Adds a reason to doubt the figures, or a label they need (for instance that the medium is emulated).
+    /// Adds a reason to doubt the figures, or a label they need (for instance that the medium is
+    /// emulated).
     pub(crate) fn warn(&mut self, text: impl Into<String>) {
         self.warnings.push(text.into());
     }
 
-    /// Adds a round of samples in nanoseconds: of single operations, or of batches divided by their length.
+    /// Adds a round of samples in nanoseconds: of single operations, or of batches divided by their
+    /// length.
     pub(crate) fn run(&mut self, group: &str, name: &str, samples_ns: Vec<f64>) {
         self.run_in("ns", group, name, samples_ns);
     }
 
     /// Adds a round of samples in another unit, for instance `GiB/s`.
-    pub(crate) fn run_in(&mut self, unit: &'static str, group: &str, name: &str, samples: Vec<f64>) {
+    pub(crate) fn run_in(
+        &mut self,
+        unit: &'static str,
+        group: &str,
+        name: &str,
+        samples: Vec<f64>,
+    ) {
         let Some(round) = Round::of(samples) else { return };
         match self.series.iter_mut().find(|series| series.group == group && series.name == name) {
             Some(series) => series.rounds.push(round),
@@ -164,17 +178,23 @@ impl Report {
         self.ratios.push((key.to_owned(), value));
     }
 
-    /// Adds the median over rounds of (this / that), each pair taken from the same round; absent if either is.
+    /// Adds the median over rounds of (this / that), each pair taken from the same round; absent if
+    /// either is.
     ///
-    /// Rounds are paired because a slow moment of the machine hits both sides of a round, and then cancels.
+    /// Rounds are paired because a slow moment of the machine hits both sides of a round, and then
+    /// cancels.
     pub(crate) fn ratio_of_medians(&mut self, key: &str, this: (&str, &str), that: (&str, &str)) {
-        let (Some(this), Some(that)) = (self.find(this.0, this.1), self.find(that.0, that.1)) else { return };
+        let (Some(this), Some(that)) = (self.find(this.0, this.1), self.find(that.0, that.1))
+        else {
+            return;
+        };
         let pairs = this.rounds.iter().zip(&that.rounds);
         let value = median(pairs.map(|(this, that)| this.median / that.median).collect());
         self.ratio(key, value);
     }
 
-    /// How far the rounds of [`Report::ratio_of_medians`] lie apart, least from most, as a share of their median.
+    /// How far the rounds of [`Report::ratio_of_medians`] lie apart, least from most, as a share of
+    /// their median.
     pub(crate) fn spread_of_ratio(&self, this: (&str, &str), that: (&str, &str)) -> Option<f64> {
         let (this, that) = (self.find(this.0, this.1)?, self.find(that.0, that.1)?);
         let ratio = |(this, that): (&Round, &Round)| this.median / that.median;
@@ -183,11 +203,16 @@ impl Report {
         Some((ratios.last()? - ratios.first()?) / median(ratios.clone()).max(f64::MIN_POSITIVE))
     }
 
-    /// Between which ratios [`Report::ratio_of_medians`] lies with 95 % confidence, and of how many pairs, if these are ten or more.
+    /// Between which ratios [`Report::ratio_of_medians`] lies with 95 % confidence, and of how many
+    /// pairs, if these are ten or more.
     ///
-    /// By rank, so nothing is assumed of how the pairs are spread: half of them lie below the true median, give or take two standard
-    /// deviations of a binomial.
-    pub(crate) fn range_of_ratio(&self, this: (&str, &str), that: (&str, &str)) -> Option<(f64, f64, usize)> {
+    /// By rank, so nothing is assumed of how the pairs are spread: half of them lie below the true
+    /// median, give or take two standard deviations of a binomial.
+    pub(crate) fn range_of_ratio(
+        &self,
+        this: (&str, &str),
+        that: (&str, &str),
+    ) -> Option<(f64, f64, usize)> {
         let (this, that) = (self.find(this.0, this.1)?, self.find(that.0, that.1)?);
         let ratio = |(this, that): (&Round, &Round)| this.median / that.median;
         let mut ratios: Vec<f64> = this.rounds.iter().zip(&that.rounds).map(ratio).collect();
@@ -200,7 +225,8 @@ impl Report {
         Some((*ratios.get(below)?, *ratios.get(pairs - 1 - below)?, pairs))
     }
 
-    /// Multiplies a figure added before, for instance by the number of threads to make times per thread a throughput.
+    /// Multiplies a figure added before, for instance by the number of threads to make times per
+    /// thread a throughput.
     pub(crate) fn scale_ratio(&mut self, key: &str, factor: f64) {
         for (_, value) in self.ratios.iter_mut().filter(|(name, _)| name == key) {
             *value *= factor;
@@ -216,7 +242,9 @@ impl Report {
         let file = project_root().join("target/bench").join(format!("{}.json", self.name));
         let text = format!("{:#}\n", self.to_json());
         let written = match file.parent() {
-            Some(folder) => std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, text)),
+            Some(folder) => {
+                std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, text))
+            }
             None => std::fs::write(&file, text),
         };
         match written {
@@ -254,7 +282,9 @@ impl Report {
             let share = NOISY_SPREAD * 100.0;
             let names: Vec<String> = noisy
                 .iter()
-                .map(|series| format!("{}: {} ({:.0} %)", series.group, series.name, series.spread() * 100.0))
+                .map(|series| {
+                    format!("{}: {} ({:.0} %)", series.group, series.name, series.spread() * 100.0)
+                })
                 .collect();
             let names = names.join(", ");
             self.warnings.push(format!(
@@ -264,7 +294,8 @@ impl Report {
     }
 
     fn print(&self) {
-        let (machine, quick) = (machine(self.load_average), if self.quick { ", --quick" } else { "" });
+        let (machine, quick) =
+            (machine(self.load_average), if self.quick { ", --quick" } else { "" });
         println!("{}: {}", self.name, self.title);
         println!(
             "{}, {} cores, {} GiB, kernel {}; {} rounds{quick}, {:.1} s",
@@ -275,7 +306,8 @@ impl Report {
             self.series.iter().map(|series| series.rounds.len()).max().unwrap_or(0),
             self.began.elapsed().as_secs_f64(),
         );
-        let width = self.series.iter().map(|series| series.name.chars().count()).max().unwrap_or(0).max(24);
+        let width =
+            self.series.iter().map(|series| series.name.chars().count()).max().unwrap_or(0).max(24);
         let mut groups: Vec<&str> = Vec::new();
         for series in &self.series {
             if !groups.contains(&series.group.as_str()) {
@@ -284,7 +316,8 @@ impl Report {
         }
         for group in groups {
             println!("\n{group:<width$} {:>12} {:>12} {:>6} {:>8}", "median", "p99", "", "ratio");
-            let members: Vec<&Series> = self.series.iter().filter(|series| series.group == group).collect();
+            let members: Vec<&Series> =
+                self.series.iter().filter(|series| series.group == group).collect();
             for series in &members {
                 println!(
                     "{:<width$} {:>12} {:>12} {:<6} {:>8}",
@@ -315,13 +348,20 @@ impl Report {
     }
 
     fn to_json(&self) -> Value {
-        let mut versions: serde_json::Map<String, Value> = self.versions.clone().into_iter().collect();
+        let mut versions: serde_json::Map<String, Value> =
+            self.versions.clone().into_iter().collect();
         versions.insert("project".to_owned(), env!("CARGO_PKG_VERSION").into());
-        versions.insert("git".to_owned(), first_line("git", &["describe", "--always", "--dirty", "--tags"]));
+        versions.insert(
+            "git".to_owned(),
+            first_line("git", &["describe", "--always", "--dirty", "--tags"]),
+        );
         let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
         versions.insert("rustc".to_owned(), first_line(&rustc, &["--version"]));
-        let mut command =
-            format!("cargo bench -p {} --bench {}", env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        let mut command = format!(
+            "cargo bench -p {} --bench {}",
+            env!("CARGO_PKG_NAME"),
+            env!("CARGO_CRATE_NAME")
+        );
         if !self.options.is_empty() {
             command = format!("{command} -- {}", self.options.join(" "));
         }
@@ -331,7 +371,8 @@ impl Report {
             "name": self.name,
             "title": self.title,
             "quick": self.quick,
-            "finished_unix_s": SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            "finished_unix_s": SystemTime::now().duration_since(UNIX_EPOCH).map_or(0,
+            |since| since.as_secs()),
             "machine": machine(self.load_average),
             "versions": versions,
             "command": command,
@@ -388,10 +429,15 @@ impl Round {
     }
 }
 
-/// Times `operations` calls of `step` as batches of `batch`; gives nanoseconds per call of each batch.
+/// Times `operations` calls of `step` as batches of `batch`; gives nanoseconds per call of each
+/// batch.
 ///
 /// For operations so short that reading the clock around one would be most of it.
-pub(crate) fn time_batches(operations: usize, batch: usize, mut step: impl FnMut(usize)) -> Vec<f64> {
+pub(crate) fn time_batches(
+    operations: usize,
+    batch: usize,
+    mut step: impl FnMut(usize),
+) -> Vec<f64> {
     let mut samples_ns = Vec::with_capacity(operations / batch);
     for index in 0..operations / batch {
         let start = Instant::now();
@@ -438,7 +484,8 @@ fn machine(load_average: Option<f64>) -> Value {
         "memory_bytes": field_of("/proc/meminfo", &["MemTotal"])
             .and_then(|value| value.trim_end_matches("kB").trim().parse::<u64>().ok())
             .map(|kib| kib * 1024),
-        "kernel": std::fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_owned()),
+        "kernel": std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()
+            .map(|text| text.trim().to_owned()),
         "load_average_1min": load_average,
     })
 }
@@ -465,10 +512,12 @@ fn first_line(program: &str, arguments: &[&str]) -> Value {
     }
 }
 
-/// The folder that holds the workspace: the nearest with a `Cargo.lock` above the package, or else above here.
+/// The folder that holds the workspace: the nearest with a `Cargo.lock` above the package, or else
+/// above here.
 fn project_root() -> PathBuf {
-    let from =
-        std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).or_else(|| std::env::current_dir().ok());
+    let from = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map(PathBuf::from)
+        .or_else(|| std::env::current_dir().ok());
     let from = from.unwrap_or_else(|| PathBuf::from("."));
     let root = from.ancestors().find(|folder| folder.join("Cargo.lock").is_file());
     root.unwrap_or(Path::new(".")).to_path_buf()

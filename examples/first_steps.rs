@@ -1,7 +1,9 @@
-//! First steps with the store: attach a tier to a directory, write, be interrupted, attach again, detach.
+//! First steps with the store: attach a tier to a directory, write, be interrupted, attach again,
+//! detach.
 //!
-//! `cargo run -p tiersmith-store --example first_steps`. A test runs it too (`crates/store/tests/it/examples.rs`). It works in a temporary
-//! directory; the tier is an ordinary file that stands for persistent memory.
+//! `cargo run -p tiersmith-store --example first_steps`. A test runs it too
+//! (`crates/store/tests/it/examples.rs`). It works in a temporary directory; the tier is an
+//! ordinary file that stands for persistent memory.
 
 use std::path::Path;
 use tiersmith_store::{Medium, OpenMode, Options, Profile, TierSpec, attach};
@@ -40,7 +42,8 @@ pub(crate) fn run(place: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let wal = attached.open("pg_wal/000000010000000000000001", OpenMode::CREATE)?;
     wal.write(0, &[5; 512])?;
 
-    // The program ends here without detaching. The directory at its own path is only a note now: nobody can open half a database.
+    // The program ends here without detaching. The directory at its own path is only a note now:
+    // nobody can open half a database.
     drop((table, wal, attached));
     assert!(home.join("README-TIERSMITH.txt").exists());
 

@@ -1,4 +1,5 @@
-//! Certificates as servers show them: read or not, asked everything; never a panic, never a control character in a text.
+//! Certificates as servers show them: read or not, asked everything; never a panic, never a control
+//! character in a text.
 
 #![no_main]
 

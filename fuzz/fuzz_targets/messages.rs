@@ -1,4 +1,5 @@
-//! Messages of a kernel that does not keep to its protocol: each is answered or refused; never a panic, and nothing outside home is touched.
+//! Messages of a kernel that does not keep to its protocol: each is answered or refused; never a
+//! panic, and nothing outside home is touched.
 
 #![no_main]
 
@@ -45,7 +46,8 @@ fn home() -> Home {
     spec.unit = 1 << 20;
     spec.lanes = 8;
     let attached =
-        attach(&home, &[spec], Options { background: false, ..Options::default() }).expect("it attaches");
+        attach(&home, &[spec], Options { background: false, ..Options::default() }).expect("it \
+            attaches");
     let messages = Messages::new(attached, false).expect("it opens");
     let mut before = Vec::new();
     names(around.path(), &mut before);

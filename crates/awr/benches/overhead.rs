@@ -1,11 +1,15 @@
-//! What recording costs a database, what a snapshot of a large one costs, and what a comparison of two days costs.
+//! What recording costs a database, what a snapshot of a large one costs, and what a comparison of
+//! two days costs.
 //!
-//! `cargo bench -p tiersmith-awr --bench overhead -- [--quick [--mariadb]]`; writes `target/bench/overhead.json`.
+//! `cargo bench -p tiersmith-awr --bench overhead -- [--quick [--mariadb]]`; writes
+//! `target/bench/overhead.json`.
 //!
-//! Servers are started for it on unix sockets in a temporary directory, with syncs off, so that nothing but the processors limits them:
-//! that is where a recorder that runs beside them takes the most. One load runs, and slots of half a second take turns in it: no recorder,
-//! one at its defaults (a look a second, a snapshot a minute), one that asks 60 times as often (`overhead/load.rs` says why). The quick
-//! form has 9 slots of each and no MariaDB, unless `--mariadb` is given; the full one 80.
+//! Servers are started for it on unix sockets in a temporary directory, with syncs off, so that
+//! nothing but the processors limits them: that is where a recorder that runs beside them takes the
+//! most. One load runs, and slots of half a second take turns in it: no recorder, one at its
+//! defaults (a look a second, a snapshot a minute), one that asks 60 times as often
+//! (`overhead/load.rs` says why). The quick form has 9 slots of each and no MariaDB, unless
+//! `--mariadb` is given; the full one 80.
 //!
 //! | key of `ratios` | is |
 //! |---|---|
@@ -47,7 +51,10 @@ use report::Report;
 fn main() -> ExitCode {
     let title = "what recording costs the database and the recorder";
     let mut report = Report::from_args("overhead", title);
-    report.config("servers", "syncs off, unix sockets, buffer pool of 16 MiB, in a temporary directory");
+    report.config(
+        "servers",
+        "syncs off, unix sockets, buffer pool of 16 MiB, in a temporary directory",
+    );
     match servers::postgres("PostgreSQL") {
         None => report.warn("no PostgreSQL server is installed: nothing was measured on one"),
         Some(mut server) => {

@@ -1,4 +1,5 @@
-//! The errors of the workload repository: each says what was tried, on what, why it failed and what to do.
+//! The errors of the workload repository: each says what was tried, on what, why it failed and what
+//! to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,8 @@ use std::path::{Path, PathBuf};
 use crate::figure::visible;
 use crate::id::SnapshotId;
 
-/// What can go wrong with snapshots and intervals. `Display` is a sentence with the remedy; sources are kept.
+/// What can go wrong with snapshots and intervals. `Display` is a sentence with the remedy; sources
+/// are kept.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -49,7 +51,11 @@ pub enum Error {
         known: u32,
     },
     /// A snapshot whose contents contradict each other or its checksum.
-    #[error("{} is damaged: {}. Leave it out and take another snapshot", visible(place), visible(reason))]
+    #[error(
+        "{} is damaged: {}. Leave it out and take another snapshot",
+        visible(place),
+        visible(reason)
+    )]
     Damaged {
         /// The file, or where else the text came from.
         place: String,
@@ -58,8 +64,10 @@ pub enum Error {
     },
     /// Between the snapshots the source began to count anew.
     #[error(
-        "the source was restarted between the snapshots: {}. Its counters began again at zero, so the \
-         difference means nothing; choose two snapshots after the restart. Of a repository that has snapshots of both \
+        "the source was restarted between the snapshots: {}. Its counters began again at zero, so \
+         the \
+         difference means nothing; choose two snapshots after the restart. Of a repository that \
+         has snapshots of both \
          runs in between, a report adds up what was counted before and after",
         visible(reason)
     )]
@@ -69,8 +77,10 @@ pub enum Error {
     },
     /// Between the snapshots a group of counters was set to zero.
     #[error(
-        "counters were reset between the snapshots: {}. A difference across a reset means nothing; choose two \
-         snapshots after it. Of a repository that has snapshots on both sides, a report adds up what was counted before and \
+        "counters were reset between the snapshots: {}. A difference across a reset means nothing; \
+         choose two \
+         snapshots after it. Of a repository that has snapshots on both sides, a report adds up \
+         what was counted before and \
          after",
         visible(reason)
     )]
@@ -133,7 +143,10 @@ pub enum Error {
         reason: String,
     },
     /// No snapshot of this number.
-    #[error("there is no snapshot {id} in {}; `tiersmith awr list` shows what is there", shown(path))]
+    #[error(
+        "there is no snapshot {id} in {}; `tiersmith awr list` shows what is there",
+        shown(path)
+    )]
     NoSuchSnapshot {
         /// The number asked for.
         id: SnapshotId,
@@ -160,7 +173,12 @@ mod tests {
         let path = PathBuf::from(&bad);
         let (reason, remedy) = (String::new(), String::new());
         let errors = [
-            Error::Io { action: "read", path: path.clone(), source: io::Error::other("no"), remedy: "" },
+            Error::Io {
+                action: "read",
+                path: path.clone(),
+                source: io::Error::other("no"),
+                remedy: "",
+            },
             Error::Foreign { place: bad.clone(), reason: reason.clone() },
             Error::Format { place: bad.clone(), found: 9, known: 2 },
             Error::Damaged { place: bad.clone(), reason: reason.clone() },

@@ -104,26 +104,29 @@ pub fn percent(value: f64) -> String {
 pub fn instant(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let (days, second_of_day) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March here, so that the leap day is the last of its year (the usual civil calendar
-    // arithmetic).
+    // Years begin in March here, so that the leap day is the last of its year (the usual civil
+    // calendar arithmetic).
     let from_march_0000 = days + 719_468;
     let (era, day_of_era) = (from_march_0000 / 146_097, from_march_0000 % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
+    let (hour, minute, second) =
+        (second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
-/// Text of foreign origin made harmless for a terminal and for the eye: control characters, and those that
-/// turn the direction of writing, are shown as what they are.
+/// Text of foreign origin made harmless for a terminal and for the eye: control characters, and
+/// those that turn the direction of writing, are shown as what they are.
 pub fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}');
         if c.is_control() || turns {
             out.extend(c.escape_default());
         } else {
@@ -155,7 +158,10 @@ mod tests {
 
     #[test]
     fn every_size_prints_with_the_unit_that_fits() {
-        assert_eq!([999.6, 999_996.0, 999_996_000.0].map(nanoseconds).join(" "), "1.00us 1.00ms 1.00s");
+        assert_eq!(
+            [999.6, 999_996.0, 999_996_000.0].map(nanoseconds).join(" "),
+            "1.00us 1.00ms 1.00s"
+        );
         assert_eq!([1023.6, 1024.0 * 1023.96].map(bytes).join(" "), "1.0 KiB 1.0 MiB");
         for value in [f64::NAN, f64::INFINITY, -f64::MAX, f64::MIN_POSITIVE, u64::MAX as f64] {
             for print in [number, nanoseconds, bytes, percent] {

@@ -1,4 +1,5 @@
-//! The number of a snapshot in its repository: what errors, intervals and repositories all name it by.
+//! The number of a snapshot in its repository: what errors, intervals and repositories all name it
+//! by.
 
 use std::fmt;
 

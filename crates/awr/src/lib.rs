@@ -1,20 +1,22 @@
-//! The workload repository: what a database did between two instants, and how two such intervals differ.
+//! The workload repository: what a database did between two instants, and how two such intervals
+//! differ.
 //!
 //! ```text
-//! Snapshot  --- Interval::between --->  Interval  --- report, compare --->  Report  ---> text, JSON, HTML
-//!     |                                                                                      |
-//! Repository: a directory of snapshots                                            page: HTML, one file
+//! Snapshot  -- Interval::between -->  Interval  -- report, compare -->  Report  --> text, JSON,
+//!     |                                                                             page (HTML)
+//! Repository: a directory of snapshots
 //! ```
 //!
-//! A [`Snapshot`] holds counters at one instant. Whoever knows a database fills it in: this crate knows wait
-//! events and the host, and nobody else. The reports follow Oracle's Automatic Workload Repository where it
-//! has the figure, and explain every event, so that a database administrator finds what they look for where
-//! they look for it.
+//! A [`Snapshot`] holds counters at one instant. Whoever knows a database fills it in: this crate
+//! knows wait events and the host, and nobody else. The reports follow Oracle's Automatic Workload
+//! Repository where it has the figure, and explain every event, so that a database administrator
+//! finds what they look for where they look for it.
 //!
 //! ```
 //! use tiersmith_awr::{Interval, Snapshot, Source, report};
 //!
-//! let source = Source { instance: "run 1".into(), database: "orders".into(), ..Source::default() };
+//! let (instance, database) = ("run 1".into(), "orders".into());
+//! let source = Source { instance, database, ..Source::default() };
 //! let mut first = Snapshot::at(source.clone(), 1_000_000_000_000_000_000, 0);
 //! first.add_counter("user commits", "transactions", 0);
 //! let mut second = Snapshot::at(source, 1_000_000_060_000_000_000, 60_000_000_000);
@@ -27,10 +29,11 @@
 //! # Invariants
 //!
 //! - What was not measured is not printed; an empty cell is never a zero.
-//! - Time that is in two waits is not added up twice, and what no wait accounts for has a line of its own.
+//! - Time that is in two waits is not added up twice, and what no wait accounts for has a line of
+//!   its own.
 //! - A figure from an emulated medium carries the word.
-//! - No text from outside makes a reader panic, becomes a tag in HTML, or reaches a terminal as a control
-//!   character.
+//! - No text from outside makes a reader panic, becomes a tag in HTML, or reaches a terminal as a
+//!   control character.
 //!
 //! # Rooms, from the bottom up
 //!
@@ -54,7 +57,8 @@
 
 #![forbid(unsafe_code)]
 
-// The servers of the tests are started by the same file in tests of this crate's inside, where it has another name.
+// The servers of the tests are started by the same file in tests of this crate's inside, where it
+// has another name.
 #[cfg(test)]
 extern crate self as tiersmith_awr;
 
@@ -80,7 +84,9 @@ pub use id::SnapshotId;
 pub use interval::{Break, CounterDelta, Interval, LeftOut, Series, Step, Timeline, WaitDelta};
 pub use redact::{NamesKey, Redaction};
 pub use report::{Item, Report, Section, compare, report, write_table};
-pub use repository::{AnyRepository, Entry, Listing, Recording, Repository, archive, export, read_snapshot};
+pub use repository::{
+    AnyRepository, Entry, Listing, Recording, Repository, archive, export, read_snapshot,
+};
 pub use snapshot::file::FileStat;
 pub use snapshot::known::statistic;
 pub use snapshot::printed::Printed;
@@ -88,7 +94,9 @@ pub use snapshot::sampling::who::{OfOne, SampledWho, by_who};
 pub use snapshot::sampling::{CPU, ON_CPU, SampleStat, Sampling, Seen, Who};
 pub use snapshot::statement::{StatementDeltas, StatementStat};
 pub use snapshot::tables::TableStat;
-pub use snapshot::{CounterStat, FORMAT, IoStat, LevelStat, MediumStat, Snapshot, Source, WaitStat, host};
+pub use snapshot::{
+    CounterStat, FORMAT, IoStat, LevelStat, MediumStat, Snapshot, Source, WaitStat, host,
+};
 pub use sources::resp;
 pub use table::{Align, Cell, Column, Quantity, Table};
 /// Wait events, which snapshots are made of.

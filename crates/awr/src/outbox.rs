@@ -1,16 +1,20 @@
-//! What a recording has to keep and the repository has not taken yet, and the thread that hands it over.
+//! What a recording has to keep and the repository has not taken yet, and the thread that hands it
+//! over.
 //!
-//! Asking a source and writing to the repository are two threads: a repository that hangs holds up neither snapshots nor looks at the
-//! sessions. What waits is bounded; what does not fit is lost, oldest first, and that is a gap.
+//! Asking a source and writing to the repository are two threads: a repository that hangs holds up
+//! neither snapshots nor looks at the sessions. What waits is bounded; what does not fit is lost,
+//! oldest first, and that is a gap.
 //!
 //! ```text
 //! the thread that asks  --- put --->  Outbox (a queue of MOST_WAITING)  --- Writer --->  Archive
 //! ```
 //!
-//! A write that failed for a reason that may pass is tried again with the next thing that is put, and at the end of the recording for a
-//! while. Any other error ends the writer, and the recording with it.
+//! A write that failed for a reason that may pass is tried again with the next thing that is put,
+//! and at the end of the recording for a while. Any other error ends the writer, and the recording
+//! with it.
 //!
-//! Invariants: what is put is written in its order, each once; a snapshot is not taken out before it is durable or given up.
+//! Invariants: what is put is written in its order, each once; a snapshot is not taken out before
+//! it is durable or given up.
 //! Deliberately absent: the schedule (`record.rs`).
 
 use std::collections::VecDeque;
@@ -21,7 +25,8 @@ use crate::record::{Recorded, lock};
 use crate::repository::archive::{Archive, Gap, Lease, fresh_key};
 use crate::{Result, Snapshot};
 
-/// How many snapshots and gaps wait in memory for a repository that is away: an hour of one a minute.
+/// How many snapshots and gaps wait in memory for a repository that is away: an hour of one a
+/// minute.
 pub(crate) const MOST_WAITING: usize = 60;
 
 /// How long the end of a recording waits for a repository that is away.
@@ -35,7 +40,8 @@ const SILENT: Duration = Duration::from_secs(10);
 
 /// What is to be kept.
 pub(crate) enum Waiting {
-    /// With the key that every try to keep it has: who got no answer does not know whether it was kept.
+    /// With the key that every try to keep it has: who got no answer does not know whether it was
+    /// kept.
     Snapshot(Box<Snapshot>, String),
     Gap(Gap),
 }
@@ -78,7 +84,8 @@ struct State {
     news: bool,
     /// Nothing more comes.
     over: bool,
-    /// Since when the repository has been asked for something, and whether it was said that it does not answer.
+    /// Since when the repository has been asked for something, and whether it was said that it does
+    /// not answer.
     asked_at: Option<Instant>,
     hangs: bool,
     /// What was said last of a repository that is away: the same is not said again with every try.
@@ -110,7 +117,8 @@ impl Outbox {
         {
             if state.lost.is_none() {
                 log::warn!(
-                    "{MOST_WAITING} snapshots and gaps of {path} wait for the repository: from now on the oldest are lost, which will be \
+                    "{MOST_WAITING} snapshots and gaps of {path} wait for the repository: from now \
+                     on the oldest are lost, which will be \
                      noted as a gap"
                 );
             }
@@ -122,7 +130,8 @@ impl Outbox {
         if silent && !state.hangs {
             state.hangs = true;
             log::warn!(
-                "The repository has not answered for {} s. The recording of {path} goes on: {} snapshots and gaps wait in memory, which \
+                "The repository has not answered for {} s. The recording of {path} goes on: {} \
+                 snapshots and gaps wait in memory, which \
                  has room for {MOST_WAITING}",
                 SILENT.as_secs(),
                 state.queue.len()
@@ -147,7 +156,8 @@ impl Outbox {
         next
     }
 
-    /// How many snapshots and gaps the repository has not acknowledged, those among them that did not fit in here.
+    /// How many snapshots and gaps the repository has not acknowledged, those among them that did
+    /// not fit in here.
     pub(crate) fn unacknowledged(&self) -> usize {
         let state = self.lock();
         state.queue.len() + usize::from(state.in_hand) + state.lost.map_or(0, |(_, lost)| lost)
@@ -165,7 +175,8 @@ impl Outbox {
     }
 }
 
-/// Says that nothing more comes, however the asking ended: a writer that is not told would give signs of life for ever.
+/// Says that nothing more comes, however the asking ended: a writer that is not told would give
+/// signs of life for ever.
 pub(crate) struct Closing<'a>(pub(crate) &'a Outbox);
 
 impl Drop for Closing<'_> {
@@ -195,8 +206,8 @@ impl Writer {
     /// Writes until the outbox is closed and empty.
     ///
     /// # Errors
-    /// If the repository refuses, or somebody else took the source over. What was written stays. A repository that is away at the end is no
-    /// error: what it did not get is counted and said.
+    /// If the repository refuses, or somebody else took the source over. What was written stays. A
+    /// repository that is away at the end is no error: what it did not get is counted and said.
     pub(crate) fn run(self) -> Result<()> {
         let _ended = Ended(Arc::clone(&self.outbox));
         let mut sign_due = Instant::now() + SIGN_OF_LIFE;
@@ -220,14 +231,17 @@ impl Writer {
                 Err(error) if self.archive.may_pass() && since.elapsed() < LAST_TRY => {
                     let waiting = self.outbox.lock().queue.len();
                     self.say_once(format!(
-                        "{error}. The recording is over; {waiting} snapshots and gaps wait up to {} s for it",
+                        "{error}. The recording is over; {waiting} snapshots and gaps wait up to \
+                         {} s for it",
                         LAST_TRY.as_secs()
                     ));
                     std::thread::sleep(Duration::from_secs(1));
                 }
                 Err(error) if self.archive.may_pass() => {
                     let count = self.outbox.unacknowledged();
-                    log::warn!("{error}. {count} snapshots and gaps that waited in memory are lost");
+                    log::warn!(
+                        "{error}. {count} snapshots and gaps that waited in memory are lost"
+                    );
                     let mut recorded = lock(&self.recorded);
                     recorded.gaps += 1;
                     recorded.lost += count;
@@ -238,11 +252,13 @@ impl Writer {
         }
     }
 
-    /// Waits for something new, the end, or the next sign of life; whether it is the end, and whether there is something to write.
+    /// Waits for something new, the end, or the next sign of life; whether it is the end, and
+    /// whether there is something to write.
     fn wait_until(&self, sign_due: Instant) -> (bool, bool) {
         let mut state = self.outbox.lock();
         loop {
-            // What could not be written waits for something new: a repository that is away is not asked again at once.
+            // What could not be written waits for something new: a repository that is away is not
+            // asked again at once.
             let work = state.news;
             let left = sign_due.saturating_duration_since(Instant::now());
             if work || state.over || left.is_zero() {
@@ -254,7 +270,8 @@ impl Writer {
         }
     }
 
-    /// Asks the repository for something; how long that takes is known to who puts things meanwhile.
+    /// Asks the repository for something; how long that takes is known to who puts things
+    /// meanwhile.
     fn asking<T>(&self, ask: impl FnOnce() -> Result<T>) -> Result<T> {
         self.outbox.lock().asked_at = Some(Instant::now());
         let done = ask();
@@ -292,7 +309,8 @@ impl Writer {
 
     /// Writes what waits, as far as the repository takes it.
     fn hand_over(&self) -> Result<()> {
-        // Whoever took the source over writes newer snapshots: what waited here would come behind them.
+        // Whoever took the source over writes newer snapshots: what waited here would come behind
+        // them.
         self.asking(|| self.lease.beat())?;
         loop {
             let (lost, path) = {
@@ -301,15 +319,17 @@ impl Writer {
                 (state.telling, state.path.clone())
             };
             if let Some((at_unix_ns, count)) = lost {
-                let reason =
-                    format!("{count} snapshots and gaps were lost while the repository could not be written");
+                let reason = format!(
+                    "{count} snapshots and gaps were lost while the repository could not be written"
+                );
                 let gap = Gap { source: path, at_unix_ns, reason, after: None };
                 self.asking(|| self.archive.note_gap(&gap))?;
                 lock(&self.recorded).gaps += 1;
                 let mut state = self.outbox.lock();
                 state.telling = None;
                 // More may have been lost while this was written: that is another gap.
-                state.lost = state.lost.filter(|(_, now)| *now > count).map(|(at, now)| (at, now - count));
+                state.lost =
+                    state.lost.filter(|(_, now)| *now > count).map(|(at, now)| (at, now - count));
                 continue;
             }
             let Some(next) = self.outbox.next() else { break };
@@ -353,7 +373,9 @@ impl Writer {
             (state.remove_before.take(), state.path.clone())
         };
         match before {
-            Some(before) => self.asking(|| self.archive.remove_before(Some(&path), before).map(|_| ())),
+            Some(before) => {
+                self.asking(|| self.archive.remove_before(Some(&path), before).map(|_| ()))
+            }
             None => Ok(()),
         }
     }

@@ -1,20 +1,26 @@
-//! Recording: snapshots of sources on a schedule, with samples of their active sessions between them.
+//! Recording: snapshots of sources on a schedule, with samples of their active sessions between
+//! them.
 //!
 //! ```text
-//! Recorder::begin    leases, first snapshots           an error here means that nothing was recorded
-//! Recorder::run      two threads a source: one looks and takes snapshots until told to stop, one writes (`outbox.rs`)
+//! Recorder::begin    leases, first snapshots; an error here means that nothing was recorded
+//! Recorder::run      two threads a source: one looks and takes snapshots until told to stop,
+//!                    one writes (`outbox.rs`)
 //! ```
 //!
-//! A source that does not answer at all cannot keep a recording from ending: it is waited for `GRACE`, then noted as a gap.
-//! A source that cannot be asked is no end of the recording: the instant and the reason go into the repository as a gap, and the next
-//! snapshot is tried when it is due. Instants are multiples of the period from the beginning, so a slow snapshot does not move those
-//! after it; one that is missed is not made up for, and where half a minute or more was missed, or the machine was suspended, that is a
-//! gap. The clock of the schedule is never set, and goes on while the machine is suspended.
+//! A source that does not answer at all cannot keep a recording from ending: it is waited for
+//! `GRACE`, then noted as a gap. A source that cannot be asked is no end of the recording: the
+//! instant and the reason go into the repository as a gap, and the next snapshot is tried when it
+//! is due. Instants are multiples of the period from the beginning, so a slow snapshot does not
+//! move those after it; one that is missed is not made up for, and where half a minute or more was
+//! missed, or the machine was suspended, that is a gap. The clock of the schedule is never set, and
+//! goes on while the machine is suspended.
 //!
-//! A repository that is away for a while (a server that restarts or hangs, a full disk) is no end either, and holds up nothing: what is to
-//! be kept waits in memory, in order, and is written when the repository is back. What does not fit in there is a gap.
+//! A repository that is away for a while (a server that restarts or hangs, a full disk) is no end
+//! either, and holds up nothing: what is to be kept waits in memory, in order, and is written when
+//! the repository is back. What does not fit in there is a gap.
 //!
-//! Invariants: two recorders never record one source into one repository; every snapshot carries the samples of its own recorder only.
+//! Invariants: two recorders never record one source into one repository; every snapshot carries
+//! the samples of its own recorder only.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,13 +38,15 @@ use crate::{Result, SnapshotId};
 /// How long a recorder sleeps at most before it asks whether to stop.
 const NAP: Duration = Duration::from_millis(50);
 
-/// How long the last answers may take after the end of a recording: several times what a source may take for one.
+/// How long the last answers may take after the end of a recording: several times what a source may
+/// take for one.
 const GRACE: Duration = Duration::from_secs(120);
 
 /// How long a repository may take for the last gap.
 const LAST_WORD: Duration = Duration::from_secs(30);
 
-/// Snapshots that were not taken for so long are a gap; less is a slow machine, and the report shows a longer interval.
+/// Snapshots that were not taken for so long are a gap; less is a slow machine, and the report
+/// shows a longer interval.
 const MISSED: Duration = Duration::from_secs(30);
 
 /// When to do what.
@@ -106,7 +114,11 @@ impl Recorder {
     ///
     /// # Errors
     /// If a source cannot be asked, somebody else records it, or the repository cannot be written.
-    pub fn begin(sources: Vec<Box<dyn LiveSource>>, repository: &Path, plan: Plan) -> Result<Recorder> {
+    pub fn begin(
+        sources: Vec<Box<dyn LiveSource>>,
+        repository: &Path,
+        plan: Plan,
+    ) -> Result<Recorder> {
         let mut tracks = Vec::new();
         for source in sources {
             let archive = Archive::open(repository)?;
@@ -125,10 +137,13 @@ impl Recorder {
             });
         }
         for track in &mut tracks {
-            // Also where nobody looks: its name tells the snapshots of this recording from others (`repository/latest.rs`).
-            let sampler = format!("process {} since {}", std::process::id(), since_1970().as_nanos());
+            // Also where nobody looks: its name tells the snapshots of this recording from others
+            // (`repository/latest.rs`).
+            let sampler =
+                format!("process {} since {}", std::process::id(), since_1970().as_nanos());
             let period_ms = plan.sample.map_or(0, |period| period.as_millis());
-            track.sampling = Some(Sampling::new(sampler, u64::try_from(period_ms).unwrap_or(u64::MAX)));
+            track.sampling =
+                Some(Sampling::new(sampler, u64::try_from(period_ms).unwrap_or(u64::MAX)));
             track.begin()?;
         }
         let repository = repository.to_owned();
@@ -138,8 +153,9 @@ impl Recorder {
     /// Records until the plan's length has passed or `stop` says so, and takes the last snapshots.
     ///
     /// # Errors
-    /// If the repository refuses, or somebody else took a source over. What was recorded before that stays. One that is away or silent at the
-    /// end is no error: what it did not get is said and counted.
+    /// If the repository refuses, or somebody else took a source over. What was recorded before
+    /// that stays. One that is away or silent at the end is no error: what it did not get is said
+    /// and counted.
     pub fn run(self, stop: &(dyn Fn() -> bool + Sync)) -> Result<Vec<Recorded>> {
         let plan = self.plan;
         let began = clock();
@@ -183,7 +199,8 @@ impl Recorder {
                 );
                 let gap = Gap { source: path, at_unix_ns: now_unix_ns(), reason, after: None };
                 // Who was silent once is not asked again for each source.
-                answers = answers && note_if_it_answers(self.repository.clone(), gap, self.last_word);
+                answers =
+                    answers && note_if_it_answers(self.repository.clone(), gap, self.last_word);
                 let mut recorded = lock(&recorded);
                 recorded.gaps += 1;
                 recorded.lost += lost;
@@ -199,12 +216,13 @@ pub(crate) fn lock(recorded: &Mutex<Recorded>) -> std::sync::MutexGuard<'_, Reco
     recorded.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes a gap into a repository that may be what does not answer: then it is left behind, as the thread that waits for it is. Whether it
-/// was written.
+/// Writes a gap into a repository that may be what does not answer: then it is left behind, as the
+/// thread that waits for it is. Whether it was written.
 fn note_if_it_answers(repository: PathBuf, gap: Gap, within: Duration) -> bool {
     let (done, noted) = std::sync::mpsc::channel();
     let noting = move || {
-        let _ = done.send(Archive::existing(&repository).and_then(|archive| archive.note_gap(&gap)));
+        let _ =
+            done.send(Archive::existing(&repository).and_then(|archive| archive.note_gap(&gap)));
     };
     std::thread::spawn(noting);
     let why = match noted.recv_timeout(within) {
@@ -253,16 +271,19 @@ impl Beat {
         Beat { period, next: began + period }
     }
 
-    /// If it is due: how many were missed before it. The next one is in the future then, whatever was missed.
+    /// If it is due: how many were missed before it. The next one is in the future then, whatever
+    /// was missed.
     fn due(&mut self, now: Duration) -> Option<u32> {
         let late = now.checked_sub(self.next)?;
-        let missed = u32::try_from(late.as_nanos() / self.period.as_nanos()).unwrap_or(u32::MAX - 1);
+        let missed =
+            u32::try_from(late.as_nanos() / self.period.as_nanos()).unwrap_or(u32::MAX - 1);
         self.next += self.period.saturating_mul(missed + 1);
         Some(missed)
     }
 }
 
-/// Why snapshots were missed, if that is worth a gap: `slept` is how long the machine was suspended meanwhile.
+/// Why snapshots were missed, if that is worth a gap: `slept` is how long the machine was suspended
+/// meanwhile.
 fn reason_of(missed: u32, period: Duration, slept: Duration) -> Option<String> {
     if missed == 0 {
         return None;
@@ -270,15 +291,25 @@ fn reason_of(missed: u32, period: Duration, slept: Duration) -> Option<String> {
     let not_taken =
         if missed == 1 { "1 snapshot was".to_owned() } else { format!("{missed} snapshots were") };
     if slept >= Duration::from_secs(1) {
-        return Some(format!("{not_taken} not taken: the machine was suspended for {} s", slept.as_secs()));
+        return Some(format!(
+            "{not_taken} not taken: the machine was suspended for {} s",
+            slept.as_secs()
+        ));
     }
-    (period.saturating_mul(missed) >= MISSED)
-        .then(|| format!("{not_taken} not taken: the one before took too long, or the recorder was stopped"))
+    (period.saturating_mul(missed) >= MISSED).then(|| {
+        format!("{not_taken} not taken: the one before took too long, or the recorder was stopped")
+    })
 }
 
 impl Track {
     /// Records until told to stop, and waits for what is to be kept.
-    fn run(self, outbox: Arc<Outbox>, plan: Plan, began: Duration, stop: &AtomicBool) -> Result<()> {
+    fn run(
+        self,
+        outbox: Arc<Outbox>,
+        plan: Plan,
+        began: Duration,
+        stop: &AtomicBool,
+    ) -> Result<()> {
         let writer = Writer {
             archive: self.archive,
             lease: self.lease,
@@ -338,15 +369,18 @@ impl Asker {
                 && end.is_none_or(|end| now < end)
             {
                 let slept_before = std::mem::replace(&mut slept, suspended());
-                if let Some(reason) = reason_of(missed, plan.every, slept.saturating_sub(slept_before)) {
+                if let Some(reason) =
+                    reason_of(missed, plan.every, slept.saturating_sub(slept_before))
+                {
                     self.gap(reason);
                 }
                 self.ask();
                 if let Some(keep) = plan.keep {
                     // A time of day that was set forward must not make everything old.
                     let now = since_1970().min(began_at + clock().saturating_sub(began));
-                    self.outbox
-                        .remove_before(u64::try_from(now.saturating_sub(keep).as_nanos()).unwrap_or(0));
+                    self.outbox.remove_before(
+                        u64::try_from(now.saturating_sub(keep).as_nanos()).unwrap_or(0),
+                    );
                 }
             }
             let next = looks.as_ref().map_or(snapshots.next, |beat| beat.next.min(snapshots.next));
@@ -375,7 +409,11 @@ impl Asker {
             Err(error) => {
                 // What a server says may hold the names that were to be taken out.
                 let named = self.kept_as == self.source.name();
-                self.gap(if named { error.to_string() } else { "it could not be asked".to_owned() });
+                self.gap(if named {
+                    error.to_string()
+                } else {
+                    "it could not be asked".to_owned()
+                });
             }
         }
     }
@@ -402,7 +440,10 @@ mod tests {
         fn snapshot(&mut self) -> Result<crate::Snapshot> {
             let number = self.0.fetch_add(1, Ordering::SeqCst);
             assert!(number < self.1, "a snapshot that panics, as it should");
-            Ok(crate::Snapshot::now(crate::Source { path: "counting".to_owned(), ..Default::default() }))
+            Ok(crate::Snapshot::now(crate::Source {
+                path: "counting".to_owned(),
+                ..Default::default()
+            }))
         }
 
         fn look(&mut self, _: &mut Sampling) -> Result<bool> {
@@ -411,7 +452,8 @@ mod tests {
     }
 
     fn counting(path: &Path, panics_at: u64) -> (Recorder, Arc<std::sync::atomic::AtomicU64>) {
-        let plan = Plan { every: Duration::from_millis(10), length: None, sample: None, keep: None };
+        let plan =
+            Plan { every: Duration::from_millis(10), length: None, sample: None, keep: None };
         let count = Arc::default();
         let source = Box::new(Counting(Arc::clone(&count), panics_at));
         (Recorder::begin(vec![source], path, plan).expect("begun"), count)
@@ -434,7 +476,8 @@ mod tests {
             holder.busy_timeout(Duration::from_secs(120)).expect("patient");
             holder.execute_batch("BEGIN EXCLUSIVE").expect("held");
             let before = count.load(Ordering::SeqCst);
-            let recorded = recorder.run(&|| count.load(Ordering::SeqCst) > before + 5).expect("a list");
+            let recorded =
+                recorder.run(&|| count.load(Ordering::SeqCst) > before + 5).expect("a list");
             let [of] = recorded.as_slice() else { panic!("{recorded:?}") };
             assert!(of.taken.len() == 1 && of.gaps > 0, "{of:?}");
             assert!(of.lost > 2, "{of:?}");
@@ -461,7 +504,11 @@ mod tests {
         assert_eq!(beat.due(began), None);
         assert_eq!(beat.due(began + second), Some(0));
         assert_eq!(beat.due(began + second), None);
-        assert_eq!(beat.due(began + second * 7 + second / 2), Some(5), "one for all that were missed");
+        assert_eq!(
+            beat.due(began + second * 7 + second / 2),
+            Some(5),
+            "one for all that were missed"
+        );
         assert_eq!(beat.next, began + second * 8);
     }
 

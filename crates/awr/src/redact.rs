@@ -1,4 +1,5 @@
-//! Taking out of statements and names what is nobody's business: literals always, unless the user asks otherwise.
+//! Taking out of statements and names what is nobody's business: literals always, unless the user
+//! asks otherwise.
 //!
 //! | level | what is kept |
 //! |---|---|
@@ -6,15 +7,18 @@
 //! | `Text` | no text of statements at all |
 //! | `Names` | no text, and names of hosts, databases, paths and files replaced by a mark that stays the same for the same name and key |
 //!
-//! A mark is a pseudonym made with a secret key: who has no key cannot make the mark of a name that they guess, and compare. The key is in a
-//! file of the user who records ([`NamesKey::of_user`]), not in the repository, which may be handed out. Marks of two keys do not
-//! belong together: who loses the key begins a new series of snapshots.
+//! A mark is a pseudonym made with a secret key: who has no key cannot make the mark of a name that
+//! they guess, and compare. The key is in a file of the user who records ([`NamesKey::of_user`]),
+//! not in the repository, which may be handed out. Marks of two keys do not belong together: who
+//! loses the key begins a new series of snapshots.
 //!
-//! The scanner knows the quotes of PostgreSQL and MySQL. Where a text ends inside a quote (a server cut it off), the rest is taken
-//! out, and so it is behind a backslash before a quote, which ends the literal on one server and not on another: when in doubt, it is a
-//! literal. Of a statement that speaks of a password nothing is kept. A word in double quotes is taken for a name.
+//! The scanner knows the quotes of PostgreSQL and MySQL. Where a text ends inside a quote (a server
+//! cut it off), the rest is taken out, and so it is behind a backslash before a quote, which ends
+//! the literal on one server and not on another: when in doubt, it is a literal. Of a statement
+//! that speaks of a password nothing is kept. A word in double quotes is taken for a name.
 //!
-//! Invariants: no character of a literal in single quotes passes; a text that is already without literals stays the same but for its spaces.
+//! Invariants: no character of a literal in single quotes passes; a text that is already without
+//! literals stays the same but for its spaces.
 
 use std::fmt;
 use std::fs;
@@ -55,24 +59,30 @@ impl NamesKey {
         NamesKey(bytes)
     }
 
-    /// The key of the user of this process: `tiersmith/names.key` in `XDG_STATE_HOME` or in `~/.local/state`; `TIERSMITH_NAMES_KEY` is the
-    /// path of another file. Made from the system's random numbers if it is not there, for its owner alone.
+    /// The key of the user of this process: `tiersmith/names.key` in `XDG_STATE_HOME` or in
+    /// `~/.local/state`; `TIERSMITH_NAMES_KEY` is the path of another file. Made from the system's
+    /// random numbers if it is not there, for its owner alone.
     ///
     /// # Errors
-    /// If there is no such place, the file cannot be made, holds something else, or may be read by others.
+    /// If there is no such place, the file cannot be made, holds something else, or may be read by
+    /// others.
     ///
     /// # Durability
     /// Synced before it is used: marks of a key that is lost would belong to nothing.
     pub fn of_user() -> Result<NamesKey> {
-        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let set = |name: &str| {
+            std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+        };
         let state = || set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
-        let path = set("TIERSMITH_NAMES_KEY").or_else(|| Some(state()?.join("tiersmith/names.key")));
+        let path =
+            set("TIERSMITH_NAMES_KEY").or_else(|| Some(state()?.join("tiersmith/names.key")));
         match path {
             Some(path) => NamesKey::in_file(&path),
             None => Err(Error::Source {
                 action: "make marks for",
                 place: "names".to_owned(),
-                reason: "neither HOME nor XDG_STATE_HOME is set, so there is no place for the key".to_owned(),
+                reason: "neither HOME nor XDG_STATE_HOME is set, so there is no place for the key"
+                    .to_owned(),
                 remedy: "Give the path of a file in TIERSMITH_NAMES_KEY".to_owned(),
             }),
         }
@@ -87,7 +97,8 @@ impl NamesKey {
             action: "use the key for marks of names",
             path: path.to_owned(),
             source,
-            remedy: "It must be a file of 16 bytes that only you can read; move a damaged one away, or give another path in TIERSMITH_NAMES_KEY",
+            remedy: "It must be a file of 16 bytes that only you can read; move a damaged one \
+                     away, or give another path in TIERSMITH_NAMES_KEY",
         };
         match read_key(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -112,16 +123,21 @@ fn read_key(path: &Path) -> io::Result<NamesKey> {
     Ok(NamesKey(key))
 }
 
-/// Makes the file whole at once, so that of two programs that begin together both have the key of the one that came first.
+/// Makes the file whole at once, so that of two programs that begin together both have the key of
+/// the one that came first.
 fn make_key(path: &Path) -> io::Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(dir)?;
     let mut key = [0; 16];
     fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
-    let draft =
-        dir.join(format!(".names.key.{}.{:016x}", std::process::id(), xxhash_rust::xxh3::xxh3_64(&key)));
+    let draft = dir.join(format!(
+        ".names.key.{}.{:016x}",
+        std::process::id(),
+        xxhash_rust::xxh3::xxh3_64(&key)
+    ));
     let written = (|| {
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        let mut file =
+            fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         file.write_all(&key)?;
         file.sync_all()?;
         match fs::hard_link(&draft, path) {
@@ -177,13 +193,16 @@ impl Redaction {
         for table in &mut snapshot.tables {
             (table.id, table.name) = (mark(&table.id), mark(&table.name));
         }
-        // Owners, segments, modules and hosts stand in their cells; which are such a name is not known here.
+        // Owners, segments, modules and hosts stand in their cells; which are such a name is not
+        // known here.
         snapshot.printed.clear();
         for line in snapshot.missing.iter_mut().filter(|line| line.ends_with(')')) {
             // In brackets at the end stands what the server said, names included.
             line.truncate(line.find(" (").unwrap_or(line.len()));
         }
-        snapshot.missing.push("names and settings, taken out because that was asked for".to_owned());
+        snapshot
+            .missing
+            .push("names and settings, taken out because that was asked for".to_owned());
     }
 }
 
@@ -197,7 +216,8 @@ fn mark(key: NamesKey, name: &str) -> String {
     format!("name-{:016x}", hasher.finish())
 }
 
-/// Whether it may set or give a password, which not every server takes out of statements about users.
+/// Whether it may set or give a password, which not every server takes out of statements about
+/// users.
 fn has_password(sql: &str) -> bool {
     let lower = sql.to_lowercase();
     ["password", "identified"].iter().any(|word| lower.contains(word))
@@ -226,8 +246,10 @@ fn without_literals(sql: &str) -> String {
             // An identifier in PostgreSQL, a string in MySQL: kept only if it looks like a name.
             '"' => {
                 let end = end_of_quote(&chars, at + 1, '"', true);
-                let inner: String = chars[at + 1..end.saturating_sub(1).max(at + 1)].iter().collect();
-                let name = !inner.is_empty() && inner.chars().all(|c| c.is_alphanumeric() || c == '_');
+                let inner: String =
+                    chars[at + 1..end.saturating_sub(1).max(at + 1)].iter().collect();
+                let name =
+                    !inner.is_empty() && inner.chars().all(|c| c.is_alphanumeric() || c == '_');
                 match name && inner.chars().next().is_some_and(|c| !c.is_ascii_digit()) {
                     true => format!("\"{inner}\"").chars().for_each(|c| push(&mut out, c)),
                     false => push(&mut out, '?'),
@@ -297,7 +319,9 @@ fn dollar_tag(chars: &[char], at: usize) -> Option<Vec<char>> {
 }
 
 fn end_of_dollar(chars: &[char], from: usize, tag: &[char]) -> usize {
-    (from..chars.len()).find(|at| chars[*at..].starts_with(tag)).map_or(chars.len(), |at| at + tag.len())
+    (from..chars.len())
+        .find(|at| chars[*at..].starts_with(tag))
+        .map_or(chars.len(), |at| at + tag.len())
 }
 
 fn line_end(chars: &[char], at: usize) -> usize {
@@ -346,7 +370,10 @@ mod tests {
     #[test]
     fn literals_go_and_the_statement_stays() {
         for (sql, kept) in [
-            ("SELECT * FROM t2 WHERE a = 'O''Brien' AND b=17", "SELECT * FROM t2 WHERE a = ? AND b=?"),
+            (
+                "SELECT * FROM t2 WHERE a = 'O''Brien' AND b=17",
+                "SELECT * FROM t2 WHERE a = ? AND b=?",
+            ),
             ("select $1, $2 from \"Big\"", "select $1, $2 from \"Big\""),
             ("insert into t values (1.5e-7, 0xFF, -3)", "insert into t values (?, ?, -?)"),
             ("select $tag$secret ' $tag$ , $$x$$", "select ? , ?"),
@@ -385,10 +412,16 @@ mod tests {
         );
         let marks = [keys[0], NamesKey([1; 16])].map(|key| Redaction::Names(key).name("db1"));
         assert!(marks[0] != marks[1] && !marks[0].contains("db1"));
-        assert_eq!(Redaction::Names(NamesKey::in_file(&path).expect("again")).name("db1"), marks[0]);
+        assert_eq!(
+            Redaction::Names(NamesKey::in_file(&path).expect("again")).name("db1"),
+            marks[0]
+        );
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("changed");
         let error = NamesKey::in_file(&path).expect_err("others may read it").to_string();
-        assert!(error.contains("others may read it") && error.contains("TIERSMITH_NAMES_KEY"), "{error}");
+        assert!(
+            error.contains("others may read it") && error.contains("TIERSMITH_NAMES_KEY"),
+            "{error}"
+        );
         assert_eq!(format!("{:?}", Redaction::Names(keys[0])), "Names(NamesKey)");
     }
 
@@ -396,11 +429,12 @@ mod tests {
     fn no_character_of_a_quoted_literal_passes_and_nothing_panics() {
         let mut rng = fastrand::Rng::with_seed(3);
         let parts = [
-            "'", "''", "\\", "$", "$$", "$a$", "\"", "`", "--", "\n", "/*", "*/", "#", "1", "é", " ", "x",
-            "e+",
+            "'", "''", "\\", "$", "$$", "$a$", "\"", "`", "--", "\n", "/*", "*/", "#", "1", "é",
+            " ", "x", "e+",
         ];
         for _ in 0..20_000 {
-            let junk: String = (0..rng.usize(0..12)).map(|_| parts[rng.usize(0..parts.len())]).collect();
+            let junk: String =
+                (0..rng.usize(0..12)).map(|_| parts[rng.usize(0..parts.len())]).collect();
             let _ = without_literals(&junk);
             let inside: String = junk.chars().filter(|c| !matches!(c, '\'' | '\\')).collect();
             let kept = without_literals(&format!("select 'SECRET{inside}SECRET' from t"));

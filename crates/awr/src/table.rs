@@ -1,10 +1,10 @@
 //! A table of a report: a caption, columns with unit and explanation, and typed cells.
 //!
-//! The layout of a report is data, so that text, JSON and HTML print the same rows and no figure is typed
-//! twice.
+//! The layout of a report is data, so that text, JSON and HTML print the same rows and no figure is
+//! typed twice.
 //!
-//! Invariant: a cell holds a finite number or none at all. Read next: `report/text.rs` and `page/mod.rs`, which
-//! print it.
+//! Invariant: a cell holds a finite number or none at all. Read next: `report/text.rs` and
+//! `page/mod.rs`, which print it.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,8 +17,8 @@ pub struct Table {
     pub caption: String,
     /// Its columns.
     pub columns: Vec<Column>,
-    /// Its rows, each with one cell per column; missing cells count as empty, those past the last column are
-    /// not shown.
+    /// Its rows, each with one cell per column; missing cells count as empty, those past the last
+    /// column are not shown.
     pub rows: Vec<Vec<Cell>>,
     /// What else must be known to read it; printed below.
     pub notes: Vec<String>,
@@ -126,7 +126,8 @@ impl Table {
     #[must_use]
     pub fn without_empty_columns(mut self) -> Table {
         for index in (0..self.columns.len()).rev() {
-            let empty = self.rows.iter().all(|row| matches!(row.get(index), None | Some(Cell::Empty)));
+            let empty =
+                self.rows.iter().all(|row| matches!(row.get(index), None | Some(Cell::Empty)));
             if empty && self.columns[index].align == Align::Right && !self.rows.is_empty() {
                 self.columns.remove(index);
                 for row in self.rows.iter_mut().filter(|row| row.len() > index) {
@@ -149,7 +150,9 @@ impl Table {
         if let Some(left_out) = self.rows.len().checked_sub(most).filter(|more| *more > 0) {
             self.rows.truncate(most);
             let left_out = figure::count(left_out as u64);
-            self.note(format!("The first {most} rows; {left_out} more are left out here. {where_all_are}"));
+            self.note(format!(
+                "The first {most} rows; {left_out} more are left out here. {where_all_are}"
+            ));
         }
     }
 
@@ -161,8 +164,8 @@ impl Table {
 }
 
 impl Column {
-    /// Whether the unit is printed behind the title: not if there is none, or the title has the sign of per
-    /// cent.
+    /// Whether the unit is printed behind the title: not if there is none, or the title has the
+    /// sign of per cent.
     pub(crate) fn unit_is_shown(&self) -> bool {
         match self.unit.as_str() {
             "" => false,

@@ -37,15 +37,16 @@ enum Medium {
 }
 
 impl Device {
-    /// Opens the file `name` in `dir` as a device, and locks it: nobody else opens it as one meanwhile.
-    /// Sectors that the file has not written yet are written with zeros first.
+    /// Opens the file `name` in `dir` as a device, and locks it: nobody else opens it as one
+    /// meanwhile. Sectors that the file has not written yet are written with zeros first.
     ///
     /// # Durability
-    /// The file's name, its length and its zeros are durable on return, and what others had written to it.
+    /// The file's name, its length and its zeros are durable on return, and what others had written
+    /// to it.
     ///
     /// # Errors
-    /// When the file is missing, of another account, in use or too short, or has no room. A file that
-    /// this call made is gone again then, and one that it lengthened has its old length.
+    /// When the file is missing, of another account, in use or too short, or has no room. A file
+    /// that this call made is gone again then, and one that it lengthened has its old length.
     pub fn open(dir: &Dir, name: impl AsRef<OsStr>, options: &OpenOptions) -> Result<Self, Error> {
         let name = name.as_ref();
         let (file, len) = DeviceFile::open(dir, name, options)?;
@@ -71,7 +72,14 @@ impl Device {
 
     fn over(path: PathBuf, medium: Medium, sector_size: SectorSize, len: Sectors) -> Self {
         let len = AtomicU64::new(len.0);
-        Self { path, medium, sector_size, len, growing: Mutex::new(()), syncing: Syncing::default() }
+        Self {
+            path,
+            medium,
+            sector_size,
+            len,
+            growing: Mutex::new(()),
+            syncing: Syncing::default(),
+        }
     }
 
     /// Where it is, for messages.
@@ -115,8 +123,8 @@ impl Device {
         Report { path, kind, sector_size: self.sector_size, len, survives_power_cut }
     }
 
-    /// Reads whole sectors: what the newest writes left, synced or not. After a sync that failed, what
-    /// was written since the last good one reads as it was before or as written.
+    /// Reads whole sectors: what the newest writes left, synced or not. After a sync that failed,
+    /// what was written since the last good one reads as it was before or as written.
     ///
     /// # Errors
     /// [`Error::NotSectors`], and [`Error::Unreadable`] when the medium lost them.
@@ -208,12 +216,18 @@ impl Device {
     fn range(&self, at: Sector, len: usize) -> Result<Range<u64>, Error> {
         let (size, sectors) = (self.sector_size, self.sectors());
         let end = self.bytes(sectors)?;
-        let range = at.range(len, size).filter(|range| range.end <= end && len.is_multiple_of(size.bytes()));
+        let range = at
+            .range(len, size)
+            .filter(|range| range.end <= end && len.is_multiple_of(size.bytes()));
         let path = self.path.clone();
         range.ok_or(Error::NotSectors { path, at, len, sectors: sectors.0, size })
     }
 
     fn lost(&self, failed: &Failed) -> Error {
-        Error::Lost { path: self.path.clone(), range: failed.range.clone(), source: failed.source() }
+        Error::Lost {
+            path: self.path.clone(),
+            range: failed.range.clone(),
+            source: failed.source(),
+        }
     }
 }

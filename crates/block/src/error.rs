@@ -1,5 +1,5 @@
-//! Why a device could not be opened, read or written: one variant per cause, each with the file, the
-//! bytes where there are any, and what to do.
+//! Why a device could not be opened, read or written: one variant per cause, each with the file,
+//! the bytes where there are any, and what to do.
 
 use std::io;
 use std::ops::Range;
@@ -12,14 +12,16 @@ use crate::{Sector, SectorSize};
 #[non_exhaustive]
 pub enum Error {
     /// There is no such file.
-    #[error("{path} does not exist; check the path, or ask for it to be created", path = .path.display())]
+    #[error("{path} does not exist; check the path, or ask for it to be created",
+    path = .path.display())]
     Missing {
         /// What was opened.
         path: PathBuf,
     },
     /// Somebody who is not to be trusted could change the file.
     #[error(
-        "{path} {found}, so others could change what is read from it; use a file that belongs to user \
+        "{path} {found}, so others could change what is read from it; use a file that belongs to \
+         user \
          {wanted} alone (mode 600) and has one name", path = .path.display()
     )]
     OfAnother {
@@ -32,7 +34,8 @@ pub enum Error {
     },
     /// Another process has the file open, or this one a second time.
     #[error(
-        "{path} is in use by another process; stop that process (find it with `fuser -v {path}`) or use \
+        "{path} is in use by another process; stop that process (find it with `fuser -v {path}`) \
+         or use \
          another file", path = .path.display()
     )]
     Owned {
@@ -41,7 +44,8 @@ pub enum Error {
     },
     /// What is durable was asked for, and the file is on a file system in memory.
     #[error(
-        "{path} is on a file system in memory, which loses it with the power; give a file on a disk",
+        "{path} is on a file system in memory, which loses it with the power; give a file on a \
+         disk",
         path = .path.display()
     )]
     InMemory {
@@ -50,7 +54,8 @@ pub enum Error {
     },
     /// The file is shorter than asked for.
     #[error(
-        "{path} holds {found} bytes but {wanted} were asked for; ask for less, or use the whole file",
+        "{path} holds {found} bytes but {wanted} were asked for; ask for less, or use the whole \
+         file",
         path = .path.display()
     )]
     TooShort {
@@ -63,7 +68,8 @@ pub enum Error {
     },
     /// A length that no device can have.
     #[error(
-        "{path} cannot be a device of {sectors} sectors of {size} bytes; use at least one sector and less \
+        "{path} cannot be a device of {sectors} sectors of {size} bytes; use at least one sector \
+         and less \
          than 8 EiB", path = .path.display()
     )]
     BadLength {
@@ -89,7 +95,8 @@ pub enum Error {
     },
     /// The range is no whole sectors, or lies outside the device. Nothing was read or written.
     #[error(
-        "{path} has {sectors} sectors of {size} bytes: {len} bytes at sector {at} are not whole sectors of \
+        "{path} has {sectors} sectors of {size} bytes: {len} bytes at sector {at} are not whole \
+         sectors of \
          it", at = .at.0, path = .path.display()
     )]
     NotSectors {
@@ -106,7 +113,8 @@ pub enum Error {
     },
     /// Bytes could not be read.
     #[error(
-        "cannot read bytes {from} to {to} of {path}: {source}; see the kernel log (`dmesg`) and restore them \
+        "cannot read bytes {from} to {to} of {path}: {source}; see the kernel log (`dmesg`) and \
+         restore them \
          from a copy", from = .range.start, to = .range.end, path = .path.display()
     )]
     Unreadable {
@@ -119,7 +127,8 @@ pub enum Error {
     },
     /// Bytes could not be written: each of their sectors is old or new.
     #[error(
-        "cannot write bytes {from} to {to} of {path}: {source}; see the kernel log (`dmesg`), and write them \
+        "cannot write bytes {from} to {to} of {path}: {source}; see the kernel log (`dmesg`), and \
+         write them \
          again when the cause is gone", from = .range.start, to = .range.end, path = .path.display()
     )]
     Unwritten {
@@ -132,8 +141,10 @@ pub enum Error {
     },
     /// A sync failed, now or earlier: what had not been made durable by then may be lost.
     #[error(
-        "syncing {path} failed: {source}. What was written to its bytes {from} to {to} since the last good \
-         sync may be lost, and nothing more is written until it is opened again; see the kernel log (`dmesg`)",
+        "syncing {path} failed: {source}. What was written to its bytes {from} to {to} since the \
+         last good \
+         sync may be lost, and nothing more is written until it is opened again; see the kernel \
+         log (`dmesg`)",
         from = .range.start, to = .range.end, path = .path.display()
     )]
     Lost {

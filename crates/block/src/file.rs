@@ -66,7 +66,8 @@ impl Drop for Undo<'_> {
         if !self.armed {
             return;
         }
-        // Best effort: the caller gets the first error, which explains more than one from here would.
+        // Best effort: the caller gets the first error, which explains more than one from here
+        // would.
         if let Some((dir, name)) = self.made {
             let _ = Found::of(self.file).and_then(|found| dir.remove_file_that_is(name, &found));
         } else {
@@ -76,7 +77,11 @@ impl Drop for Undo<'_> {
 }
 
 impl DeviceFile {
-    pub(crate) fn open(dir: &Dir, name: &OsStr, options: &OpenOptions) -> Result<(Self, Sectors), Error> {
+    pub(crate) fn open(
+        dir: &Dir,
+        name: &OsStr,
+        options: &OpenOptions,
+    ) -> Result<(Self, Sectors), Error> {
         let path = dir.path_of(name);
         let (file, made) = open_or_make(dir, name, &path, options.create)?;
         let found = file.metadata().map_err(|source| io_error("looking at", &path, source))?;
@@ -108,7 +113,10 @@ impl DeviceFile {
         drop(undo);
         let in_memory = rustix::fs::fstatfs(&file).is_ok_and(|found| {
             // The type of the field differs between architectures.
-            #[allow(clippy::unnecessary_cast, reason = "the field's type differs between architectures")]
+            #[allow(
+                clippy::unnecessary_cast,
+                reason = "the field's type differs between architectures"
+            )]
             IN_MEMORY.contains(&(found.f_type as u64))
         });
         Ok((Self { file, in_memory }, len))
@@ -140,7 +148,8 @@ impl DeviceFile {
 
     /// Lengthens the file with zeros, without a sync: that is shared with writers.
     pub(crate) fn grow(&self, path: &Path, old_len: u64, len: u64) -> Result<(), Error> {
-        let found = self.file.metadata().map_err(|source| io_error("looking at", path, source))?.len();
+        let found =
+            self.file.metadata().map_err(|source| io_error("looking at", path, source))?.len();
         let mut undo = Undo { file: &self.file, old_len: found, made: None, armed: true };
         write_in_full(&self.file, path, old_len, len)?;
         undo.armed = false;
@@ -150,7 +159,8 @@ impl DeviceFile {
 
 /// The file, and whether this call made it.
 fn open_or_make(dir: &Dir, name: &OsStr, path: &Path, create: bool) -> Result<(File, bool), Error> {
-    // Existing first, so that a file made here is known to be ours to remove; again when both lose a race.
+    // Existing first, so that a file made here is known to be ours to remove; again when both lose
+    // a race.
     for _ in 0..16 {
         match dir.open_file_rw(name) {
             Ok(file) => return Ok((file, false)),
@@ -196,8 +206,8 @@ fn lock(file: &File, path: &Path) -> Result<(), Error> {
 }
 
 /// Gives the file `len` bytes and writes zeros from `keep` on, and before it wherever the file has
-/// nothing of its own: a hole, and what was only reserved, would be allocated by the first write, and
-/// its sync would wait for the file system's journal.
+/// nothing of its own: a hole, and what was only reserved, would be allocated by the first write,
+/// and its sync would wait for the file system's journal.
 fn write_in_full(file: &File, path: &Path, keep: u64, len: u64) -> Result<(), Error> {
     let no_space = |source| Error::NoSpace { path: PathBuf::from(path), wanted: len, source };
     if beyond_free(file, len) {
@@ -207,7 +217,9 @@ fn write_in_full(file: &File, path: &Path, keep: u64, len: u64) -> Result<(), Er
     loop {
         match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, len) {
             Err(Errno::INTR) => {}
-            Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => return Err(no_space(errno.into())),
+            Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
+                return Err(no_space(errno.into()));
+            }
             _ => break,
         }
     }
@@ -219,9 +231,11 @@ fn write_in_full(file: &File, path: &Path, keep: u64, len: u64) -> Result<(), Er
         at = from;
         while at < to {
             let part = usize::try_from(to - at).unwrap_or(ZEROS).min(ZEROS);
-            file.write_all_at(&zeros[..part], at).map_err(|source| match Errno::from_io_error(&source) {
-                Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => no_space(source),
-                _ => io_error("writing zeros to", path, source),
+            file.write_all_at(&zeros[..part], at).map_err(|source| {
+                match Errno::from_io_error(&source) {
+                    Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => no_space(source),
+                    _ => io_error("writing zeros to", path, source),
+                }
             })?;
             at += part as u64;
         }
@@ -229,8 +243,8 @@ fn write_in_full(file: &File, path: &Path, keep: u64, len: u64) -> Result<(), Er
     Ok(())
 }
 
-/// The next bytes from `at` on that the file has nothing of; empty at `end` when it has all of them, or
-/// the file system does not say.
+/// The next bytes from `at` on that the file has nothing of; empty at `end` when it has all of
+/// them, or the file system does not say.
 fn next_hole(file: &File, at: u64, end: u64) -> (u64, u64) {
     let Ok(from) = rustix::fs::seek(file, SeekFrom::Hole(at)) else { return (end, end) };
     // An error says that only the hole follows.
@@ -238,10 +252,12 @@ fn next_hole(file: &File, at: u64, end: u64) -> (u64, u64) {
     (from.min(end), to.min(end))
 }
 
-/// Whether more blocks are missing than the file system has free. ext4 takes all there are before it
-/// refuses, and meanwhile everybody else's writes there fail.
+/// Whether more blocks are missing than the file system has free. ext4 takes all there are before
+/// it refuses, and meanwhile everybody else's writes there fail.
 fn beyond_free(file: &File, len: u64) -> bool {
-    let (Ok(metadata), Ok(space)) = (file.metadata(), rustix::fs::fstatvfs(file)) else { return false };
+    let (Ok(metadata), Ok(space)) = (file.metadata(), rustix::fs::fstatvfs(file)) else {
+        return false;
+    };
     let missing = len.saturating_sub(metadata.blocks() * 512);
     let free = if rustix::process::geteuid().is_root() { space.f_bfree } else { space.f_bavail };
     // A tmpfs without a limit counts no blocks.

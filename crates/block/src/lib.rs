@@ -28,14 +28,15 @@
 //! - After a sync that failed, the device refuses writes and syncs until it is opened again: Linux
 //!   calls pages clean whose write failed, so a later sync that succeeds would prove nothing.
 //! - A file is written in full before it is used: no write allocates, so none fails for want of
-//!   space on a file system that overwrites in place, and no sync waits for a file system's journal.
+//!   space on a file system that overwrites in place, and no sync waits for a file system's
+//!   journal.
 //! - An error names the file and the bytes.
 //!
 //! # Deliberately absent
 //! Formats, checksums, retries, caching; direct I/O, `io_uring` and raw devices.
 //!
-//! Where to read next: [`Device`] in `device.rs`, how a file is opened in `file.rs`, who shares a sync
-//! in `syncing.rs`, the crash model in `tiersmith_pmem::sim`.
+//! Where to read next: [`Device`] in `device.rs`, how a file is opened in `file.rs`, who shares a
+//! sync in `syncing.rs`, the crash model in `tiersmith_pmem::sim`.
 
 #![forbid(unsafe_code)]
 

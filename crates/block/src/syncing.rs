@@ -1,7 +1,7 @@
 //! Who syncs, for whom, and what may be lost when that fails.
 //!
-//! One sync runs at a time. Whoever calls meanwhile waits for the next one, and all who wait share it.
-//! That is needed for more than speed: the kernel reports a failed write-back to one caller of
+//! One sync runs at a time. Whoever calls meanwhile waits for the next one, and all who wait share
+//! it. That is needed for more than speed: the kernel reports a failed write-back to one caller of
 //! `fdatasync` only, so a second one that ran beside it would be told that all is well.
 //!
 //! Invariants: a sync answers for a call only if it began after the call; after a failure no call
@@ -119,7 +119,8 @@ mod tests {
     #[test]
     fn a_call_is_not_answered_by_a_sync_that_began_before_it_and_callers_share_the_next() {
         let syncing = Syncing::default();
-        let (syncs, entered, returned) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        let (syncs, entered, returned) =
+            (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
         let (let_go, held) = mpsc::channel::<()>();
         let held = Mutex::new(held);
         let first = || {
@@ -166,7 +167,11 @@ mod tests {
             Err(Errno::IO.into())
         };
         let failed = syncing.sync(meanwhile).unwrap_err();
-        assert_eq!(failed.range, 2048..4608, "written since the last good sync, also during this one");
+        assert_eq!(
+            failed.range,
+            2048..4608,
+            "written since the last good sync, also during this one"
+        );
         assert_eq!(failed.source().raw_os_error(), Some(5));
         assert!(syncing.check().is_err());
         let again = syncing.sync(|| panic!("a failed device is not synced again")).unwrap_err();

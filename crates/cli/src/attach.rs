@@ -11,8 +11,8 @@ use tiersmith_lab::ByteSize;
 /// Stop the database first. Its directory is moved aside into the locked directory
 /// HOME.tiersmith-home, where no server can start on it by mistake, and a daemon mounts it at its
 /// own path: redo and data go to the fast storage and from there home in the background, everything
-/// else straight home. Start the database as before. After a
-/// reboot, a crash or a killed daemon, `tiersmith attach HOME` alone goes on where it was: nothing that was acknowledged is lost.
+/// else straight home. Start the database as before. After a reboot, a crash or a killed daemon,
+/// `tiersmith attach HOME` alone goes on where it was: nothing that was acknowledged is lost.
 ///
 /// An SQLite database that one program uses needs no mount: give its file. It is attached in place,
 /// and the program opens it through the SQLite VFS (docs/guide/sqlite.md). Several processes that
@@ -23,17 +23,22 @@ Examples:
   tiersmith attach /var/lib/postgresql/15/main --fast /mnt/pmem0 --size 4G
   tiersmith attach /var/lib/mysql --fast /dev/dax0.0 --profile mariadb
   tiersmith attach /srv/pg --fast /mnt/pmem0 --cache 'keep=base/16384/*' --cache 'none=base/16385/*'
-  tiersmith attach /srv/redis --fast /dev/shm --size 64M --emulate      to try it out: the tier does not survive a power cut
-  tiersmith attach /srv/redis                                           again, after a reboot or a crash
-  tiersmith attach app.db --fast /mnt/pmem0 --size 256M                 one SQLite file, without a mount
+  tiersmith attach /srv/redis --fast /dev/shm --size 64M --emulate      to try it out: the tier \
+  does not survive a power cut
+  tiersmith attach /srv/redis                                           again, after a reboot or a \
+  crash
+  tiersmith attach app.db --fast /mnt/pmem0 --size 256M                 one SQLite file, without a \
+  mount
 
-Exit codes: 0 it is attached, and mounted if it is a directory; 2 error: the sentence says why, and what was changed if anything.")]
+Exit codes: 0 it is attached, and mounted if it is a directory; 2 error: the sentence says why, \
+and what was changed if anything.")]
 pub(crate) struct Attach {
     /// The database's directory, or an SQLite database file
     #[arg(value_name = "HOME")]
     pub(crate) home: PathBuf,
-    /// The fast storage: a directory (of a DAX file system), a file in one, or a DAX device. Needed the first time only. An empty file there
-    /// counts as made by this command, and goes with `detach` (that of a database file stays)
+    /// The fast storage: a directory (of a DAX file system), a file in one, or a DAX device. Needed
+    /// the first time only. An empty file there counts as made by this command, and goes with
+    /// `detach` (that of a database file stays)
     #[arg(long, value_name = "PATH")]
     pub(crate) fast: Option<PathBuf>,
     /// Bytes of the tier's file, when it is made (K, M, G, T, powers of 1024); a device or a file
@@ -41,25 +46,29 @@ pub(crate) struct Attach {
     /// --passthrough-max
     #[arg(long, value_name = "BYTES", default_value = "1G")]
     pub(crate) size: ByteSize,
-    /// What the files are: postgres, mariadb, redis, sqlite, generic, or the path of a profile file [default: by looking into the directory]
+    /// What the files are: postgres, mariadb, redis, sqlite, generic, or the path of a profile file
+    /// [default: by looking into the directory]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<String>,
     /// Mount at DIR, an empty directory, and not at the home's own path (where only a note is then)
     #[arg(long, value_name = "DIR")]
     pub(crate) at: Option<PathBuf>,
-    /// Let any file stand for persistent memory: a power cut may then lose what was acknowledged. To try things out; every report says so
+    /// Let any file stand for persistent memory: a power cut may then lose what was acknowledged.
+    /// To try things out; every report says so
     #[arg(long, conflicts_with = "volatile")]
     pub(crate) emulate: bool,
-    /// The fast storage does not survive a power cut: keep clean copies there only. Speeds up reading, not commits
+    /// The fast storage does not survive a power cut: keep clean copies there only. Speeds up
+    /// reading, not commits
     #[arg(long)]
     pub(crate) volatile: bool,
-    /// Which data files the tier keeps: keep=PATTERN (taken when first read, and the last to leave),
-    /// none=PATTERN (what is read of them is not taken; what is written goes home first) or
+    /// Which data files the tier keeps: keep=PATTERN (taken when first read, and the last to
+    /// leave), none=PATTERN (what is read of them is not taken; what is written goes home first) or
     /// default=PATTERN. The first rule that matches a file decides. Repeat for more; new rules
     /// replace those of before
     #[arg(long, value_name = "RULE")]
     pub(crate) cache: Vec<String>,
-    /// For studies: delay home as slower storage would (15k-disk-array, all-flash-array, cloud-network-volume); every report says so
+    /// For studies: delay home as slower storage would (15k-disk-array, all-flash-array,
+    /// cloud-network-volume); every report says so
     #[arg(long, value_name = "NAME")]
     pub(crate) home_model: Option<String>,
     /// Threads that answer requests [default: by the number of processors]
@@ -68,8 +77,9 @@ pub(crate) struct Attach {
     /// How requests reach the daemon
     #[arg(long, value_enum)]
     pub(crate) transport: Option<Transport>,
-    /// Whether every change of every file is durable when it returns, so that fsync need not be asked for: faster commits, but files that
-    /// pass are synced at each write (temporary ones excepted). auto: only where the profile's files allow it
+    /// Whether every change of every file is durable when it returns, so that fsync need not be
+    /// asked for: faster commits, but files that pass are synced at each write (temporary ones
+    /// excepted). auto: only where the profile's files allow it
     #[arg(long, value_enum)]
     pub(crate) sync_on_write: Option<SyncOnWrite>,
     /// Whether each page of a data file is one whole version after a crash. on: yes, so that the
@@ -78,21 +88,24 @@ pub(crate) struct Attach {
     /// torn pages itself. auto: on, unless that protection is proved to be on (PostgreSQL)
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) atomic_pages: Option<AtomicPages>,
-    /// Whether there are extended attributes and ACLs on the mount. auto: for databases that use none
-    /// (postgres, mariadb, redis) only if something in the home has one; else the kernel need not ask
-    /// for them before each write, and setting one is refused until the next `attach`
+    /// Whether there are extended attributes and ACLs on the mount. auto: for databases that use
+    /// none (postgres, mariadb, redis) only if something in the home has one; else the kernel need
+    /// not ask for them before each write, and setting one is refused until the next `attach`
     #[arg(long, value_enum)]
     pub(crate) xattrs: Option<Xattrs>,
-    /// Whether the kernel writes the redo files of fixed size itself (segments of PostgreSQL's WAL), in plain files beside the tier: a commit then
-    /// does not go through the daemon. auto: where kernel, medium and room allow it, and `status` says if not. no: every redo write goes through the
-    /// daemon, whose wait events then have each of them; those of the kernel are in the database's own wait events only
+    /// Whether the kernel writes the redo files of fixed size itself (segments of PostgreSQL's
+    /// WAL), in plain files beside the tier: a commit then does not go through the daemon. auto:
+    /// where kernel, medium and room allow it, and `status` says if not. no: every redo write goes
+    /// through the daemon, whose wait events then have each of them; those of the kernel are in the
+    /// database's own wait events only
     #[arg(long, value_enum)]
     pub(crate) lend: Option<Lend>,
     /// Bytes the redo files that the kernel writes itself may take beside the tier, in TIER.lent:
     /// on the fast storage, besides --size [default: 1G; only where --lend is in effect]
     #[arg(long, value_name = "BYTES")]
     pub(crate) passthrough_max: Option<ByteSize>,
-    /// Stay in the foreground, messages on standard error: for a service manager. SIGTERM unmounts; the home stays attached
+    /// Stay in the foreground, messages on standard error: for a service manager. SIGTERM unmounts;
+    /// the home stays attached
     #[arg(long)]
     pub(crate) foreground: bool,
     /// Print JSON

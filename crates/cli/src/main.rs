@@ -1,11 +1,13 @@
 //! The program `tiersmith`: one file for each command in `command/`.
 //!
-//! What a command does is in the crates; here are options, output and exit codes. To add a command: a file in `command/` with its options,
-//! its help and a `run`, and a line in `command/mod.rs`; the tests in `tests/` ask every command for its help. The options of `attach` are
-//! in `attach.rs`, because the daemon that it starts reads them too.
+//! What a command does is in the crates; here are options, output and exit codes. To add a command:
+//! a file in `command/` with its options, its help and a `run`, and a line in `command/mod.rs`; the
+//! tests in `tests/` ask every command for its help. The options of `attach` are in `attach.rs`,
+//! because the daemon that it starts reads them too.
 //!
-//! **Invariants**: a command prints for a person, or JSON with `--json`, and then nothing else on standard output; what it makes for its
-//! own use is gone when it ends, also after Ctrl-C; an error is one sentence on standard error.
+//! **Invariants**: a command prints for a person, or JSON with `--json`, and then nothing else on
+//! standard output; what it makes for its own use is gone when it ends, also after Ctrl-C; an error
+//! is one sentence on standard error.
 
 #![forbid(unsafe_code)]
 
@@ -27,14 +29,16 @@ use tiersmith_lab::place::Leftovers;
 use command::Command;
 use messages::Messages;
 
-/// Attach a little fast storage to a database that lives on slower storage, without changing the database; measure what that buys.
+/// Attach a little fast storage to a database that lives on slower storage, without changing the
+/// database; measure what that buys.
 #[derive(Debug, Parser)]
 #[command(
     name = "tiersmith",
     version,
     propagate_version = true,
     max_term_width = 100,
-    after_help = "Exit codes: 0 good; 1 findings or differences; 2 error. `tiersmith help COMMAND` has examples."
+    after_help = "Exit codes: 0 good; 1 findings or differences; 2 error. `tiersmith help COMMAND` \
+                  has examples."
 )]
 struct Arguments {
     #[command(subcommand)]

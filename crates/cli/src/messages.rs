@@ -2,8 +2,8 @@
 //!
 //! A file's name, a process's, a path in a note, what a daemon answers: whoever chose them may have
 //! put a line end or a terminal's commands there. So nothing is written here as it came. A message
-//! is one line ([`line()`]); a command's output keeps its line ends ([`output`]) and has its foreign
-//! parts made one line each by whoever composes it ([`line()`] again, [`path`]).
+//! is one line ([`line()`]); a command's output keeps its line ends ([`output`]) and has its
+//! foreign parts made one line each by whoever composes it ([`line()`] again, [`path`]).
 //!
 //! Messages of the crates go through [`Messages`]. Who may make files in a mount can cause some of
 //! them as often as he likes, so each place in the source has so many a minute
@@ -92,7 +92,8 @@ fn escaped(text: impl Iterator<Item = char>, stays: impl Fn(char) -> bool) -> St
 
 /// What a terminal does not show but does: control characters, and those that reorder a line.
 fn is_command(c: char) -> bool {
-    let reorders = matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let reorders =
+        matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || reorders
 }
 
@@ -160,7 +161,8 @@ impl Messages {
             }
             if seen.count > SAME_MAX {
                 let more = seen.count - SAME_MAX;
-                lines.push(format!("{more} similar lines left out, the last: {}", line(&seen.last)));
+                lines
+                    .push(format!("{more} similar lines left out, the last: {}", line(&seen.last)));
             }
             false
         });
@@ -199,9 +201,11 @@ pub(crate) fn say_with_time(text: &str) {
     if std::io::stderr().is_terminal() {
         return say(text);
     }
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let now = tiersmith_awr::figure::instant(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
-    let _ = std::io::stderr().write_all(format!("{now} UTC tiersmith: {}\n", line(text)).as_bytes());
+    let _ =
+        std::io::stderr().write_all(format!("{now} UTC tiersmith: {}\n", line(text)).as_bytes());
 }
 
 #[cfg(test)]
@@ -211,14 +215,18 @@ mod tests {
 
     #[test]
     fn a_message_is_one_line_and_commands_no_terminal() {
-        let text = "bad\n2026-01-01 UTC tiersmith: all is well\r\x1b[2J\u{9b}31m\u{202e}gnp.\0\tend";
+        let text =
+            "bad\n2026-01-01 UTC tiersmith: all is well\r\x1b[2J\u{9b}31m\u{202e}gnp.\0\tend";
         let said = line(text);
         assert!(!said.chars().any(is_command), "{said:?}");
         assert_eq!(said.lines().count(), 1);
         assert!(said.contains("\\n2026") && said.contains("\\u{1b}[2J"), "{said}");
         assert_eq!(line("Größe, naïve, 表"), "Größe, naïve, 表");
         let long = line(&"ä".repeat(LINE_MAX + 3));
-        assert!(long.ends_with("... (6 bytes more)") && long.chars().count() < LINE_MAX + 30, "{long}");
+        assert!(
+            long.ends_with("... (6 bytes more)") && long.chars().count() < LINE_MAX + 30,
+            "{long}"
+        );
     }
 
     #[test]
@@ -248,7 +256,10 @@ mod tests {
         let later = messages.pass("names.rs", 7, "again", began + WINDOW);
         assert_eq!(
             later,
-            ["9970 similar lines left out, the last: no room for 9999\\n".to_owned(), "again".to_owned()]
+            [
+                "9970 similar lines left out, the last: no room for 9999\\n".to_owned(),
+                "again".to_owned()
+            ]
         );
         assert!(messages.left_out(began + WINDOW, true).is_empty(), "nothing was left out since");
     }

@@ -1,4 +1,5 @@
-//! Progress on a terminal: one line that is written over. Elsewhere a line for each run, so that a log shows that something happens.
+//! Progress on a terminal: one line that is written over. Elsewhere a line for each run, so that a
+//! log shows that something happens.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
@@ -24,7 +25,11 @@ pub(crate) struct Line {
 impl Line {
     /// A line on standard error.
     pub(crate) fn new() -> Line {
-        Line { terminal: std::io::stderr().is_terminal(), began: Instant::now(), written: Mutex::new(None) }
+        Line {
+            terminal: std::io::stderr().is_terminal(),
+            began: Instant::now(),
+            written: Mutex::new(None),
+        }
     }
 
     /// Takes the line away.

@@ -66,7 +66,11 @@ impl Found {
             user: stat.st_uid,
             group: stat.st_gid,
             // Its width differs between processors.
-            #[allow(clippy::useless_conversion, clippy::unnecessary_cast, reason = "u32 on aarch64")]
+            #[allow(
+                clippy::useless_conversion,
+                clippy::unnecessary_cast,
+                reason = "u32 on aarch64"
+            )]
             links: stat.st_nlink as u64,
             size: u64::try_from(stat.st_size).unwrap_or(0),
         }

@@ -11,11 +11,12 @@
 //! # checksum 0123456789abcdef      XXH3, 64 bits, of all bytes before this line
 //! ```
 //!
-//! A file is refused when it is too long, damaged, edited, or of another kind or version; of another
-//! version [`Unfit`] says who can read it. Line ends after the checksum do not count, so that a file
-//! may have a fixed length.
+//! A file is refused when it is too long, damaged, edited, or of another kind or version; of
+//! another version [`Unfit`] says who can read it. Line ends after the checksum do not count, so
+//! that a file may have a fixed length.
 //!
-//! Invariant: no bytes make the reader panic, and none of what it gives was not covered by the checksum.
+//! Invariant: no bytes make the reader panic, and none of what it gives was not covered by the
+//! checksum.
 //!
 //! Deliberately absent: trust. The checksum finds damage; whoever may write in the directory can
 //! compute it, so a reader treats what it says as it would words on a command line.
@@ -60,7 +61,8 @@ impl Unfit {
     /// Of a file in a format that was never released.
     #[must_use]
     pub fn of_development_build() -> Self {
-        let why = "is of a development build, before version 1; use the build that wrote it (all up to commit \
+        let why = "is of a development build, before version 1; use the build that wrote it (all \
+                   up to commit \
                    ffd5d09 can)";
         Self::OtherVersion(why.to_owned())
     }
@@ -80,8 +82,8 @@ impl Sidecar {
     /// The file's text.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] when TOML cannot say the body: a number of 2^63 or more, or one
-    /// that would make the file longer than it may be.
+    /// [`io::ErrorKind::InvalidInput`] when TOML cannot say the body: a number of 2^63 or more, or
+    /// one that would make the file longer than it may be.
     pub fn encode(&self, body: &impl Serialize) -> io::Result<String> {
         let refused = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         let mut text = String::new();
@@ -89,14 +91,18 @@ impl Sidecar {
             text += &format!("# {line}\n");
         }
         text += &format!("kind = \"{}\"\nversion = {}\n", self.kind, self.version);
-        let unsayable = |why: String| refused(format!("the {} cannot be written: {why}", self.kind));
+        let unsayable =
+            |why: String| refused(format!("the {} cannot be written: {why}", self.kind));
         text += &toml::to_string(body).map_err(|e| unsayable(e.to_string()))?;
         // It writes numbers that it does not read.
         text.parse::<toml::Table>().map_err(|e| unsayable(e.message().to_owned()))?;
         let sum = checksum(&text);
         text += &format!("{CHECKSUM}{sum}\n");
         if text.len() as u64 > self.most {
-            return Err(refused(format!("the {} would be longer than {} bytes", self.kind, self.most)));
+            return Err(refused(format!(
+                "the {} would be longer than {} bytes",
+                self.kind, self.most
+            )));
         }
         Ok(text)
     }
@@ -111,14 +117,17 @@ impl Sidecar {
             return Err(Unfit::Damaged(format!("is longer than {} bytes", self.most)));
         }
         let text = std::str::from_utf8(bytes).map_err(|_| damaged("is not text"))?;
-        let mut table: toml::Table = toml::from_str(text).map_err(|_| damaged("cannot be read as TOML"))?;
+        let mut table: toml::Table =
+            toml::from_str(text).map_err(|_| damaged("cannot be read as TOML"))?;
         let (kind, version) = (table.remove("kind"), table.remove("version"));
-        let (kind, version) = (kind.as_ref().and_then(|k| k.as_str()), version.and_then(|v| v.as_integer()));
+        let (kind, version) =
+            (kind.as_ref().and_then(|k| k.as_str()), version.and_then(|v| v.as_integer()));
         // Before the checksum: that of another version may be made in another way.
         match version {
             Some(version) if kind == Some(self.kind) && version != i64::from(self.version) => {
                 return Err(Unfit::OtherVersion(format!(
-                    "is of version {version}, and this program reads version {}; use the Tiersmith that wrote it",
+                    "is of version {version}, and this program reads version {}; use the Tiersmith \
+                     that wrote it",
                     self.version
                 )));
             }
@@ -127,14 +136,22 @@ impl Sidecar {
         let text = text.trim_end_matches('\n');
         let (body, last) = text.split_at(text.rfind('\n').map_or(0, |at| at + 1));
         match last.strip_prefix(CHECKSUM) {
-            None if kind == Some(self.kind) => return Err(damaged("has lost its last line, the checksum")),
-            None => return Err(damaged("does not end with a checksum, so this program did not write it")),
+            None if kind == Some(self.kind) => {
+                return Err(damaged("has lost its last line, the checksum"));
+            }
+            None => {
+                return Err(damaged(
+                    "does not end with a checksum, so this program did not write it",
+                ));
+            }
             Some(given) if given != checksum(body) => return Err(damaged("was edited or damaged")),
             Some(_) => {}
         }
         match (kind, version) {
             (Some(kind), Some(_)) if kind == self.kind => {}
-            (Some(kind), None) if kind == self.kind => return Err(damaged("does not say its version")),
+            (Some(kind), None) if kind == self.kind => {
+                return Err(damaged("does not say its version"));
+            }
             (Some(kind), _) => {
                 return Err(Unfit::Damaged(format!(
                     "is of the kind `{}`, not `{}`",
@@ -183,8 +200,8 @@ fn checksum(text: &str) -> String {
     format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
 }
 
-/// A number of 64 bits in a sidecar, as text. TOML's own numbers end at 2^63; inode numbers, which some
-/// file systems make of a hash, do not.
+/// A number of 64 bits in a sidecar, as text. TOML's own numbers end at 2^63; inode numbers, which
+/// some file systems make of a hash, do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberText(pub u64);
 
@@ -201,7 +218,8 @@ impl<'de> Deserialize<'de> for NumberText {
     }
 }
 
-/// A path in a sidecar: text as it is, but for `%`, and for bytes that are no text: those are `%xx`.
+/// A path in a sidecar: text as it is, but for `%`, and for bytes that are no text: those are
+/// `%xx`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PathText(pub PathBuf);
 
@@ -232,7 +250,9 @@ impl<'de> Deserialize<'de> for PathText {
         for part in parts {
             let byte = part.get(..2).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
             let byte = byte.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-            bytes.push(byte.ok_or_else(|| D::Error::custom("a path with `%` and no two digits after it"))?);
+            bytes.push(
+                byte.ok_or_else(|| D::Error::custom("a path with `%` and no two digits after it"))?,
+            );
             bytes.extend_from_slice(&part.as_bytes()[2..]);
         }
         if bytes.contains(&0) {

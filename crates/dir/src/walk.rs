@@ -1,21 +1,23 @@
 //! The way to a directory, component by component, and whom it has to trust.
 //!
 //! Root follows a path that somebody gave it. In each directory on the way, whoever may change its
-//! names decides where the rest of the path leads. So root remembers who had a say: the owner of each
-//! directory that was passed through, and of each link that was followed, unless it is root. Then
+//! names decides where the rest of the path leads. So root remembers who had a say: the owner of
+//! each directory that was passed through, and of each link that was followed, unless it is root.
+//! Then
 //!
 //! - nobody had a say: the directory is taken, whosesoever it is;
-//! - one account had: the directory has to belong to it. Whatever that account puts on the way, root
-//!   ends in a directory of that account, in which it could do everything itself;
-//! - two had, or anybody (a directory that everybody may write to, without the sticky bit): refused.
+//! - one account had: the directory has to belong to it. Whatever that account puts on the way,
+//!   root ends in a directory of that account, in which it could do everything itself;
+//! - two had, or anybody (a directory that everybody may write to, without the sticky bit):
+//!   refused.
 //!
-//! A link of the kernel's in `/proc` (`root`, `cwd`, `fd/N`) is followed to what it leads to, not by
-//! its text. As the last component of a path whose target is asked for it is refused.
+//! A link of the kernel's in `/proc` (`root`, `cwd`, `fd/N`) is followed to what it leads to, not
+//! by its text. As the last component of a path whose target is asked for it is refused.
 //!
 //! Without root the kernel's permissions are the rule, and nothing is checked here.
 //!
-//! Groups are trusted: who may write to a directory through its group, without owning it, is taken to
-//! be as good as its owner.
+//! Groups are trusted: who may write to a directory through its group, without owning it, is taken
+//! to be as good as its owner.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -74,7 +76,8 @@ pub(crate) fn to_target(path: &Path) -> io::Result<(OwnedFd, OsString)> {
         };
         if is_magic(&at, &name) {
             return Err(refused(format!(
-                "{} is a link of the kernel's, whose text is not where it leads; give the path that it stands for",
+                "{} is a link of the kernel's, whose text is not where it leads; give the path \
+                 that it stands for",
                 shown(&seen.join(&name))
             )));
         }
@@ -114,7 +117,12 @@ fn walk(from: OwnedFd, path: &Path, last: Last, say: &mut Say) -> io::Result<(Ow
             }
             say.link(&found, &entry)?;
             if is_magic(&at, &name) {
-                at = rustix::fs::openat(&at, &name, HANDLE.difference(OFlags::NOFOLLOW), Mode::empty())?;
+                at = rustix::fs::openat(
+                    &at,
+                    &name,
+                    HANDLE.difference(OFlags::NOFOLLOW),
+                    Mode::empty(),
+                )?;
                 seen = entry;
                 continue;
             }
@@ -135,8 +143,9 @@ fn walk(from: OwnedFd, path: &Path, last: Last, say: &mut Say) -> io::Result<(Ow
     Ok((at, seen))
 }
 
-/// Whether a link is one of those in `/proc` (`root`, `cwd`, `fd/N`) that lead to what a process has
-/// open: perhaps in a file system that only that process sees, so its text may lead elsewhere here.
+/// Whether a link is one of those in `/proc` (`root`, `cwd`, `fd/N`) that lead to what a process
+/// has open: perhaps in a file system that only that process sees, so its text may lead elsewhere
+/// here.
 fn is_magic(dir: &OwnedFd, link: &OsString) -> bool {
     // First, so that no other link is followed here: what it leads to may hang.
     if !rustix::fs::fstatfs(dir).is_ok_and(|found| found.f_type == PROC_SUPER_MAGIC) {
@@ -165,7 +174,8 @@ impl Say {
         }
         if found.mode & EVERYBODY_WRITES != 0 && found.mode & STICKY == 0 {
             return Err(refused(format!(
-                "everybody may exchange what is in {}, so root follows no path through it. Take that \
+                "everybody may exchange what is in {}, so root follows no path through it. Take \
+                 that \
                  right away (chmod o-w), or work as the account that the files belong to",
                 shown(path)
             )));
@@ -187,7 +197,8 @@ impl Say {
             Some((one, _)) if *one == user => {}
             Some((one, through)) => {
                 return Err(refused(format!(
-                    "user {one} owns {}, and user {user} owns {}: each could exchange what follows, so \
+                    "user {one} owns {}, and user {user} owns {}: each could exchange what \
+                     follows, so \
                      root goes no further. Work as the account that the files belong to",
                     shown(through),
                     shown(path)
@@ -201,9 +212,12 @@ impl Say {
     fn check(&self, found: &Found, path: &Path) -> io::Result<()> {
         match &self.account {
             Some((user, through)) if found.user != *user => Err(refused(format!(
-                "{} belongs to user {}, but user {user}, who owns {}, could have put it there; so root \
-                 does not act on it. Where a link led here, give the path that it leads to, if it is the \
-                 right one; else work as the account that the files belong to, or move them out of the \
+                "{} belongs to user {}, but user {user}, who owns {}, could have put it there; so \
+                 root \
+                 does not act on it. Where a link led here, give the path that it leads to, if it \
+                 is the \
+                 right one; else work as the account that the files belong to, or move them out of \
+                 the \
                  other's directory",
                 shown(path),
                 found.user,
@@ -226,8 +240,8 @@ fn shown(path: &Path) -> String {
 
 /// Whether a user id is root's. In a user namespace (a rootless container) what belongs to accounts
 /// outside it, the root directory among it, appears as the overflow id. Where nobody inside can
-/// become that user, it counts as root; where somebody can (a container with a `nobody` of its own),
-/// the two cannot be told apart, and it is an account like others.
+/// become that user, it counts as root; where somebody can (a container with a `nobody` of its
+/// own), the two cannot be told apart, and it is an account like others.
 pub(crate) fn is_root(user: u32) -> bool {
     static OUTSIDE: OnceLock<Option<u32>> = OnceLock::new();
     user == 0 || *OUTSIDE.get_or_init(outsiders_id) == Some(user)
@@ -235,7 +249,8 @@ pub(crate) fn is_root(user: u32) -> bool {
 
 fn outsiders_id() -> Option<u32> {
     let map = std::fs::read_to_string("/proc/self/uid_map").ok()?;
-    let overflow = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok()?;
+    let overflow =
+        std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok()?;
     (!is_mapped(&map, overflow)).then_some(overflow)
 }
 
@@ -250,7 +265,12 @@ fn is_mapped(map: &str, user: u32) -> bool {
 }
 
 fn start(path: &Path) -> io::Result<OwnedFd> {
-    Ok(rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+    Ok(rustix::fs::openat(
+        CWD,
+        path,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?)
 }
 
 fn look(dir: &OwnedFd) -> io::Result<Found> {

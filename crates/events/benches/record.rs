@@ -1,7 +1,8 @@
 //! What recording a wait event costs, beside the clock reads that no timed event can do without.
 //!
-//! `cargo bench -p tiersmith-events --bench record -- [--quick]`; writes `target/bench/events_record.json`.
-//! Samples are batches of 1000 events, so the p99 is of the mean of 1000, not of single events.
+//! `cargo bench -p tiersmith-events --bench record -- [--quick]`; writes
+//! `target/bench/events_record.json`. Samples are batches of 1000 events, so the p99 is of the mean
+//! of 1000, not of single events.
 
 #[path = "../../../benches/report.rs"]
 mod report;
@@ -103,7 +104,8 @@ fn one_thread(report: &mut Report, operations: usize) {
     let samples = time_batches(operations, BATCH, |_| registry.count(C0, 1));
     report.run(ONE, "count", samples);
     let samples = time_batches(operations, BATCH, |_| {
-        // Hidden from the optimizer, which would otherwise take the test for "disabled" out of the loop.
+        // Hidden from the optimizer, which would otherwise take the test for "disabled" out of the
+        // loop.
         let disabled = black_box(&disabled);
         let start = disabled.start();
         let _ = disabled.record(E0, start);
@@ -127,17 +129,23 @@ fn threads(report: &mut Report, operations: usize) {
                     })
                 })
                 .collect();
-            let joined =
-                handles.into_iter().map(|handle| handle.join().expect("BUG: a recording thread panicked"));
+            let joined = handles
+                .into_iter()
+                .map(|handle| handle.join().expect("BUG: a recording thread panicked"));
             joined.flatten().collect::<Vec<f64>>()
         });
-        assert_eq!(registry.read().event(E0).count(), (operations * threads) as u64, "BUG: events were lost");
+        assert_eq!(
+            registry.read().event(E0).count(),
+            (operations * threads) as u64,
+            "BUG: events were lost"
+        );
         report.run(MANY, name, samples);
     }
 }
 
 fn life(report: &mut Report, operations: usize) {
-    let samples = time_batches(operations, BATCH, |_| drop(black_box(Registry::new(EVENTS, COUNTERS))));
+    let samples =
+        time_batches(operations, BATCH, |_| drop(black_box(Registry::new(EVENTS, COUNTERS))));
     report.run(LIFE, "new, drop", samples);
     let samples = time_batches(operations, BATCH, |_| {
         let registry = Registry::new(EVENTS, COUNTERS);
@@ -150,7 +158,8 @@ fn life(report: &mut Report, operations: usize) {
             registry.record_ns(event, 100 << shift, 0);
         }
     }
-    let samples = time_batches(operations.div_ceil(20), BATCH / 20, |_| drop(black_box(registry.read())));
+    let samples =
+        time_batches(operations.div_ceil(20), BATCH / 20, |_| drop(black_box(registry.read())));
     report.run(LIFE, "read 8 events x 11 octaves", samples);
 }
 

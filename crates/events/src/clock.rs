@@ -1,9 +1,12 @@
-//! The clock of wait events: the processor's time stamp counter where it is steady, the monotonic clock elsewhere.
+//! The clock of wait events: the processor's time stamp counter where it is steady, the monotonic
+//! clock elsewhere.
 //!
-//! The counter's rate is measured once per process, when the first wait is timed, which takes about a millisecond
-//! (at most 0.2 s on a machine that is very busy). Making a registry does not touch the clock.
+//! The counter's rate is measured once per process, when the first wait is timed, which takes about
+//! a millisecond (at most 0.2 s on a machine that is very busy). Making a registry does not touch
+//! the clock.
 //!
-//! Invariant: a difference of two time stamps is never negative; counters that disagree between processors give zero.
+//! Invariant: a difference of two time stamps is never negative; counters that disagree between
+//! processors give zero.
 
 use std::sync::OnceLock;
 
@@ -28,7 +31,8 @@ pub(crate) fn clock() -> &'static Clock {
 
 /// Measures the rate of the time stamp counter now instead of at the first wait.
 ///
-/// For a program that would rather spend the millisecond at its start. Calling it again does nothing.
+/// For a program that would rather spend the millisecond at its start. Calling it again does
+/// nothing.
 pub fn calibrate_clock() {
     let _ = clock();
 }
@@ -68,7 +72,10 @@ mod tests {
         std::thread::sleep(Duration::from_millis(10));
         let (end, elapsed_ns) = (clock().now(), from.elapsed().as_nanos() as f64);
         let measured_ns = clock().ns_between(start, end) as f64;
-        assert!((measured_ns / elapsed_ns - 1.0).abs() < 0.01, "{measured_ns} ns against {elapsed_ns} ns");
+        assert!(
+            (measured_ns / elapsed_ns - 1.0).abs() < 0.01,
+            "{measured_ns} ns against {elapsed_ns} ns"
+        );
     }
 
     #[test]

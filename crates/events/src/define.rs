@@ -1,10 +1,12 @@
 //! Tables of wait events and counters, and the index types into them.
 //!
-//! The tables are constants, written with [`wait_events!`](crate::wait_events) and [`counters!`](crate::counters), so
-//! that an index and its row cannot drift apart: the index is looked up by name when the program is compiled.
+//! The tables are constants, written with [`wait_events!`](crate::wait_events) and
+//! [`counters!`](crate::counters), so that an index and its row cannot drift apart: the index is
+//! looked up by name when the program is compiled.
 //!
-//! Invariants: a name occurs once in its table (checked at compile time by the macros, at run time by
-//! [`Registry::new`](crate::Registry::new)); an index means something only with the table it was made from.
+//! Invariants: a name occurs once in its table (checked at compile time by the macros, at run time
+//! by [`Registry::new`](crate::Registry::new)); an index means something only with the table it was
+//! made from.
 
 use crate::WaitClass;
 
@@ -46,7 +48,8 @@ impl EventId {
         EventId(index)
     }
 
-    /// The index of the event called `name`; in a constant, a name that is not there or there twice does not compile.
+    /// The index of the event called `name`; in a constant, a name that is not there or there twice
+    /// does not compile.
     ///
     /// # Panics
     /// If the name is not in the table exactly once.
@@ -78,7 +81,8 @@ impl CounterId {
         CounterId(index)
     }
 
-    /// The index of the counter called `name`; in a constant, a name that is not there or there twice does not compile.
+    /// The index of the counter called `name`; in a constant, a name that is not there or there
+    /// twice does not compile.
     ///
     /// # Panics
     /// If the name is not in the table exactly once.
@@ -122,8 +126,8 @@ const fn same(a: &str, b: &str) -> bool {
 
 /// Writes a table of [`EventDef`] and one [`EventId`] constant per row.
 ///
-/// The comment of a row is its help text; `, background` marks waits of background work. See the example in the
-/// [crate documentation](crate).
+/// The comment of a row is its help text; `, background` marks waits of background work. See the
+/// example in the [crate documentation](crate).
 #[macro_export]
 macro_rules! wait_events {
     (
@@ -139,7 +143,8 @@ macro_rules! wait_events {
                 background: $crate::wait_events!(@mode $($mode)?),
             }, )+
         ];
-        $( $(#[doc = $help])+ $vis const $id: $crate::EventId = $crate::EventId::named($table, $name); )+
+        $( $(#[doc = $help])+ $vis const $id: $crate::EventId = $crate::EventId::named($table,
+        $name); )+
     };
     (@mode) => { false };
     (@mode background) => { true };
@@ -156,9 +161,11 @@ macro_rules! counters {
     ) => {
         $(#[$table_attr])*
         $vis const $table: &[$crate::CounterDef] = &[
-            $( $crate::CounterDef { name: $name, unit: $unit, help: concat!($($help),+).trim_ascii() }, )+
+            $( $crate::CounterDef { name: $name, unit: $unit,
+            help: concat!($($help),+).trim_ascii() }, )+
         ];
-        $( $(#[doc = $help])+ $vis const $id: $crate::CounterId = $crate::CounterId::named($table, $name); )+
+        $( $(#[doc = $help])+ $vis const $id: $crate::CounterId = $crate::CounterId::named($table,
+        $name); )+
     };
 }
 
@@ -186,7 +193,10 @@ mod tests {
     fn a_row_of_the_macro_keeps_name_class_help_and_mode() {
         assert_eq!(EVENTS.len(), 2);
         let read = EVENTS[HOME_READ.index()];
-        assert_eq!((read.name, read.class, read.background), ("home block read", WaitClass::UserIo, false));
+        assert_eq!(
+            (read.name, read.class, read.background),
+            ("home block read", WaitClass::UserIo, false)
+        );
         assert_eq!(read.help, "A block read from the home file.");
         assert!(EVENTS[DESTAGE_WRITE.index()].background);
         assert_eq!(COUNTERS[HITS.index()].unit, "blocks");

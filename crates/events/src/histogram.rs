@@ -6,10 +6,12 @@
 //! | 2^k .. 2^(k+1) ns | 2^(k-6) ns | at most 1/128 |
 //! | 2^42 ns (73 min) and above | counted in the last bucket | total and maximum stay exact |
 //!
-//! Sixty-four, not sixteen, because 1000 is 125 x 8: with this width every power of two of a *microsecond* is a
-//! border between two buckets, so the tables that Oracle's reports print (`< 8 us`, `< 16 us`, ...) are exact.
+//! Sixty-four, not sixteen, because 1000 is 125 x 8: with this width every power of two of a
+//! *microsecond* is a border between two buckets, so the tables that Oracle's reports print
+//! (`< 8 us`, `< 16 us`, ...) are exact.
 //!
-//! Octaves that hold nothing take no memory. Not here: atomics (`shard.rs` has the same shape in atomics).
+//! Octaves that hold nothing take no memory. Not here: atomics (`shard.rs` has the same shape in
+//! atomics).
 
 /// Bits of a value that choose the bucket within its octave.
 const SUB_BITS: u32 = 6;
@@ -96,7 +98,8 @@ impl Histogram {
         self.max_ns = self.max_ns.max(value_ns);
     }
 
-    /// Puts a histogram together from what [`Histogram::buckets`] gave, for instance after reading it from a file.
+    /// Puts a histogram together from what [`Histogram::buckets`] gave, for instance after reading
+    /// it from a file.
     ///
     /// # Errors
     /// If a bucket does not begin at a border of this histogram, or the counts overflow.
@@ -154,14 +157,15 @@ impl Histogram {
 
     /// What was added since `earlier`, a copy of this histogram taken before.
     ///
-    /// The maximum of the difference is the end of its highest bucket, or the maximum of all if that is less: which of
-    /// the values in that bucket came after `earlier` is not known.
+    /// The maximum of the difference is the end of its highest bucket, or the maximum of all if
+    /// that is less: which of the values in that bucket came after `earlier` is not known.
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         let mut difference = Histogram::new();
         for (octave, counts) in self.octaves.iter().enumerate() {
             let Some(counts) = counts else { continue };
             let before = earlier.octaves.get(octave).and_then(Option::as_ref);
-            let grown = |sub: usize| counts[sub].saturating_sub(before.map_or(0, |before| before[sub]));
+            let grown =
+                |sub: usize| counts[sub].saturating_sub(before.map_or(0, |before| before[sub]));
             if (0..SUBS).any(|sub| grown(sub) > 0) {
                 difference.add_octave(octave, grown);
             }
@@ -204,10 +208,11 @@ impl Histogram {
         self.buckets().next().map(|_| self.max_ns)
     }
 
-    /// The value that a share `q` (0 to 1) of all values does not exceed, within 1/128; nothing if nothing was counted.
+    /// The value that a share `q` (0 to 1) of all values does not exceed, within 1/128; nothing if
+    /// nothing was counted.
     ///
-    /// It is the middle of the bucket that holds the value of that rank (nearest rank). `q` outside 0 to 1 counts as
-    /// the nearer end.
+    /// It is the middle of the bucket that holds the value of that rank (nearest rank). `q` outside
+    /// 0 to 1 counts as the nearer end.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         let count = self.count();
         let rank = ((q.clamp(0.0, 1.0) * count as f64).ceil() as u64).clamp(1, count.max(1));
@@ -229,16 +234,19 @@ impl Histogram {
     pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
         self.octaves.iter().enumerate().flat_map(|(octave, counts)| {
             counts.iter().flat_map(move |counts| {
-                counts.iter().enumerate().filter(|(_, count)| **count > 0).map(move |(sub, count)| {
-                    let (low_ns, width_ns) = bounds(octave, sub);
-                    Bucket { low_ns, end_ns: low_ns + width_ns, count: *count }
-                })
+                counts.iter().enumerate().filter(|(_, count)| **count > 0).map(
+                    move |(sub, count)| {
+                        let (low_ns, width_ns) = bounds(octave, sub);
+                        Bucket { low_ns, end_ns: low_ns + width_ns, count: *count }
+                    },
+                )
             })
         })
     }
 
-    /// Counts by powers of two of a microsecond, as workload reports print them: item `k` counts the values below
-    /// `2^k` us that are not in an item before it. Exact; ends with the last item that is not zero.
+    /// Counts by powers of two of a microsecond, as workload reports print them: item `k` counts
+    /// the values below `2^k` us that are not in an item before it. Exact; ends with the last item
+    /// that is not zero.
     pub fn powers_of_two_us(&self) -> Vec<u64> {
         let mut rows = Vec::new();
         for bucket in self.buckets() {
@@ -257,7 +265,9 @@ impl Histogram {
 
 impl PartialEq for Histogram {
     fn eq(&self, other: &Histogram) -> bool {
-        self.total_ns == other.total_ns && self.max_ns == other.max_ns && self.buckets().eq(other.buckets())
+        self.total_ns == other.total_ns
+            && self.max_ns == other.max_ns
+            && self.buckets().eq(other.buckets())
     }
 }
 

@@ -1,12 +1,14 @@
 //! The registry: a handle that records, and the rule that gives every shard one writer.
 //!
-//! A thread finds its shard through a thread-local list, one entry per registry it has used. The first record takes a
-//! shard from the registry: one that an ended thread has given back, or a new one. When the thread ends, the list is
-//! dropped and the shards go back, totals and all. Entries of registries that are gone are swept out when the thread
-//! next meets a new registry, so a million short-lived registries leave nothing behind.
+//! A thread finds its shard through a thread-local list, one entry per registry it has used. The
+//! first record takes a shard from the registry: one that an ended thread has given back, or a new
+//! one. When the thread ends, the list is dropped and the shards go back, totals and all. Entries
+//! of registries that are gone are swept out when the thread next meets a new registry, so a
+//! million short-lived registries leave nothing behind.
 //!
-//! Invariants: a shard is in the free list or has one owner (a thread's list, a [`Recorder`], or the holder of the
-//! `spare` lock), never two; a shard stays in `all` as long as the registry lives.
+//! Invariants: a shard is in the free list or has one owner (a thread's list, a [`Recorder`], or
+//! the holder of the `spare` lock), never two; a shard stays in `all` as long as the registry
+//! lives.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -33,7 +35,8 @@ struct Inner {
     events: &'static [EventDef],
     counters: &'static [CounterDef],
     pool: Mutex<Pool>,
-    /// For a thread that records while its thread-local list is already gone (from another thread-local's drop).
+    /// For a thread that records while its thread-local list is already gone (from another
+    /// thread-local's drop).
     spare: Mutex<Option<Arc<Shard>>>,
 }
 
@@ -55,8 +58,8 @@ struct Lease {
     registry: Weak<Inner>,
 }
 
-/// Records without looking the thread's shard up, for a loop that records often. May move to another thread; two
-/// threads cannot share one.
+/// Records without looking the thread's shard up, for a loop that records often. May move to
+/// another thread; two threads cannot share one.
 pub struct Recorder {
     lease: Option<Lease>,
     /// One writer per shard: a `Recorder` must not be `Sync`.
@@ -112,7 +115,8 @@ impl Registry {
         if self.is_enabled() { Start(clock().now()) } else { Start(0) }
     }
 
-    /// Records a wait that began at `start` and ends now. Returns now, which may be the start of the next wait.
+    /// Records a wait that began at `start` and ends now. Returns now, which may be the start of
+    /// the next wait.
     ///
     /// # Panics
     /// If `event` is not an index into this registry's table.
@@ -138,7 +142,8 @@ impl Registry {
         Start(end)
     }
 
-    /// Records a wait as [`Registry::record_n`] does and adds `n` to a counter: the thread's shard is looked up once.
+    /// Records a wait as [`Registry::record_n`] does and adds `n` to a counter: the thread's shard
+    /// is looked up once.
     ///
     /// # Panics
     /// If `event` or `counter` is not an index into this registry's tables.
@@ -192,17 +197,23 @@ impl Registry {
     /// Everything recorded so far; stops nobody.
     pub fn read(&self) -> Totals {
         let Some(inner) = &self.inner else {
-            return Totals { event_defs: &[], counter_defs: &[], events: Vec::new(), counters: Vec::new() };
+            return Totals {
+                event_defs: &[],
+                counter_defs: &[],
+                events: Vec::new(),
+                counters: Vec::new(),
+            };
         };
-        // The list is copied so that a thread that needs a shard meanwhile does not wait for the summing.
+        // The list is copied so that a thread that needs a shard meanwhile does not wait for the
+        // summing.
         let shards = inner.pool.lock().all.clone();
         let events = (0..inner.events.len()).map(|event| {
             let mut histogram = Histogram::new();
             let bytes = shards.iter().map(|shard| shard.add_event_to(event, &mut histogram)).sum();
             EventTotals { histogram, bytes }
         });
-        let counters =
-            (0..inner.counters.len()).map(|counter| shards.iter().map(|shard| shard.counter(counter)).sum());
+        let counters = (0..inner.counters.len())
+            .map(|counter| shards.iter().map(|shard| shard.counter(counter)).sum());
         Totals {
             event_defs: inner.events,
             counter_defs: inner.counters,
@@ -217,14 +228,15 @@ impl Registry {
         if !self.is_enabled() {
             return;
         }
-        let found =
-            LEASES.try_with(|leases| match leases.borrow().iter().find(|lease| lease.id == self.id) {
+        let found = LEASES.try_with(|leases| {
+            match leases.borrow().iter().find(|lease| lease.id == self.id) {
                 Some(lease) => {
                     write(&lease.shard);
                     true
                 }
                 None => false,
-            });
+            }
+        });
         if found != Ok(true) {
             self.with_new_shard(&write);
         }
@@ -447,7 +459,8 @@ mod tests {
         let registry = Registry::new(EVENTS, COUNTERS);
         let clone = registry.clone();
         std::thread::spawn(move || {
-            // Whatever the order thread-locals are dropped in, one of the two is dropped after the shards are gone.
+            // Whatever the order thread-locals are dropped in, one of the two is dropped after the
+            // shards are gone.
             FIRST.set(Some(RecordsInDrop(clone.clone())));
             clone.count(THINGS, 1);
             LAST.set(Some(RecordsInDrop(clone)));

@@ -1,11 +1,13 @@
-//! What one thread has recorded in one registry: plain loads and stores, because a shard has one writer.
+//! What one thread has recorded in one registry: plain loads and stores, because a shard has one
+//! writer.
 //!
-//! A load and a store, not a locked add: the writer is alone, so nothing can come between the two. Readers load the
-//! same words at any time and see each of them at some recent value. Memory of a histogram is taken an octave at a
-//! time, when its first value comes: 0.6 KiB for an event, 0.5 KiB for each octave that occurred.
+//! A load and a store, not a locked add: the writer is alone, so nothing can come between the two.
+//! Readers load the same words at any time and see each of them at some recent value. Memory of a
+//! histogram is taken an octave at a time, when its first value comes: 0.6 KiB for an event, 0.5
+//! KiB for each octave that occurred.
 //!
-//! Invariant: one writer at a time. Who writes is decided in `registry.rs`; a shard changes hands under its mutex,
-//! which orders the last store of one writer before the first load of the next.
+//! Invariant: one writer at a time. Who writes is decided in `registry.rs`; a shard changes hands
+//! under its mutex, which orders the last store of one writer before the first load of the next.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -49,7 +51,9 @@ impl Shard {
     pub(crate) fn new(events: usize, counters: usize) -> Shard {
         Shard {
             events: (0..events).map(|_| EventCells::default()).collect(),
-            counters: (0..counters.div_ceil(COUNTERS_PER_LINE)).map(|_| CounterLine::default()).collect(),
+            counters: (0..counters.div_ceil(COUNTERS_PER_LINE))
+                .map(|_| CounterLine::default())
+                .collect(),
         }
     }
 

@@ -1,8 +1,8 @@
 //! A reading of a registry, and the difference of two readings.
 //!
-//! A reading is taken while threads go on recording: each number in it is exact for some instant during the reading,
-//! and a wait that was recorded during it may be in the count and not yet in the time. Of threads that have ended, or
-//! that the reader has waited for, everything is in it.
+//! A reading is taken while threads go on recording: each number in it is exact for some instant
+//! during the reading, and a wait that was recorded during it may be in the count and not yet in
+//! the time. Of threads that have ended, or that the reader has waited for, everything is in it.
 
 use crate::{CounterDef, CounterId, EventDef, EventId, Histogram, WaitClass};
 
@@ -101,7 +101,8 @@ impl Totals {
 
     /// What was recorded between `earlier` and this reading of the same registry.
     ///
-    /// Readings of different registries do not belong together; numbers that would be negative are given as zero.
+    /// Readings of different registries do not belong together; numbers that would be negative are
+    /// given as zero.
     pub fn since(&self, earlier: &Totals) -> Totals {
         let events = self.events.iter().enumerate().map(|(index, now)| {
             let before = earlier.events.get(index).unwrap_or(&NOTHING);

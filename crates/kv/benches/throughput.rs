@@ -2,7 +2,8 @@
 //! server beside a real Redis.
 //!
 //! `cargo bench -p tiersmith-kv --bench throughput -- [--quick] [--recovery]`; writes
-//! `target/bench/throughput.json`; `--recovery`: space and recovery only, up to 5 million keys. Needs `redis-server` and `redis-benchmark`.
+//! `target/bench/throughput.json`; `--recovery`: space and recovery only, up to 5 million keys.
+//! Needs `redis-server` and `redis-benchmark`.
 //!
 //! The tier is a file in `/dev/shm` and stands for persistent memory (EMULATED); so does Redis's
 //! log with `appendfsync always`. Load: `redis-benchmark`, 50 clients over a unix socket, random
@@ -153,7 +154,13 @@ impl Running {
     }
 
     /// Requests a second, and CPU microseconds for each.
-    fn load(&self, test: &str, bytes: u32, pipeline: u32, requests: u32) -> Result<(f64, f64), Failed> {
+    fn load(
+        &self,
+        test: &str,
+        bytes: u32,
+        pipeline: u32,
+        requests: u32,
+    ) -> Result<(f64, f64), Failed> {
         let before = self.cpu_us()?;
         let output = Command::new("redis-benchmark")
             .arg("-s")
@@ -163,8 +170,10 @@ impl Running {
             .args(["-n", &requests.to_string()])
             .output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let row = text.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("\"{test}")));
-        let rate = row.and_then(|row| row.split('"').nth(3)).ok_or("redis-benchmark says nothing")?;
+        let row =
+            text.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("\"{test}")));
+        let rate =
+            row.and_then(|row| row.split('"').nth(3)).ok_or("redis-benchmark says nothing")?;
         let cpu = (self.cpu_us()? - before) / f64::from(requests);
         Ok((rate.parse()?, cpu))
     }
@@ -204,7 +213,14 @@ fn run(report: &mut Report) -> Result<(), Failed> {
         report.version(
             "redis",
             &none.number("server", "redis_version").map_or_else(
-                |_| none.say("INFO server").unwrap_or_default().lines().nth(1).unwrap_or("?").to_owned(),
+                |_| {
+                    none.say("INFO server")
+                        .unwrap_or_default()
+                        .lines()
+                        .nth(1)
+                        .unwrap_or("?")
+                        .to_owned()
+                },
                 |version| version.to_string(),
             ),
         );
@@ -287,7 +303,9 @@ fn recovery(report: &mut Report, name: &str, keys: u64) -> Result<(), Failed> {
         }
     }
     report.run_in("ms", "From start to first reply after SIGKILL", &format!("{name} keys"), times);
-    if let Some(ms) = report.median("From start to first reply after SIGKILL", &format!("{name} keys")) {
+    if let Some(ms) =
+        report.median("From start to first reply after SIGKILL", &format!("{name} keys"))
+    {
         report.ratio(&format!("recovery_{name}_keys_ms"), ms);
     }
     Ok(())

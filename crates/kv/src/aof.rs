@@ -52,26 +52,29 @@ pub(crate) fn replay(
                     None => break,
                 },
                 None => break,
-                Some(b'*') => match request.read(rest, Limits { bulk: LENGTH_MAX, allowed: true }) {
-                    Next::Whole(len) => {
-                        let mut words: smallvec::SmallVec<[&[u8]; 8]> = smallvec::SmallVec::new();
-                        request.arguments(rest, &mut words);
-                        execute(keys, shared, &mut session, &words)
-                            .map_err(|why| damaged(at + done as u64, why))?;
-                        drop(words);
-                        done += len;
-                        request.reset();
-                        if session.multi.is_none() {
-                            whole = at + done as u64;
+                Some(b'*') => {
+                    match request.read(rest, Limits { bulk: LENGTH_MAX, allowed: true }) {
+                        Next::Whole(len) => {
+                            let mut words: smallvec::SmallVec<[&[u8]; 8]> =
+                                smallvec::SmallVec::new();
+                            request.arguments(rest, &mut words);
+                            execute(keys, shared, &mut session, &words)
+                                .map_err(|why| damaged(at + done as u64, why))?;
+                            drop(words);
+                            done += len;
+                            request.reset();
+                            if session.multi.is_none() {
+                                whole = at + done as u64;
+                            }
+                            count += 1;
+                            if count.is_multiple_of(BATCH) {
+                                keys.heap_mut().commit();
+                            }
                         }
-                        count += 1;
-                        if count.is_multiple_of(BATCH) {
-                            keys.heap_mut().commit();
-                        }
+                        Next::More => break,
+                        Next::Wrong(why) => return Err(damaged(at + done as u64, why)),
                     }
-                    Next::More => break,
-                    Next::Wrong(why) => return Err(damaged(at + done as u64, why)),
-                },
+                }
                 Some(_) => return Err(damaged(at + done as u64, "there is no command")),
             }
         }
@@ -117,7 +120,8 @@ pub fn manifest(text: &str) -> Result<Vec<String>, Error> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let wrong = || Error::Configuration(format!("line {number} of the manifest is none: `{line}`"));
+        let wrong =
+            || Error::Configuration(format!("line {number} of the manifest is none: `{line}`"));
         let rest = line.strip_prefix("file ").ok_or_else(wrong)?;
         let (name, rest) = match rest.strip_prefix('"') {
             Some(quoted) => quoted.split_once('"').ok_or_else(wrong)?,
@@ -147,8 +151,8 @@ mod tests {
 
     #[test]
     fn a_manifest_names_its_base_first_and_no_file_elsewhere() {
-        let text =
-            "file a.1.incr.aof seq 1 type i\nfile \"a b.base.rdb\" seq 1 type b\nfile x seq 1 type h\n";
+        let text = "file a.1.incr.aof seq 1 type i\nfile \"a b.base.rdb\" seq 1 type b\nfile x seq \
+                    1 type h\n";
         assert_eq!(manifest(text).expect("it is one"), ["a b.base.rdb", "a.1.incr.aof"]);
         for text in ["", "file ../x seq 1 type b", "file x seq 1", "x", "file x seq 1 type q"] {
             assert!(manifest(text).is_err(), "{text}");

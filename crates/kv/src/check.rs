@@ -65,7 +65,11 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys: u64 = self.keys.iter().sum();
-        writeln!(f, "{keys} keys, {} of {} bytes in use, {} commits", self.used, self.size, self.commits)?;
+        writeln!(
+            f,
+            "{keys} keys, {} of {} bytes in use, {} commits",
+            self.used, self.size, self.commits
+        )?;
         for finding in &self.findings {
             writeln!(f, "  {finding}")?;
         }
@@ -75,15 +79,18 @@ impl fmt::Display for Report {
         if self.incomplete {
             writeln!(
                 f,
-                "the data are a copy of which a part is missing, and a server does not show them: let it \
-                 follow its primary again, import the dump again, or say FLUSHALL to begin with nothing"
+                "the data are a copy of which a part is missing, and a server does not show them: \
+                 let it \
+                 follow its primary again, import the dump again, or say FLUSHALL to begin with \
+                 nothing"
             )?;
         }
         match self.is_sound() {
             true => write!(f, "every invariant holds"),
             false => write!(
                 f,
-                "the tier is damaged; copy the file before anything else, and read from it what can be read"
+                "the tier is damaged; copy the file before anything else, and read from it what \
+                 can be read"
             ),
         }
     }
@@ -274,7 +281,8 @@ impl Reader<'_> {
             let at = 16384 + slot * self.plan.log_bytes;
             let head = self.bytes(at, 64);
             let (len, elsewhere) = (u64_at(&head, 24), u64_at(&head, 32));
-            let body = self.bytes(if elsewhere == 0 { at + 64 } else { elsewhere }, len.min(self.plan.len));
+            let body = self
+                .bytes(if elsewhere == 0 { at + 64 } else { elsewhere }, len.min(self.plan.len));
             let seed = hash_bytes(&head[..56], self.plan.seed);
             if head.starts_with(b"KVRECORD") && u64_at(&head, 56) == hash_bytes(&body, seed) {
                 records.push((u64_at(&head, 8), head, body));
@@ -331,7 +339,10 @@ impl Reader<'_> {
             };
             for inner in unit + 1..(unit + units).min(self.plan.units) {
                 if self.word(self.plan.table_at + inner * 8) != 0 {
-                    report.find(2, format!("unit {inner} is within the run of unit {unit} and has a word"));
+                    report.find(
+                        2,
+                        format!("unit {inner} is within the run of unit {unit} and has a word"),
+                    );
                 }
             }
             if units > self.plan.units - unit {
@@ -377,7 +388,8 @@ impl Reader<'_> {
             report.find(
                 7,
                 format!(
-                    "the index at {base} says {all} keys, of which {some} expire; it has {keys} and {expiring}"
+                    "the index at {base} says {all} keys, of which {some} expire; it has {keys} \
+                     and {expiring}"
                 ),
             );
         }
@@ -396,7 +408,10 @@ impl Reader<'_> {
             _ => found != 0,
         };
         if wrong {
-            report.find(7, format!("the node at {node} says {said} elements; its sequence has {found}"));
+            report.find(
+                7,
+                format!("the node at {node} says {said} elements; its sequence has {found}"),
+            );
         }
         if kind == 9 {
             self.sorted(node, &elements, heap, report);
@@ -406,7 +421,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Looks whether the sequence of a sorted set has the entries of its index, each once, in order.
+    /// Looks whether the sequence of a sorted set has the entries of its index, each once, in
+    /// order.
     fn sorted(&self, node: u64, elements: &[u64], heap: &Heap, report: &mut Report) {
         let mut before: Option<(f64, Vec<u8>)> = None;
         let distinct: HashSet<&u64> = elements.iter().collect();
@@ -415,8 +431,10 @@ impl Reader<'_> {
         }
         for at in elements {
             if !heap.referred.contains(at) {
-                report
-                    .find(10, format!("the sequence of the node at {node} has {at}, and its index does not"));
+                report.find(
+                    10,
+                    format!("the sequence of the node at {node} has {at}, and its index does not"),
+                );
                 continue;
             }
             let len = self.word(*at) & 0xffff_ffff;
@@ -453,8 +471,15 @@ impl Reader<'_> {
         let head = self.word(at);
         let (of, first, items) = (head & 0xff, head >> 8 & 0xffff, head >> 24);
         let words = if of == 0 { 1 } else { 2 };
-        if level.is_some_and(|level| level != of) || items == 0 || (first + items) * words > 63 || of > 12 {
-            report.find(9, format!("no node of a sequence can be at {at}: its first word is {head:#x}"));
+        if level.is_some_and(|level| level != of)
+            || items == 0
+            || (first + items) * words > 63
+            || of > 12
+        {
+            report.find(
+                9,
+                format!("no node of a sequence can be at {at}: its first word is {head:#x}"),
+            );
             return 0;
         }
         let mut count = 0;
@@ -468,7 +493,10 @@ impl Reader<'_> {
             let said = self.word(at + 16 + item * 16);
             let found = self.sequence(word, Some(of - 1), elements, heap, report);
             if found != said {
-                report.find(9, format!("the node at {word} has {found} elements; its parent says {said}"));
+                report.find(
+                    9,
+                    format!("the node at {word} has {found} elements; its parent says {said}"),
+                );
             }
             count += found;
         }
@@ -530,7 +558,8 @@ impl Reader<'_> {
         };
         let total = 16 + expires * 8 + key_len + value_len;
         if total > room || !(1..=9).contains(&(first >> 32 & 0xff)) || first >> 41 & 0x7f != 0 {
-            report.find(6, format!("the entry at {at} cannot be one: its first word is {first:#x}"));
+            report
+                .find(6, format!("the entry at {at} cannot be one: its first word is {first:#x}"));
             return None;
         }
         let key = self.bytes(at + 16, key_len);
@@ -553,8 +582,12 @@ impl Reader<'_> {
                 wanted if wanted < buckets => wanted,
                 wanted => wanted - power,
             };
-            if wanted != bucket || word >> 45 != hash >> 12 & 0x7_ffff || word >> 44 & 1 != expires {
-                report.find(6, format!("the index word {word:#x} in bucket {bucket} is not that of its key"));
+            if wanted != bucket || word >> 45 != hash >> 12 & 0x7_ffff || word >> 44 & 1 != expires
+            {
+                report.find(
+                    6,
+                    format!("the index word {word:#x} in bucket {bucket} is not that of its key"),
+                );
             }
         }
         Some(key)
@@ -597,7 +630,10 @@ impl Heap {
                 && (at - slab_at - header) / size < slots
         });
         if !fits {
-            report.find(3, format!("something refers to {at} as a slot of {size} bytes, which it is not"));
+            report.find(
+                3,
+                format!("something refers to {at} as a slot of {size} bytes, which it is not"),
+            );
         } else if !self.referred.insert(at) {
             report.find(3, format!("two things refer to the slot at {at}"));
         }

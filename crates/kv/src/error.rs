@@ -10,7 +10,10 @@ pub enum Error {
     #[error(transparent)]
     Medium(#[from] tiersmith_pmem::Error),
     /// No room for anything.
-    #[error("{} has {len} bytes, which is too little for a key-value tier; give --size 16M or more", path.display())]
+    #[error(
+        "{} has {len} bytes, which is too little for a key-value tier; give --size 16M or more",
+        path.display()
+    )]
     TooSmall {
         /// Which.
         path: PathBuf,
@@ -19,7 +22,8 @@ pub enum Error {
     },
     /// Something else's.
     #[error(
-        "{} holds something that is not a key-value tier, which is left alone; name another file, or remove this one if nobody needs it",
+        "{} holds something that is not a key-value tier, which is left alone; name another file, \
+         or remove this one if nobody needs it",
         path.display()
     )]
     Foreign {
@@ -28,7 +32,8 @@ pub enum Error {
     },
     /// Of another version.
     #[error(
-        "{} is a key-value tier of format version {found}; this program reads version 2: use the program that wrote it",
+        "{} is a key-value tier of format version {found}; this program reads version 2: use the \
+         program that wrote it",
         path.display()
     )]
     Version {
@@ -38,7 +43,8 @@ pub enum Error {
         found: u32,
     },
     /// Cut off.
-    #[error("{} has {len} bytes, and its superblock says {wanted}; restore the whole file", path.display())]
+    #[error("{} has {len} bytes, and its superblock says {wanted}; restore the whole file",
+    path.display())]
     Shorter {
         /// Which.
         path: PathBuf,
@@ -49,7 +55,8 @@ pub enum Error {
     },
     /// What is there contradicts itself.
     #[error(
-        "{} is damaged: {what}; `tiersmith kv check` lists what else is wrong, and nothing was changed",
+        "{} is damaged: {what}; `tiersmith kv check` lists what else is wrong, and nothing was \
+         changed",
         path.display()
     )]
     Damaged {
@@ -60,7 +67,8 @@ pub enum Error {
     },
     /// There are keys already.
     #[error(
-        "{} has {keys} keys, and an import would mix with them; name another tier, or say FLUSHALL to its server first",
+        "{} has {keys} keys, and an import would mix with them; name another tier, or say FLUSHALL \
+         to its server first",
         path.display()
     )]
     NotEmpty {
@@ -71,7 +79,8 @@ pub enum Error {
     },
     /// Not all data are there.
     #[error(
-        "{} holds a copy of which a part is missing: let a server follow the primary again, or import the dump \
+        "{} holds a copy of which a part is missing: let a server follow the primary again, or \
+         import the dump \
          again, before this",
         path.display()
     )]
@@ -84,7 +93,8 @@ pub enum Error {
     Dump(#[from] crate::rdb::Error),
     /// An append-only file cannot be replayed.
     #[error(
-        "cannot replay the append-only file at byte {at}: {why}; nothing of it is left out silently, and the tier \
+        "cannot replay the append-only file at byte {at}: {why}; nothing of it is left out \
+         silently, and the tier \
          is empty"
     )]
     AppendOnly {

@@ -38,7 +38,8 @@ pub fn export(map: Mapping, to: impl Write) -> Result<u64, Error> {
                 let (content, expires) = (keys.content(found), found.header.expires);
                 // What is damaged is not written: the loop ends, and the note is looked at below.
                 if !keys.heap().is_noted() {
-                    done = writer.item(&Item { db: db.into(), key: key.to_vec(), content, expires });
+                    done =
+                        writer.item(&Item { db: db.into(), key: key.to_vec(), content, expires });
                     count += 1;
                 }
             }

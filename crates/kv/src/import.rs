@@ -74,7 +74,11 @@ pub fn import_parts(map: Mapping, parts: &mut [impl BufRead]) -> Result<Imported
 }
 
 /// Reads all parts; keys that had expired, and bytes of the last part that are of no use.
-fn read_parts(keys: &mut Keyspace, parts: &mut [impl BufRead], now: u64) -> Result<(u64, u64), Error> {
+fn read_parts(
+    keys: &mut Keyspace,
+    parts: &mut [impl BufRead],
+    now: u64,
+) -> Result<(u64, u64), Error> {
     let limits = rdb::Limits::of_tier(keys.heap().size());
     let mut shared = Shared::new(Configuration::default());
     let (mut expired, mut left_out) = (0, 0);
@@ -83,9 +87,10 @@ fn read_parts(keys: &mut Keyspace, parts: &mut [impl BufRead], now: u64) -> Resu
             let why = format!("the file before this one ends {left_out} bytes within a command");
             return Err(Error::AppendOnly { at: 0, why });
         }
-        let first = part.fill_buf().map_err(|source| rdb::Error::Io { at: 0, source })?.first().copied();
-        // Commands begin with one of these, or a file is empty, as a new one of Redis is; a dump may
-        // come first.
+        let first =
+            part.fill_buf().map_err(|source| rdb::Error::Io { at: 0, source })?.first().copied();
+        // Commands begin with one of these, or a file is empty, as a new one of Redis is; a dump
+        // may come first.
         let mut at = 0;
         if !matches!(first, None | Some(b'*' | b'#')) {
             let mut counted = Counted { from: &mut *part, bytes: 0 };

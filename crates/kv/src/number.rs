@@ -28,7 +28,9 @@ pub(crate) fn float(bytes: &[u8]) -> Option<f64> {
     }
     match read(bytes)? {
         Read::Infinity { negative } => Some(signed(f64::INFINITY, negative)),
-        read => read.to_f64().filter(|number| number.is_finite() && (*number != 0.0 || read.is_zero())),
+        read => {
+            read.to_f64().filter(|number| number.is_finite() && (*number != 0.0 || read.is_zero()))
+        }
     }
 }
 
@@ -101,7 +103,8 @@ fn read(bytes: &[u8]) -> Option<Read<'_>> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let base = if hex.is_some() { 16 } else { 10 };
     let digit = |c: char| c.to_digit(base).map(|digit| digit as u8);
-    let digits: Vec<u8> = whole.chars().chain(fraction.chars()).map(digit).collect::<Option<_>>()?;
+    let digits: Vec<u8> =
+        whole.chars().chain(fraction.chars()).map(digit).collect::<Option<_>>()?;
     if digits.is_empty() {
         return None;
     }
@@ -255,8 +258,10 @@ impl Extended {
         match (whole, fraction) {
             ("0", "") => "0".to_owned(),
             (whole, fraction) => {
-                let (sign, point) =
-                    (if self.negative { "-" } else { "" }, if fraction.is_empty() { "" } else { "." });
+                let (sign, point) = (
+                    if self.negative { "-" } else { "" },
+                    if fraction.is_empty() { "" } else { "." },
+                );
                 format!("{sign}{whole}{point}{fraction}")
             }
         }
@@ -494,7 +499,9 @@ mod tests {
             assert_eq!(one.plus(two).map(Extended::print).as_deref(), sum);
         }
         let Some(Long::Finite(large)) = long(b"1e400") else { panic!("it is a number") };
-        assert!(large.print().starts_with("10000000000000000000281880683947586514586453433629052038"));
+        assert!(
+            large.print().starts_with("10000000000000000000281880683947586514586453433629052038")
+        );
         assert_eq!(long(b"1e5000"), None);
         assert_eq!(long(b"1e-5000"), None);
         assert_eq!(long(b"inf"), Some(Long::Infinite));

@@ -136,13 +136,21 @@ impl Local {
                     kind::STRING => self.keys.value(found),
                     kind::LIST | kind::LIST_NODE => {
                         let elements = self.keys.elements(found, 0, u64::MAX);
-                        assert_eq!(elements.len() as u64, self.keys.list_len(found), "a wrong count");
+                        assert_eq!(
+                            elements.len() as u64,
+                            self.keys.list_len(found),
+                            "a wrong count"
+                        );
                         elements.join(&b", "[..])
                     }
                     _ => {
                         let mut fields = self.keys.fields(found);
                         fields.sort();
-                        fields.into_iter().flat_map(|(field, value)| [field, value]).flatten().collect()
+                        fields
+                            .into_iter()
+                            .flat_map(|(field, value)| [field, value])
+                            .flatten()
+                            .collect()
                     }
                 };
                 let value = (value, found.header.expires);

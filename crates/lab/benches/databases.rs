@@ -1,19 +1,25 @@
-//! PostgreSQL and MariaDB on a mounted home, against the same servers on the home's disk, under their own load programs.
+//! PostgreSQL and MariaDB on a mounted home, against the same servers on the home's disk, under
+//! their own load programs.
 //!
-//! `cargo bench -p tiersmith-lab --bench databases -- [--quick] [--rounds N] [--only LOAD,...] [--home-model NAME]`; writes `target/bench/databases.json`.
+//! `cargo bench -p tiersmith-lab --bench databases -- [--quick] [--rounds N] [--only LOAD,...]
+//! [--home-model NAME]`; writes `target/bench/databases.json`.
 //!
-//! Each arrangement is one server that stays up: on the disk; with data and redo on the tier, mounted as `tiersmith attach` mounts; for
-//! `pg_over_symlink` on the disk with `pg_wal` linked to a directory of the medium, and mounted with atomic pages and without, too. They
-//! are copies of one loaded directory and take turns, load by load and round by round. A run is a number of transactions, the same for
-//! all arrangements, so that each has done the same since its last checkpoint; none makes one by itself, but for `pg_over_symlink`, where
-//! what a checkpoint costs is part of it. Homes are in the build folder.
-//! The tier is a DAX file system if one is mounted, else in `/dev/shm` if that is large enough, else a file; what is not persistent
-//! memory is labelled EMULATED. Commits are durable: `fsync = on`, `synchronous_commit = on`, `innodb_flush_log_at_trx_commit = 1`. Torn
-//! pages are protected against by the database itself, but in rows that say `written once`.
+//! Each arrangement is one server that stays up: on the disk; with data and redo on the tier,
+//! mounted as `tiersmith attach` mounts; for `pg_over_symlink` on the disk with `pg_wal` linked to
+//! a directory of the medium, and mounted with atomic pages and without, too. They are copies of
+//! one loaded directory and take turns, load by load and round by round. A run is a number of
+//! transactions, the same for all arrangements, so that each has done the same since its last
+//! checkpoint; none makes one by itself, but for `pg_over_symlink`, where what a checkpoint costs
+//! is part of it. Homes are in the build folder. The tier is a DAX file system if one is mounted,
+//! else in `/dev/shm` if that is large enough, else a file; what is not persistent memory is
+//! labelled EMULATED. Commits are durable: `fsync = on`, `synchronous_commit = on`,
+//! `innodb_flush_log_at_trx_commit = 1`. Torn pages are protected against by the database itself,
+//! but in rows that say `written once`.
 //!
-//! What the disk's own sync takes is measured in every round, because it decides how much there is to win: a virtual disk that its
-//! hypervisor answers for from memory leaves little. `--home-model NAME` lays a latency profile of slow storage over both homes instead,
-//! labels everything MODELLED, names the ratios `modelled_...`, and writes `databases-modelled.json`.
+//! What the disk's own sync takes is measured in every round, because it decides how much there is
+//! to win: a virtual disk that its hypervisor answers for from memory leaves little.
+//! `--home-model NAME` lays a latency profile of slow storage over both homes instead, labels
+//! everything MODELLED, names the ratios `modelled_...`, and writes `databases-modelled.json`.
 //!
 //! | key of `ratios` | is |
 //! |---|---|
@@ -30,15 +36,18 @@
 //! | `pg_disk_over_symlink_1`, ... | the same with all on the disk |
 //! | `mariadb_rw_over_disk`, `mariadb_rw_p99_over_disk` | sysbench oltp_read_write, 4 threads; also `ro` (read_only), `wo` (write_only) |
 //!
-//! Each is the median of its rounds; one whose rounds lie further apart than [`SPREAD`] is marked, and so is a 99th percentile of runs of
-//! fewer than [`ENOUGH`] transactions. The full form makes seven rounds, its runs take about five seconds. `pg_read_only` is to tell
-//! 3 % on a machine whose own speed changes by more than that: it takes eight clients, so that no processor waits, and eight pairs a round
-//! of runs of little more than a second, one right after the other; between which ratios the median lies is printed with it. `--quick`
-//! makes three rounds, of runs of about one second, and leaves out what reads only, `mariadb_wo` and `pg_tpcb_8_fpw_off_over_on`.
+//! Each is the median of its rounds; one whose rounds lie further apart than [`SPREAD`] is marked,
+//! and so is a 99th percentile of runs of fewer than [`ENOUGH`] transactions. The full form makes
+//! seven rounds, its runs take about five seconds. `pg_read_only` is to tell 3 % on a machine whose
+//! own speed changes by more than that: it takes eight clients, so that no processor waits, and
+//! eight pairs a round of runs of little more than a second, one right after the other; between
+//! which ratios the median lies is printed with it. `--quick` makes three rounds, of runs of about
+//! one second, and leaves out what reads only, `mariadb_wo` and `pg_tpcb_8_fpw_off_over_on`.
 //!
 //! An interrupted benchmark removes what it made.
 //!
-//! Deliberately absent: what the mount costs per operation (`crates/mount/benches`), SLOB's load (`tiersmith study`).
+//! Deliberately absent: what the mount costs per operation (`crates/mount/benches`), SLOB's load
+//! (`tiersmith study`).
 
 #![forbid(unsafe_code)]
 
@@ -85,7 +94,8 @@ const OVER_SYMLINK: Arrangements = &[
     ("server-all-on-mount", ATOMIC),
     ("server-all-on-mount", CACHED),
 ];
-/// A ratio whose rounds lie further apart, least from most, than this share of their median is marked.
+/// A ratio whose rounds lie further apart, least from most, than this share of their median is
+/// marked.
 const SPREAD: f64 = 0.15;
 /// Runs that find out how many transactions fit the time.
 const FIRST: u64 = 300;
@@ -109,7 +119,8 @@ struct Group {
     clients: u32,
     /// A run's share of a round's time.
     share: f64,
-    /// How often the arrangements take turns in a round: small differences are judged from many pairs of runs.
+    /// How often the arrangements take turns in a round: small differences are judged from many
+    /// pairs of runs.
     pairs: usize,
     /// Whether `--quick` has it.
     quick: bool,
@@ -118,7 +129,14 @@ struct Group {
 const POSTGRES: [Group; 3] = [
     Group { name: "pg_tpcb_1", load: Load::Tpcb, clients: 1, share: 1.0, pairs: 1, quick: true },
     Group { name: "pg_tpcb_8", load: Load::Tpcb, clients: 8, share: 1.0, pairs: 1, quick: true },
-    Group { name: "pg_read_only", load: Load::SelectOnly, clients: 8, share: 0.25, pairs: 8, quick: false },
+    Group {
+        name: "pg_read_only",
+        load: Load::SelectOnly,
+        clients: 8,
+        share: 0.25,
+        pairs: 8,
+        quick: false,
+    },
 ];
 const SYMLINK: [Group; 3] = [
     Group { name: "pg_over_symlink_1", clients: 1, ..SIMPLE_UPDATE },
@@ -128,9 +146,30 @@ const SYMLINK: [Group; 3] = [
 const SIMPLE_UPDATE: Group =
     Group { name: "", load: Load::SimpleUpdate, clients: 1, share: 0.5, pairs: 1, quick: true };
 const MARIADB: [Group; 3] = [
-    Group { name: "mariadb_rw", load: Load::ReadWrite, clients: 4, share: 1.0, pairs: 1, quick: true },
-    Group { name: "mariadb_ro", load: Load::ReadOnly, clients: 4, share: 0.7, pairs: 1, quick: false },
-    Group { name: "mariadb_wo", load: Load::WriteOnly, clients: 4, share: 0.7, pairs: 1, quick: false },
+    Group {
+        name: "mariadb_rw",
+        load: Load::ReadWrite,
+        clients: 4,
+        share: 1.0,
+        pairs: 1,
+        quick: true,
+    },
+    Group {
+        name: "mariadb_ro",
+        load: Load::ReadOnly,
+        clients: 4,
+        share: 0.7,
+        pairs: 1,
+        quick: false,
+    },
+    Group {
+        name: "mariadb_wo",
+        load: Load::WriteOnly,
+        clients: 4,
+        share: 0.7,
+        pairs: 1,
+        quick: false,
+    },
 ];
 
 /// How a benchmark was called.
@@ -166,8 +205,10 @@ struct Bench<'a> {
 fn main() -> ExitCode {
     let home_model = option("--home-model");
     let name = if home_model.is_some() { "databases-modelled" } else { "databases" };
-    let mut report =
-        Report::from_args(name, "PostgreSQL and MariaDB on a mounted home, against the home's disk");
+    let mut report = Report::from_args(
+        name,
+        "PostgreSQL and MariaDB on a mounted home, against the home's disk",
+    );
     let quick = report.quick();
     let rounds = match option("--rounds").map(|text| text.parse::<usize>()) {
         None => {
@@ -183,11 +224,17 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let known: Vec<&str> = POSTGRES.iter().chain(&SYMLINK).chain(&MARIADB).map(|group| group.name).collect();
-    if let Some(name) =
-        option("--only").iter().flat_map(|names| names.split(',')).find(|name| !known.contains(name))
+    let known: Vec<&str> =
+        POSTGRES.iter().chain(&SYMLINK).chain(&MARIADB).map(|group| group.name).collect();
+    if let Some(name) = option("--only")
+        .iter()
+        .flat_map(|names| names.split(','))
+        .find(|name| !known.contains(name))
     {
-        eprintln!("databases: --only {name}: give some of {}, with commas between", known.join(","));
+        eprintln!(
+            "databases: --only {name}: give some of {}, with commas between",
+            known.join(",")
+        );
         return ExitCode::from(2);
     }
     let called = Called {
@@ -220,7 +267,8 @@ fn clean_up_on_interruption(leftovers: &Leftovers) -> Result<(), Failed> {
     let watch = move || {
         let Some(signal) = signals.forever().next() else { return };
         leftovers.stop();
-        // What runs ends within a step of its load, so that nothing is made while everything is removed.
+        // What runs ends within a step of its load, so that nothing is made while everything is
+        // removed.
         std::thread::sleep(PATIENCE);
         leftovers.clean();
         eprintln!("databases: interrupted; what was made is removed");
@@ -246,16 +294,20 @@ fn all(report: &mut Report, called: &Called) -> Result<(), Failed> {
         let model = mounted::home_model(name)?;
         report.config("home_model", name.as_str());
         report.warn(format!(
-            "MODELLED: both homes were slowed down to the latencies of {name} ({}; figures from {}); \"on the disk\" is such a home \
+            "MODELLED: both homes were slowed down to the latencies of {name} ({}; figures from \
+             {}); \"on the disk\" is such a home \
              behind a mount whose tier holds nothing. Every figure here is of that model.",
             model.description(),
             model.source()
         ));
     }
     report.config("seconds_per_run_about", called.seconds);
-    report.note("a run's figure is one sample; the 99th percentile is of the transactions of a run");
+    report
+        .note("a run's figure is one sample; the 99th percentile is of the transactions of a run");
     if called.quick && called.only.is_none() {
-        report.note("left out by --quick: pg_read_only, pg_tpcb_8_fpw_off_over_on, mariadb_ro, mariadb_wo");
+        report.note(
+            "left out by --quick: pg_read_only, pg_tpcb_8_fpw_off_over_on, mariadb_ro, mariadb_wo",
+        );
     }
     for (name, arrangements, groups) in [
         ("postgres", ARRANGEMENTS, POSTGRES),
@@ -298,11 +350,14 @@ fn product(
         case.server.load = groups.first().map_or(Load::Slob, |group| group.load);
         case.server.atomic_pages = *row != CACHED;
         case.server.cache = ByteSize(if over_symlink { 64 << 20 } else { 128 << 20 });
-        // pgbench's clients wait for each other's branches where there are fewer branches than clients; sysbench's data are slow to load.
-        case.slob.scale = ByteSize(if called.quick && name == "mariadb" { 40 << 20 } else { 120 << 20 });
+        // pgbench's clients wait for each other's branches where there are fewer branches than
+        // clients; sysbench's data are slow to load.
+        case.slob.scale =
+            ByteSize(if called.quick && name == "mariadb" { 40 << 20 } else { 120 << 20 });
         let settings = case.server.settings.entry(name.into()).or_default();
         if over_symlink {
-            // Segments of the WAL are used again and again, as by a server that has been up for a while.
+            // Segments of the WAL are used again and again, as by a server that has been up for a
+            // while.
             settings.insert("max_wal_size".into(), "256MB".into());
         } else if name == "postgres" {
             // No checkpoint but those that are asked for.
@@ -330,7 +385,9 @@ fn product(
         Some(Ground { case, slob: &case.slob, places, home_model, progress: &go_on })
     };
     let Some(first) = ground(0) else { return Ok(()) };
-    if let Some(because) = (0..cases.len()).filter_map(ground).find_map(|ground| kind.cannot(&ground)) {
+    if let Some(because) =
+        (0..cases.len()).filter_map(ground).find_map(|ground| kind.cannot(&ground))
+    {
         report.warn(format!("{name} was not measured: {because}"));
         return Ok(());
     }
@@ -348,7 +405,10 @@ fn product(
     report.config("home", first.places.home_is_on.to_string());
     report.config("tier", first.places.tier_is_on.to_string());
     if first.places.emulated {
-        report.warn(format!("EMULATED: {} stands for persistent memory ({name})", first.places.tier_is_on));
+        report.warn(format!(
+            "EMULATED: {} stands for persistent memory ({name})",
+            first.places.tier_is_on
+        ));
     }
     for (_, sentence) in opened.iter().flat_map(|opened| opened.remarks()) {
         report.note(format!("{name}: {sentence}"));
@@ -402,7 +462,13 @@ impl Bench<'_> {
         }
         if postgres {
             let name = "pg_tpcb_8";
-            self.ratio("pg_wal_wait_over_disk", "pg_tpcb_1", "redo waits per transaction", MOUNT, DISK);
+            self.ratio(
+                "pg_wal_wait_over_disk",
+                "pg_tpcb_1",
+                "redo waits per transaction",
+                MOUNT,
+                DISK,
+            );
             self.most_there_is_to_win("pg_tpcb_1");
             self.ratio("pg_wal_bytes_over_disk", name, "redo", MOUNT, DISK);
             self.ratio("pg_wal_bytes_fpw_off_over_on", name, "redo", ONCE, PAGES_TWICE);
@@ -413,23 +479,29 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// How many transactions the slowest arrangement does in a run's time; every one of them has then done the same. Where the fast ones are
-    /// compared with each other, the fastest.
+    /// How many transactions the slowest arrangement does in a run's time; every one of them has
+    /// then done the same. Where the fast ones are compared with each other, the fastest.
     fn fitting(&self, group: &Group) -> Result<u64, Failed> {
         let wanted_s = self.called.seconds * group.share;
         let of_fast_ones = group.load == Load::SimpleUpdate;
         let mut rate = if of_fast_ones { 0.0 } else { f64::INFINITY };
         for n in 0..self.opened.len() {
-            let first = if self.called.home_model.is_some() || self.called.quick { FIRST / 3 } else { FIRST };
+            let first = if self.called.home_model.is_some() || self.called.quick {
+                FIRST / 3
+            } else {
+                FIRST
+            };
             let mut tried = self.run(n, group, first)?;
-            // What takes no time to speak of tells how long a session takes to begin, not how fast it is then: eight clients did four times as
-            // much, so a run was a third of a second long, and its 99th percentile that of the beginning. A slow home needs no more tries.
+            // What takes no time to speak of tells how long a session takes to begin, not how fast
+            // it is then: eight clients did four times as much, so a run was a third of a second
+            // long, and its 99th percentile that of the beginning. A slow home needs no more tries.
             while (self.called.home_model.is_none()
                 || matches!(group.load, Load::SelectOnly | Load::ReadOnly))
                 && tried.elapsed_s < wanted_s / LONG_ENOUGH
                 && tried.transactions < TRANSACTIONS.1
             {
-                let more = tried.transactions.saturating_mul(LONG_ENOUGH as u64).min(TRANSACTIONS.1);
+                let more =
+                    tried.transactions.saturating_mul(LONG_ENOUGH as u64).min(TRANSACTIONS.1);
                 tried = self.run(n, group, more.next_multiple_of(u64::from(group.clients)))?;
             }
             let tried = tried.transactions_per_s();
@@ -455,7 +527,8 @@ impl Bench<'_> {
         Ok(opened.measure(&plans)?)
     }
 
-    /// The runs right after a checkpoint: a page that is changed goes into the WAL whole, or, with full_page_writes = off, does not.
+    /// The runs right after a checkpoint: a page that is changed goes into the WAL whole, or, with
+    /// full_page_writes = off, does not.
     fn once(&mut self, group: &Group, count: u64, round: usize) -> Result<(), Failed> {
         let n = self.arrangements.len() - 1;
         for (row, setting) in [(PAGES_TWICE, "on"), (ONCE, "off")] {
@@ -502,8 +575,9 @@ impl Bench<'_> {
             let table = self.table(name, "99th percentile");
             self.report.run_in("ns", &table, row, vec![latency.p99_ns as f64]);
         }
-        let each =
-            |figure: Option<f64>| figure.into_iter().filter(|figure| *figure > 0.0).collect::<Vec<f64>>();
+        let each = |figure: Option<f64>| {
+            figure.into_iter().filter(|figure| *figure > 0.0).collect::<Vec<f64>>()
+        };
         let writes = !name.ends_with("_read_only") && !name.ends_with("_ro");
         for (unit, what, figure) in [
             ("ns", "redo waits per transaction", run.redo_ns_per_transaction()),
@@ -535,9 +609,11 @@ impl Bench<'_> {
         self.ratio(&format!("{name}_p99_over_disk"), name, "99th percentile", MOUNT, DISK);
     }
 
-    /// What one client would gain if its redo took no time at all: a share of its time that no tier can exceed by making commits faster.
+    /// What one client would gain if its redo took no time at all: a share of its time that no tier
+    /// can exceed by making commits faster.
     fn most_there_is_to_win(&mut self, of: &str) {
-        let (rates, waits) = (self.table(of, "transactions"), self.table(of, "redo waits per transaction"));
+        let (rates, waits) =
+            (self.table(of, "transactions"), self.table(of, "redo waits per transaction"));
         let (Some(rate), Some(wait_ns)) =
             (self.report.median(&rates, DISK), self.report.median(&waits, DISK))
         else {
@@ -545,27 +621,35 @@ impl Bench<'_> {
         };
         let waiting = (rate * wait_ns / 1e9).min(0.999);
         let key = if self.called.home_model.is_some() { "modelled_" } else { "" };
-        self.report.ratio(&format!("{key}{of}_without_redo_waits_over_disk"), 1.0 / (1.0 - waiting));
+        self.report
+            .ratio(&format!("{key}{of}_without_redo_waits_over_disk"), 1.0 / (1.0 - waiting));
     }
 
     fn ratio(&mut self, key: &str, of: &str, what: &str, this: &str, that: &str) {
         let group = self.table(of, what);
-        let key = if self.called.home_model.is_some() { format!("modelled_{key}") } else { key.to_owned() };
+        let key = if self.called.home_model.is_some() {
+            format!("modelled_{key}")
+        } else {
+            key.to_owned()
+        };
         self.report.ratio_of_medians(&key, (&group, this), (&group, that));
         let spread = self.report.spread_of_ratio((&group, this), (&group, that));
         if let Some(spread) = spread.filter(|spread| *spread > SPREAD) {
             self.report.warn(format!("{key}: spread {:.0} % between rounds", spread * 100.0));
         }
         // Of a few pairs it would be all of them.
-        if let Some((low, high, pairs)) = self.report.range_of_ratio((&group, this), (&group, that)) {
-            let sure =
-                format!("{key}: of {pairs} pairs of runs, 95 in 100 sure between {low:.3} and {high:.3}");
+        if let Some((low, high, pairs)) = self.report.range_of_ratio((&group, this), (&group, that))
+        {
+            let sure = format!(
+                "{key}: of {pairs} pairs of runs, 95 in 100 sure between {low:.3} and {high:.3}"
+            );
             self.report.note(sure);
         }
     }
 }
 
-/// What was waited for most in a run, by a request or, in brackets, in the background: microseconds of each transaction.
+/// What was waited for most in a run, by a request or, in brackets, in the background: microseconds
+/// of each transaction.
 fn longest(measured: &Measured) -> String {
     let before = |name: &str| {
         measured.begin.waits.iter().find(|wait| wait.name == name).map_or(0, |wait| wait.total_ns)

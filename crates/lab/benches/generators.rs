@@ -79,7 +79,12 @@ impl Target for NoOp {
 struct NoOpSession(tiersmith_awr::events::Recorder);
 
 impl Session for NoOpSession {
-    fn run(&mut self, schema: u32, operation: Operation, _: RedoStress) -> tiersmith_lab::Result<()> {
+    fn run(
+        &mut self,
+        schema: u32,
+        operation: Operation,
+        _: RedoStress,
+    ) -> tiersmith_lab::Result<()> {
         let start = self.0.start();
         black_box((schema, operation));
         if matches!(operation, Operation::Update { .. }) {
@@ -131,7 +136,11 @@ impl Sql for NoOpSql {
         Ok(Vec::new())
     }
 
-    fn fill(&mut self, _: &Table, rows: &mut dyn Iterator<Item = Row>) -> tiersmith_lab::Result<()> {
+    fn fill(
+        &mut self,
+        _: &Table,
+        rows: &mut dyn Iterator<Item = Row>,
+    ) -> tiersmith_lab::Result<()> {
         rows.for_each(|row| drop(black_box(row)));
         Ok(())
     }
@@ -162,8 +171,10 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
     let mut all = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..report.rounds() {
         let of_slob = run::run(&NoOp, &plans)?.executes_per_s();
-        let of_tpcc = tpcc::run(&NoOp, &plans, &small, 1, &|_| Ok(Box::new(NoOpSql)))?.executes_per_s();
-        let sqlite = tpcc::run(&NoOp, &plans, &small, 1, &|_| unsynced(&database))?.executes_per_s();
+        let of_tpcc =
+            tpcc::run(&NoOp, &plans, &small, 1, &|_| Ok(Box::new(NoOpSql)))?.executes_per_s();
+        let sqlite =
+            tpcc::run(&NoOp, &plans, &small, 1, &|_| unsynced(&database))?.executes_per_s();
         let of_keys = drawn(&requests, requests.keys(&slob), run_time);
         for (samples, (name, rate)) in all.iter_mut().zip([
             ("SLOB", of_slob),

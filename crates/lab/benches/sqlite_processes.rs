@@ -1,12 +1,13 @@
-//! SQLite in several processes: the same database on the home's disk, on tmpfs, and in a mounted home.
+//! SQLite in several processes: the same database on the home's disk, on tmpfs, and in a mounted
+//! home.
 //!
 //! `cargo bench -p tiersmith-lab --bench sqlite_processes -- [--quick]`; writes
 //! `target/bench/sqlite_processes.json`. Needs root and `/dev/fuse`.
 //!
-//! Each process commits updates of one row, one after another: WAL, `synchronous = FULL`, the default
-//! checkpoint, and a busy timeout, since SQLite lets one process write at a time. The home is in the
-//! build folder; the tier is in `/dev/shm` where it has room and stands for persistent memory
-//! (EMULATED). On tmpfs nothing survives a power cut. The places take turns, round by round.
+//! Each process commits updates of one row, one after another: WAL, `synchronous = FULL`, the
+//! default checkpoint, and a busy timeout, since SQLite lets one process write at a time. The home
+//! is in the build folder; the tier is in `/dev/shm` where it has room and stands for persistent
+//! memory (EMULATED). On tmpfs nothing survives a power cut. The places take turns, round by round.
 //!
 //! | key of `ratios` | is |
 //! |---|---|
@@ -36,7 +37,8 @@ type Failed = Box<dyn Error>;
 const PROCESSES: [u32; 3] = [1, 2, 4];
 const PLACES: [&str; 3] = ["on the disk", "on tmpfs", "in the mounted home"];
 const ROWS: u32 = 10_000;
-/// In the environment of a process that commits: its database, for how many milliseconds, its number.
+/// In the environment of a process that commits: its database, for how many milliseconds, its
+/// number.
 const COMMIT: &str = "TIERSMITH_BENCH_COMMIT";
 const TIER_BYTES: u64 = 256 << 20;
 
@@ -74,8 +76,11 @@ fn measure(report: &mut Report, leftovers: &Leftovers) -> Result<(), Failed> {
         ..place::Wishes::default()
     };
     let places = place::choose(&wishes, leftovers.clone())?;
-    let TierPlace::Directory(tier) = &places.tier else { return Err("the tier is no directory".into()) };
-    let (disk, memory, home) = (places.home.join("disk"), tier.join("plain"), places.home.join("home"));
+    let TierPlace::Directory(tier) = &places.tier else {
+        return Err("the tier is no directory".into());
+    };
+    let (disk, memory, home) =
+        (places.home.join("disk"), tier.join("plain"), places.home.join("home"));
     for dir in [&disk, &memory, &home] {
         std::fs::create_dir(dir)?;
     }
@@ -117,7 +122,8 @@ fn measure(report: &mut Report, leftovers: &Leftovers) -> Result<(), Failed> {
         }
     }
     for database in &databases {
-        let sound: String = open(database)?.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
+        let sound: String =
+            open(database)?.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
         if sound != "ok" {
             return Err(format!("{}: integrity_check: {sound}", database.display()).into());
         }

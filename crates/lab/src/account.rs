@@ -66,7 +66,8 @@ pub(crate) fn can_reach(dir: &Path, account: &Account) -> Result<()> {
                 what: "home",
                 path: dir.clone(),
                 reason: format!(
-                    "the account {} may not pass {}; give a directory it can reach, for instance below /var/tmp",
+                    "the account {} may not pass {}; give a directory it can reach, for instance \
+                     below /var/tmp",
                     account.name,
                     above.display()
                 ),
@@ -82,7 +83,8 @@ mod tests {
 
     #[test]
     fn accounts_are_read_and_root_is_never_one() {
-        let passwd = "root:x:0:0:root:/root:/bin/bash\npostgres:x:101:104:,,,:/var/lib:/bin/bash\nfool:x:0:0::/:\nbad:x:y\n";
+        let passwd = "root:x:0:0:root:/root:/bin/bash\n\
+                      postgres:x:101:104:,,,:/var/lib:/bin/bash\nfool:x:0:0::/:\nbad:x:y\n";
         let account = account_in(passwd, "postgres").unwrap();
         assert_eq!((account.uid, account.gid), (101, 104));
         for name in ["root", "fool", "bad", "absent"] {
@@ -99,8 +101,11 @@ mod tests {
         let stranger = Account { name: "stranger".into(), uid: 3_999_999, gid: 3_999_999 };
         let error = can_reach(&inside, &stranger).unwrap_err().to_string();
         assert!(error.contains("stranger may not pass"), "{error}");
-        let owner =
-            Account { name: "owner".into(), uid: rustix::process::geteuid().as_raw(), gid: 3_999_999 };
+        let owner = Account {
+            name: "owner".into(),
+            uid: rustix::process::geteuid().as_raw(),
+            gid: 3_999_999,
+        };
         can_reach(&inside, &owner).unwrap();
     }
 }

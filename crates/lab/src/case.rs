@@ -1,12 +1,15 @@
 //! Cases: one experiment each, as a commented TOML file.
 //!
-//! The files in `cases/` are built into the program, so that it works alone; a file of the user's is named by its path. A case says
-//! which database settings, which load, and what is on the fast tier; where home and tier are is said by the study.
+//! The files in `cases/` are built into the program, so that it works alone; a file of the user's
+//! is named by its path. A case says which database settings, which load, and what is on the fast
+//! tier; where home and tier are is said by the study.
 //!
-//! A case is run once for each of its UPDATE_PCT, and each such run is compared with the run of the baseline at the same UPDATE_PCT.
-//! A case names the targets it is for: SQLite's cases are of no use to a server, and the six of the servers are the same for all of them.
+//! A case is run once for each of its UPDATE_PCT, and each such run is compared with the run of the
+//! baseline at the same UPDATE_PCT. A case names the targets it is for: SQLite's cases are of no
+//! use to a server, and the six of the servers are the same for all of them.
 //!
-//! **Invariant**: a case that is read has been checked: every setting in range, every published case it names there.
+//! **Invariant**: a case that is read has been checked: every setting in range, every published
+//! case it names there.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -51,7 +54,8 @@ pub enum Placement {
     Redo,
     /// The database file and its redo.
     All,
-    /// The redo, on ext4 on a loop device over the medium: a virtual disk that a hypervisor backs with persistent memory.
+    /// The redo, on ext4 on a loop device over the medium: a virtual disk that a hypervisor backs
+    /// with persistent memory.
     Disk,
     /// The redo, in a directory of the medium: a DAX file system.
     Directory,
@@ -76,7 +80,8 @@ impl Placement {
 pub enum JournalMode {
     /// Write-ahead log.
     Wal,
-    /// Rollback journal, deleted at each commit; not written at all where a batch of pages can be written as a whole.
+    /// Rollback journal, deleted at each commit; not written at all where a batch of pages can be
+    /// written as a whole.
     Delete,
     /// Rollback journal, its header zeroed at each commit.
     Persist,
@@ -272,11 +277,15 @@ impl Case {
         if file.id.is_empty()
             || !file.id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
         {
-            return Err(wrong(format!("the id `{}` is not small letters, digits and hyphens", file.id)));
+            return Err(wrong(format!(
+                "the id `{}` is not small letters, digits and hyphens",
+                file.id
+            )));
         }
         if file.update_pcts.is_empty() {
             return Err(wrong(
-                "update_pcts is empty; name one UPDATE_PCT for each run, for instance [100, 25]".into(),
+                "update_pcts is empty; name one UPDATE_PCT for each run, for instance [100, 25]"
+                    .into(),
             ));
         }
         if file.slob.update_pct != slob::Settings::default().update_pct {
@@ -412,11 +421,13 @@ impl Case {
         if !self.is_embedded() {
             return rows * page * 5 / 4 + SERVER;
         }
-        // An index entry is at most 24 bytes; two thirds of a page are filled when keys come in random order.
+        // An index entry is at most 24 bytes; two thirds of a page are filled when keys come in
+        // random order.
         rows * page + rows * 36 + (1 << 20)
     }
 
-    /// Bytes of the tier of one database: as the case says, or enough for everything the case puts there.
+    /// Bytes of the tier of one database: as the case says, or enough for everything the case puts
+    /// there.
     pub fn tier_bytes(&self) -> u64 {
         const REDO: u64 = 96 << 20;
         /// A server's redo is several files of 16 to 64 MiB.
@@ -449,8 +460,9 @@ pub fn text_of(id: &str) -> Option<&'static str> {
     BUILT_IN.iter().find(|(name, _)| *name == id).map(|(_, text)| *text)
 }
 
-/// The cases of these names (ids, names of sets, or paths of files that end in `.toml`), each behind its baseline; those that run by
-/// default if none is named, every one if `full`. Of SQLite: [`choose_for`] is for the others.
+/// The cases of these names (ids, names of sets, or paths of files that end in `.toml`), each
+/// behind its baseline; those that run by default if none is named, every one if `full`. Of SQLite:
+/// [`choose_for`] is for the others.
 ///
 /// # Errors
 /// A name that is not there, or a file that is wrong.
@@ -465,7 +477,8 @@ pub fn choose(names: &[String], full: bool) -> Result<Vec<Case>> {
 pub fn choose_for(target: &str, names: &[String], full: bool) -> Result<Vec<Case>> {
     known(target)?;
     let is_for = |case: &Case| case.targets.iter().any(|name| name == target);
-    let known: Vec<Case> = built_in()?.into_iter().filter(is_for).map(|case| case.on(target)).collect();
+    let known: Vec<Case> =
+        built_in()?.into_iter().filter(is_for).map(|case| case.on(target)).collect();
     if names.is_empty() {
         return Ok(known.into_iter().filter(|case| full || case.by_default).collect());
     }
@@ -484,7 +497,9 @@ pub fn choose_for(target: &str, names: &[String], full: bool) -> Result<Vec<Case
                 .into_iter()
                 .find(|case| case.id == name || case.sets.iter().any(|set| set == name))
             {
-                Some(other) => Error::Case { case: name.to_owned(), reason: not_of(&other, target) },
+                Some(other) => {
+                    Error::Case { case: name.to_owned(), reason: not_of(&other, target) }
+                }
                 None => Error::NoSuchCase {
                     name: name.to_owned(),
                     known: known.iter().map(|case| case.id.as_str()).collect::<Vec<_>>().join(", "),
@@ -493,9 +508,11 @@ pub fn choose_for(target: &str, names: &[String], full: bool) -> Result<Vec<Case
         )
     };
     for name in names {
-        let of_set: Vec<Case> = known.iter().filter(|case| case.sets.contains(name)).cloned().collect();
+        let of_set: Vec<Case> =
+            known.iter().filter(|case| case.sets.contains(name)).cloned().collect();
         let cases = if name.ends_with(".toml") {
-            let text = std::fs::read_to_string(Path::new(name)).during("read the case file", name)?;
+            let text =
+                std::fs::read_to_string(Path::new(name)).during("read the case file", name)?;
             let case = Case::parse(name, &text)?;
             if !is_for(&case) {
                 return Err(Error::Case { case: name.clone(), reason: not_of(&case, target) });
@@ -542,7 +559,8 @@ mod tests {
     }
 
     #[test]
-    fn the_default_study_has_the_four_cases_at_100_and_25_with_a_database_larger_than_the_page_cache() {
+    fn the_default_study_has_the_four_cases_at_100_and_25_with_a_database_larger_than_the_page_cache()
+     {
         let cases = choose(&[], false).unwrap();
         let ids: Vec<&str> = cases.iter().map(|c| c.id.as_str()).collect();
         assert_eq!(ids, ["redo-on-home", "redo-on-tier", "all-on-tier", "batch-on-tier"]);
@@ -550,14 +568,17 @@ mod tests {
             assert_eq!(case.update_pcts, [100, 25]);
             assert!(case.database_bytes() >= 8 * case.sqlite.page_cache.bytes(), "{}", case.id);
             assert_eq!(case.sqlite.synchronous, "full");
-            assert!(case.slob.blocks(u64::from(case.sqlite.page_size)) >= slob::SLOB_SCALE_MIN_BLOCKS);
+            assert!(
+                case.slob.blocks(u64::from(case.sqlite.page_size)) >= slob::SLOB_SCALE_MIN_BLOCKS
+            );
         }
         // A comparison is of one thing: where the files are, or how SQLite commits.
         let baseline = &cases[0];
         assert!(
             cases
                 .iter()
-                .all(|c| c.slob == baseline.slob && c.sqlite.page_cache == baseline.sqlite.page_cache)
+                .all(|c| c.slob == baseline.slob
+                    && c.sqlite.page_cache == baseline.sqlite.page_cache)
         );
     }
 
@@ -589,12 +610,14 @@ mod tests {
             let written_twice: Vec<bool> =
                 cases.iter().map(|case| case.server.torn_page_protection).collect();
             assert_eq!(written_twice, [true, true, true, true, true, false]);
-            assert!(cases[1..].iter().all(|case| case.baseline.as_deref() == Some(cases[0].id.as_str())));
             assert!(
-                cases
+                cases[1..]
                     .iter()
-                    .all(|case| case.block_bytes() == product.page_bytes() && case.slob == cases[0].slob)
+                    .all(|case| case.baseline.as_deref() == Some(cases[0].id.as_str()))
             );
+            assert!(cases.iter().all(
+                |case| case.block_bytes() == product.page_bytes() && case.slob == cases[0].slob
+            ));
         }
         let sqlite = choose(&["redo".into()], false).unwrap();
         assert!(sqlite.iter().all(|case| case.target == SQLITE) && sqlite.len() >= 3);

@@ -17,7 +17,8 @@ pub enum Error {
     },
     /// There is no case of this name.
     #[error(
-        "there is no case `{name}`; those there are: {known}. A case of your own is given as the path of its file (NAME.toml)"
+        "there is no case `{name}`; those there are: {known}. A case of your own is given as the \
+         path of its file (NAME.toml)"
     )]
     NoSuchCase {
         /// What was asked for.
@@ -56,7 +57,8 @@ pub enum Error {
         reason: String,
     },
     /// What was loaded or left behind is not what it must be.
-    #[error("{}: {reason}; the figures of this run would mean nothing, so there are none", database.display())]
+    #[error("{}: {reason}; the figures of this run would mean nothing, so there are none",
+    database.display())]
     Unsound {
         /// The database.
         database: PathBuf,

@@ -17,8 +17,10 @@ pub(crate) fn directories(patterns: &[&str]) -> Vec<PathBuf> {
 /// `/usr/lib/postgresql/*/bin`: the directories there are, the greatest number first.
 fn expand(pattern: &str) -> Vec<PathBuf> {
     let Some((before, after)) = pattern.split_once('*') else { return vec![pattern.into()] };
-    let entries = std::fs::read_dir(before).into_iter().flatten().filter_map(std::result::Result::ok);
-    let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let entries =
+        std::fs::read_dir(before).into_iter().flatten().filter_map(std::result::Result::ok);
+    let mut names: Vec<_> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort_by_key(|name| std::cmp::Reverse(name.parse::<u32>().unwrap_or(0)));
     names.into_iter().map(|name| PathBuf::from(format!("{before}{name}{after}"))).collect()
 }

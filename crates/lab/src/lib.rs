@@ -1,18 +1,22 @@
 //! The lab: published experiments on your machine.
 //!
-//! A **case** (`cases/*.toml`) says which database settings, which load, and what is on the fast tier. A **study** runs cases, each beside
-//! its baseline, and says what was found, what a public document printed for the same question, and whether the figures can be trusted.
+//! A **case** (`cases/*.toml`) says which database settings, which load, and what is on the fast
+//! tier. A **study** runs cases, each beside its baseline, and says what was found, what a public
+//! document printed for the same question, and whether the figures can be trusted.
 //!
 //! ```text
-//! case ---> target (SQLite, plain or attached) ---> run (sessions with a workload's plan) ---> two snapshots ---> study ---> text, JSON, page
+//! case ---> target (SQLite, plain or attached) ---> run (sessions with a workload's plan)
+//!      ---> two snapshots ---> study ---> text, JSON, page
 //! ```
 //!
-//! **Invariants**: what is printed was measured; an emulated tier is labelled wherever a figure of it appears; what a study makes is gone
-//! when it ends.
+//! **Invariants**: what is printed was measured; an emulated tier is labelled wherever a figure of
+//! it appears; what a study makes is gone when it ends.
 //!
-//! **Deliberately absent**: the terminal, signals, the command line (crate `cli`); advice and cost (to come).
+//! **Deliberately absent**: the terminal, signals, the command line (crate `cli`); advice and cost
+//! (to come).
 //!
-//! Read next: `case.rs`, `workload/slob.rs` (the load), `run.rs` (what is measured), `study/mod.rs`.
+//! Read next: `case.rs`, `workload/slob.rs` (the load), `run.rs` (what is measured),
+//! `study/mod.rs`.
 
 #![forbid(unsafe_code)]
 

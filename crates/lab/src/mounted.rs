@@ -1,7 +1,7 @@
 //! A home that is attached and mounted for as long as it is used, in this process.
 //!
-//! **Invariants**: what was mounted is unmounted when the value goes, also when something still uses it; the mount is noted before it is
-//! made, so that an interruption takes it away.
+//! **Invariants**: what was mounted is unmounted when the value goes, also when something still
+//! uses it; the mount is noted before it is made, so that an interruption takes it away.
 //! **Deliberately absent**: a daemon, and attaching for good: `tiersmith attach`.
 
 use std::path::{Path, PathBuf};
@@ -37,7 +37,8 @@ pub struct Wishes {
 /// # Errors
 /// There is none; those there are.
 pub fn home_model(name: &str) -> Result<HomeModel> {
-    let known = || HomeModel::builtin().map(|model| model.name().to_owned()).collect::<Vec<_>>().join(", ");
+    let known =
+        || HomeModel::builtin().map(|model| model.name().to_owned()).collect::<Vec<_>>().join(", ");
     HomeModel::named(name).ok_or_else(|| Error::Setting {
         setting: "home_model",
         value: name.to_owned(),
@@ -58,8 +59,11 @@ impl MountedHome {
     /// # Errors
     /// What the store or the mount says; the home is then what `attach` left.
     pub fn new(home: &Path, wishes: &Wishes, leftovers: &Leftovers) -> Result<MountedHome> {
-        let failed =
-            |what: &str, reason: String| Error::Target { what: what.into(), database: home.into(), reason };
+        let failed = |what: &str, reason: String| Error::Target {
+            what: what.into(),
+            database: home.into(),
+            reason,
+        };
         let medium = if wishes.emulated { Medium::Emulated } else { Medium::Persistent };
         let mut spec = TierSpec::new("fast", &wishes.member, medium, wishes.bytes);
         spec.holds_redo = !wishes.holds_nothing;
@@ -75,7 +79,8 @@ impl MountedHome {
         let attached = tiersmith_store::attach(home, &[spec], options)
             .map_err(|e| failed("attaching", e.to_string()))?;
         leftovers.note_mount(home);
-        // As `tiersmith attach` would. A home whose tier holds nothing stands for the plain one, which syncs when it is asked to.
+        // As `tiersmith attach` would. A home whose tier holds nothing stands for the plain one,
+        // which syncs when it is asked to.
         let (sync_on_write, _) = tiersmith_mount::sync_on_write_for(wishes.profile.name());
         let asked = tiersmith_mount::Options {
             sync_on_write: sync_on_write && !wishes.holds_nothing,
@@ -96,10 +101,12 @@ impl MountedHome {
     /// What the mount turned out to be, in a sentence.
     pub fn remark(&self) -> Option<String> {
         let report = self.mounted.as_ref()?.report();
-        let because =
-            |reason: &Option<String>| reason.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+        let because = |reason: &Option<String>| {
+            reason.as_ref().map_or_else(String::new, |why| format!(" ({why})"))
+        };
         Some(format!(
-            "The mount's transport was {}{}, files of class pass {} through the kernel alone{}, {} threads; fsync {} the mount's process.",
+            "The mount's transport was {}{}, files of class pass {} through the kernel alone{}, {} \
+             threads; fsync {} the mount's process.",
             report.transport,
             because(&report.transport_because),
             if report.passthrough { "went" } else { "did not go" },

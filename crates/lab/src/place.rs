@@ -1,11 +1,13 @@
 //! Where a study puts its home and its tier, and how it takes them away again.
 //!
-//! Home is an ordinary directory on ordinary storage. The tier is on persistent memory when a DAX file system is mounted; else it is
-//! emulated: in /dev/shm when that is large enough, else a file, and every figure from it says so.
+//! Home is an ordinary directory on ordinary storage. The tier is on persistent memory when a DAX
+//! file system is mounted; else it is emulated: in /dev/shm when that is large enough, else a file,
+//! and every figure from it says so.
 //!
-//! **Invariants**: every path made is noted before it is made, and [`Leftovers::clean`] takes all of them away, whenever it is called;
-//! what was there before is never removed.
-//! **Deliberately absent**: signals (the program that has the terminal calls `clean`), and measuring (`probe`).
+//! **Invariants**: every path made is noted before it is made, and [`Leftovers::clean`] takes all
+//! of them away, whenever it is called; what was there before is never removed.
+//! **Deliberately absent**: signals (the program that has the terminal calls `clean`), and
+//! measuring (`probe`).
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -62,15 +64,23 @@ fn remove(path: &Path) {
     }
 }
 
-/// Takes away what is mounted at a path, also while it is in use. Nothing is asked of the mounted file system itself: its daemon may be gone.
+/// Takes away what is mounted at a path, also while it is in use. Nothing is asked of the mounted
+/// file system itself: its daemon may be gone.
 pub(crate) fn unmount(at: &Path) {
     use rustix::mount::UnmountFlags;
     let mounted = || mounts().iter().any(|mount| mount.at == at);
-    if mounted() && rustix::mount::unmount(at, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).is_err() {
+    if mounted()
+        && rustix::mount::unmount(at, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).is_err()
+    {
         let mut command = std::process::Command::new("fusermount3");
         let quiet = std::process::Stdio::null;
-        let _ =
-            command.args(["-u", "-z", "--"]).arg(at).stdin(quiet()).stdout(quiet()).stderr(quiet()).status();
+        let _ = command
+            .args(["-u", "-z", "--"])
+            .arg(at)
+            .stdin(quiet())
+            .stdout(quiet())
+            .stderr(quiet())
+            .status();
     }
 }
 
@@ -109,7 +119,8 @@ impl Leftovers {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Removes everything noted, the last first. May be called from another thread while the study runs, and more than once.
+    /// Removes everything noted, the last first. May be called from another thread while the study
+    /// runs, and more than once.
     pub fn clean(&self) {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         for left in left.drain(..).rev() {
@@ -181,8 +192,12 @@ pub struct FileSystem {
 impl FileSystem {
     /// The one a path is on.
     pub fn of(path: &Path) -> FileSystem {
-        let unknown =
-            || FileSystem { kind: "unknown".into(), source: "unknown".into(), at: "/".into(), dax: false };
+        let unknown = || FileSystem {
+            kind: "unknown".into(),
+            source: "unknown".into(),
+            at: "/".into(),
+            dax: false,
+        };
         mounts()
             .into_iter()
             .filter(|mount| path.starts_with(&mount.at))
@@ -211,8 +226,10 @@ pub fn mounts() -> Vec<FileSystem> {
 fn parse_mounts(text: &str) -> Vec<FileSystem> {
     let mount = |line: &str| {
         let mut fields = line.split(' ');
-        let (source, at, kind, options) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-        let plain = |text: &str| text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\");
+        let (source, at, kind, options) =
+            (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+        let plain =
+            |text: &str| text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\");
         let dax = options.split(',').any(|option| matches!(option, "dax" | "dax=always"));
         Some(FileSystem { kind: kind.into(), source: plain(source), at: plain(at).into(), dax })
     };
@@ -229,7 +246,9 @@ pub fn memory_available() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let machine = meminfo
         .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok())
+        .find_map(|line| {
+            line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+        })
         .map_or(0, |kib| kib << 10);
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let group = number("/sys/fs/cgroup/memory.max")
@@ -240,7 +259,8 @@ pub fn memory_available() -> u64 {
 /// Decides where everything goes and makes the directories.
 ///
 /// # Errors
-/// [`Error::Place`] with the remedy: a directory that is not there, cannot be written, or is too small.
+/// [`Error::Place`] with the remedy: a directory that is not there, cannot be written, or is too
+/// small.
 pub fn choose(wishes: &Wishes, leftovers: Leftovers) -> Result<Places> {
     let mut notes = Vec::new();
     let parent = match &wishes.home {
@@ -255,8 +275,11 @@ pub fn choose(wishes: &Wishes, leftovers: Leftovers) -> Result<Places> {
     };
     let free = bytes_free(&parent);
     if free < wishes.home_bytes {
-        let reason =
-            format!("{} MiB are free and {} needed; give --home", free >> 20, wishes.home_bytes >> 20);
+        let reason = format!(
+            "{} MiB are free and {} needed; give --home",
+            free >> 20,
+            wishes.home_bytes >> 20
+        );
         return Err(Error::Place { what: "home", path: parent, reason });
     }
     let home_is_on = FileSystem::of(&parent);
@@ -308,7 +331,10 @@ fn make_directory(dir: &Path, what: &'static str, leftovers: &Leftovers) -> Resu
     fs::create_dir(dir).map_err(|e| Error::Place {
         what,
         path: dir.into(),
-        reason: format!("it cannot be made: {e}; give --{}", if what == "home" { "home" } else { "fast" }),
+        reason: format!(
+            "it cannot be made: {e}; give --{}",
+            if what == "home" { "home" } else { "fast" }
+        ),
     })
 }
 
@@ -324,12 +350,15 @@ fn writable(dir: &Path) -> bool {
     rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-/// The directory the program was built in, when it is on a disk; else a place for large temporary files.
+/// The directory the program was built in, when it is on a disk; else a place for large temporary
+/// files.
 fn slow_place(reachable_by: Option<&Account>) -> PathBuf {
-    let build = std::env::current_exe().ok().and_then(|exe| exe.ancestors().nth(2).map(Path::to_path_buf));
+    let build =
+        std::env::current_exe().ok().and_then(|exe| exe.ancestors().nth(2).map(Path::to_path_buf));
     let candidates = build.into_iter().chain([PathBuf::from("/var/tmp"), std::env::temp_dir()]);
     // A directory in it would be no use to somebody who cannot get there.
-    let reached = |dir: &PathBuf| reachable_by.is_none_or(|account| can_reach(dir, account).is_ok());
+    let reached =
+        |dir: &PathBuf| reachable_by.is_none_or(|account| can_reach(dir, account).is_ok());
     let usable: Vec<PathBuf> = candidates
         .filter(|dir| writable(dir))
         .filter_map(|dir| fs::canonicalize(dir).ok())
@@ -373,15 +402,21 @@ fn fast_place(
             };
         }
         if wishes.members > 1 {
-            let reason =
-                format!("a load of {} schemas needs as many tiers; give a directory", wishes.members);
+            let reason = format!(
+                "a load of {} schemas needs as many tiers; give a directory",
+                wishes.members
+            );
             return Err(Error::Place { what: "tier", path: fast.clone(), reason });
         }
         let device = fs::metadata(fast).is_ok_and(|m| m.file_type().is_char_device());
         let above = fast.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let above = existing_directory("tier", above)?;
         let Some(file) = fast.file_name() else {
-            return Err(Error::Place { what: "tier", path: fast.clone(), reason: "it names no file".into() });
+            return Err(Error::Place {
+                what: "tier",
+                path: fast.clone(),
+                reason: "it names no file".into(),
+            });
         };
         let emulated = wishes.emulate || !(device || FileSystem::of(&above).dax);
         return if device || fits(&above) {
@@ -398,7 +433,8 @@ fn fast_place(
         }
     }
     notes.push(
-        "there is no DAX file system and /dev/shm is too small: the tier is a file on the home's own storage"
+        "there is no DAX file system and /dev/shm is too small: the tier is a file on the home's \
+         own storage"
             .into(),
     );
     if !fits(parent) {
@@ -413,13 +449,15 @@ mod tests {
 
     #[test]
     fn mounts_are_read_with_their_escapes_and_dax() {
-        let text =
-            "/dev/pmem0 /mnt/pm\\040em ext4 rw,dax=always 0 0\ntmpfs /dev/shm tmpfs rw 0 0\nnonsense\n";
+        let text = "/dev/pmem0 /mnt/pm\\040em ext4 rw,dax=always 0 0\ntmpfs /dev/shm tmpfs rw 0 \
+                    0\nnonsense\n";
         let mounts = parse_mounts(text);
         assert_eq!(mounts.len(), 2);
         assert!(mounts[0].dax && mounts[0].at == Path::new("/mnt/pm em") && !mounts[0].in_memory());
         assert!(!mounts[1].dax && mounts[1].in_memory());
-        let never = parse_mounts("/dev/pmem0 /a ext4 rw,dax=never 0 0\n/dev/pmem0 /b xfs rw,dax=inode 0 0\n");
+        let never = parse_mounts(
+            "/dev/pmem0 /a ext4 rw,dax=never 0 0\n/dev/pmem0 /b xfs rw,dax=inode 0 0\n",
+        );
         assert!(never.iter().all(|mount| !mount.dax));
     }
 
@@ -431,8 +469,12 @@ mod tests {
             fs::create_dir(dir).unwrap();
             fs::write(dir.join("mine"), "mine").unwrap();
         }
-        let wishes =
-            Wishes { home: Some(slow.clone()), fast: Some(fast.clone()), members: 2, ..Wishes::default() };
+        let wishes = Wishes {
+            home: Some(slow.clone()),
+            fast: Some(fast.clone()),
+            members: 2,
+            ..Wishes::default()
+        };
         let places = choose(&wishes, Leftovers::default()).unwrap();
         assert!(places.home.is_dir() && places.member(1).parent().unwrap().is_dir());
         assert!(places.emulated);

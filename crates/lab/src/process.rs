@@ -1,13 +1,16 @@
 //! A child process with everything it starts: started unprivileged, watched, killed whole.
 //!
-//! `setpriv` of util-linux gives up privileges and asks the kernel to kill the child when its parent's thread ends. It does in a program
-//! of its own what would take `unsafe` code between fork and exec here.
+//! `setpriv` of util-linux gives up privileges and asks the kernel to kill the child when its
+//! parent's thread ends. It does in a program of its own what would take `unsafe` code between fork
+//! and exec here.
 //!
-//! **Invariants**: after [`Process::kill`] no process of the tree runs; a process is killed only if it is the one that was found (its
-//! number and its start time).
-//! **Deliberately absent**: reading a process's maps or command line, which waits for as long as a dead mount in them does.
+//! **Invariants**: after [`Process::kill`] no process of the tree runs; a process is killed only if
+//! it is the one that was found (its number and its start time).
+//! **Deliberately absent**: reading a process's maps or command line, which waits for as long as a
+//! dead mount in them does.
 //!
-//! The kernel's death signal goes with the *thread* that started the child: start a server on a thread that stays.
+//! The kernel's death signal goes with the *thread* that started the child: start a server on a
+//! thread that stays.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -25,15 +28,18 @@ use crate::installed::system_program;
 
 /// How long is waited between two looks.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long a killed process may take to be gone; in a system call that hangs it stays longer, and is left to the kernel.
+/// How long a killed process may take to be gone; in a system call that hangs it stays longer, and
+/// is left to the kernel.
 const GONE: Duration = Duration::from_secs(60);
-/// How long PostgreSQL may take to end at once: it kills its processes itself after five seconds, and on a busy machine comes to the rest later. One that
-/// is killed by us leaves its shared memory, so only one that hangs is.
+/// How long PostgreSQL may take to end at once: it kills its processes itself after five seconds,
+/// and on a busy machine comes to the rest later. One that is killed by us leaves its shared
+/// memory, so only one that hangs is.
 const AT_ONCE: Duration = Duration::from_secs(60);
 /// Bytes of a log's end in an error.
 const LOG_END: usize = 1500;
 
-/// One process of the system: its number, and when it started, so that a number used again is not taken for it.
+/// One process of the system: its number, and when it started, so that a number used again is not
+/// taken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Identity {
     /// Its number.
@@ -78,7 +84,8 @@ impl Identity {
 
     /// Whether it still runs; one that ended and was not waited for does not.
     pub fn runs(self) -> bool {
-        Stat::read(self.pid).is_some_and(|stat| stat.started == self.started && !"ZX".contains(stat.state))
+        Stat::read(self.pid)
+            .is_some_and(|stat| stat.started == self.started && !"ZX".contains(stat.state))
     }
 
     fn signal(self, signal: Signal) {
@@ -89,9 +96,11 @@ impl Identity {
 
     /// It and all that descend from it.
     pub fn tree(self) -> Vec<Identity> {
-        let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(std::result::Result::ok);
+        let entries =
+            fs::read_dir("/proc").into_iter().flatten().filter_map(std::result::Result::ok);
         let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        let all: Vec<(i32, Stat)> = numbers.filter_map(|pid| Some((pid, Stat::read(pid)?))).collect();
+        let all: Vec<(i32, Stat)> =
+            numbers.filter_map(|pid| Some((pid, Stat::read(pid)?))).collect();
         let mut tree = vec![self];
         let mut next = 0;
         while let Some(above) = tree.get(next).copied() {
@@ -106,10 +115,12 @@ impl Identity {
         tree
     }
 
-    /// Tells a PostgreSQL to end at once, and waits a little; nothing for any other program. Its shared memory has names in the system
-    /// (`/dev/shm/PostgreSQL.*`, System V), which only it takes away: killed, it would leave them.
+    /// Tells a PostgreSQL to end at once, and waits a little; nothing for any other program. Its
+    /// shared memory has names in the system (`/dev/shm/PostgreSQL.*`, System V), which only it
+    /// takes away: killed, it would leave them.
     pub fn end_if_postgres(self) {
-        if fs::read_to_string(format!("/proc/{}/comm", self.pid)).is_ok_and(|name| name.trim() == "postgres")
+        if fs::read_to_string(format!("/proc/{}/comm", self.pid))
+            .is_ok_and(|name| name.trim() == "postgres")
         {
             self.signal(Signal::QUIT);
             let asked = Instant::now();
@@ -121,8 +132,8 @@ impl Identity {
 
     /// Kills it and all that descend from it, and waits until they are gone.
     pub fn kill_tree(self) {
-        // Stopped first, so that it starts no more while the others are looked for. PostgreSQL's children have sessions of their own: no
-        // process group has them all.
+        // Stopped first, so that it starts no more while the others are looked for. PostgreSQL's
+        // children have sessions of their own: no process group has them all.
         self.signal(Signal::STOP);
         let tree = self.tree();
         for process in &tree {
@@ -147,7 +158,11 @@ pub struct Process {
 ///
 /// # Errors
 /// `setpriv` is not installed.
-pub fn command(program: &Path, arguments: &[OsString], account: Option<&Account>) -> Result<Command> {
+pub fn command(
+    program: &Path,
+    arguments: &[OsString],
+    account: Option<&Account>,
+) -> Result<Command> {
     let setpriv = system_program("setpriv").ok_or_else(|| Error::Target {
         what: format!("starting {}", program.display()),
         database: "setpriv".into(),
@@ -234,8 +249,13 @@ impl Process {
 
     /// Processor time of it and its descendants, those included that ended and were waited for.
     pub fn cpu_ns(&self) -> u64 {
-        let ticks: u64 =
-            self.identity.tree().iter().filter_map(|p| Stat::read(p.pid)).map(|stat| stat.ticks).sum();
+        let ticks: u64 = self
+            .identity
+            .tree()
+            .iter()
+            .filter_map(|p| Stat::read(p.pid))
+            .map(|stat| stat.ticks)
+            .sum();
         ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
     }
 
@@ -262,7 +282,8 @@ pub(super) fn append(log: &Path) -> Result<File> {
 
 /// The end of a log, in one line.
 pub(super) fn log_end(log: &Path) -> String {
-    let text = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let text =
+        fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let from = text.char_indices().rev().nth(LOG_END).map_or(0, |(at, _)| at);
     text.get(from..)
         .unwrap_or_default()

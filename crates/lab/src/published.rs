@@ -1,9 +1,10 @@
 //! What public documents printed for the same question, as data with its source.
 //!
-//! The figures are shown beside those measured here, labelled as other hardware, another database and another year. They are never
-//! asserted, and nothing measured here is scaled by them.
+//! The figures are shown beside those measured here, labelled as other hardware, another database
+//! and another year. They are never asserted, and nothing measured here is scaled by them.
 //!
-//! **Invariant**: a figure keeps the name and the value it has in its file; a label is made from the name, a unit from its ending.
+//! **Invariant**: a figure keeps the name and the value it has in its file; a label is made from
+//! the name, a unit from its ending.
 //! Read next: the files in `published/`.
 
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,8 @@ const DOCUMENTS: [(&str, &str); 5] = [
 ];
 
 /// What every page and text says above such figures.
-pub const LABEL: &str = "Printed by a public document: other hardware, another database, another year. Not a target and not a promise.";
+pub const LABEL: &str = "Printed by a public document: other hardware, another database, another \
+                         year. Not a target and not a promise.";
 
 /// Where figures come from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,17 +123,22 @@ impl Figure {
 pub fn find(id: &str) -> Result<Published> {
     let unknown = |reason: String| Error::Case { case: id.to_owned(), reason };
     let known = || DOCUMENTS.map(|(name, _)| name).join(", ");
-    let (name, case) =
-        id.split_once('/').ok_or_else(|| unknown("a published case is named DOCUMENT/CASE".into()))?;
+    let (name, case) = id
+        .split_once('/')
+        .ok_or_else(|| unknown("a published case is named DOCUMENT/CASE".into()))?;
     let text = DOCUMENTS
         .iter()
         .find(|(document, _)| *document == name)
-        .ok_or_else(|| unknown(format!("there is no published document {name}; there are {}", known())))?
+        .ok_or_else(|| {
+            unknown(format!("there is no published document {name}; there are {}", known()))
+        })?
         .1;
     let document = parse(name, text)?;
     let get = |wanted: &str| document.case.iter().find(|table| text_of(table, "id") == wanted);
-    let table = get(case).ok_or_else(|| unknown(format!("the document {name} has no case {case}")))?;
-    let baseline = Some(text_of(table, "against")).filter(|id| !id.is_empty()).and_then(|id| get(&id));
+    let table =
+        get(case).ok_or_else(|| unknown(format!("the document {name} has no case {case}")))?;
+    let baseline =
+        Some(text_of(table, "against")).filter(|id| !id.is_empty()).and_then(|id| get(&id));
     let figures = table.iter().filter_map(|(name, value)| {
         let value = number(value)?;
         Some(Figure {
@@ -156,12 +163,15 @@ pub fn find(id: &str) -> Result<Published> {
 pub fn all() -> Result<Vec<String>> {
     let mut ids = Vec::new();
     for (name, text) in DOCUMENTS {
-        ids.extend(parse(name, text)?.case.iter().map(|table| format!("{name}/{}", text_of(table, "id"))));
+        ids.extend(
+            parse(name, text)?.case.iter().map(|table| format!("{name}/{}", text_of(table, "id"))),
+        );
     }
     Ok(ids)
 }
 
-/// Both readings of every gain of a document that prints two, with the document's own words on them.
+/// Both readings of every gain of a document that prints two, with the document's own words on
+/// them.
 fn readings(document: &Document) -> String {
     let both = |table: &toml::Table| {
         let figure = |name| table.get(name).and_then(number);
@@ -179,7 +189,8 @@ fn readings(document: &Document) -> String {
 }
 
 fn parse(name: &str, text: &str) -> Result<Document> {
-    toml::from_str(text).map_err(|e| Error::Case { case: format!("published/{name}"), reason: e.to_string() })
+    toml::from_str(text)
+        .map_err(|e| Error::Case { case: format!("published/{name}"), reason: e.to_string() })
 }
 
 fn text_of(table: &toml::Table, key: &str) -> String {
@@ -225,7 +236,8 @@ mod tests {
         assert_eq!(published.setup, "redo: ext4 mounted -o dax on a virtual NVDIMM");
     }
 
-    /// A percentage that the text prints may be of the baseline or above it; commits leave no doubt.
+    /// A percentage that the text prints may be of the baseline or above it; commits leave no
+    /// doubt.
     #[test]
     fn the_ratios_of_the_flash_study_are_those_of_the_commits_its_tables_count() {
         let cases = all().unwrap();
@@ -234,14 +246,21 @@ mod tests {
         for id in flash {
             let case = find(id).unwrap();
             let figure = |name: &str| case.figures.iter().find(|figure| figure.name == name);
-            assert!(figure("transactions_gain_pct").is_none(), "{id}: a percentage taken for a gain");
+            assert!(
+                figure("transactions_gain_pct").is_none(),
+                "{id}: a percentage taken for a gain"
+            );
             let Some(printed) = figure("printed_pct") else { continue };
             assert_eq!(printed.ratio(), None, "{id}: a percentage of unknown base is no ratio");
             let told = figure("transactions_ratio").unwrap().ratio().unwrap();
             let counted = figure("log_file_sync_waits").unwrap().ratio().unwrap();
             assert!((told - counted).abs() < 0.001, "{id}: {told} told, {counted} counted");
             ratios.push(format!("{told:.2}"));
-            assert!(case.source.reading.contains(&format!("{told:.2} times")), "{}", case.source.reading);
+            assert!(
+                case.source.reading.contains(&format!("{told:.2} times")),
+                "{}",
+                case.source.reading
+            );
             let printed = format!("the text prints {} %", printed.value);
             assert!(case.source.reading.contains(&printed), "{}", case.source.reading);
         }

@@ -1,10 +1,11 @@
 //! Runs a load on a target: sessions, warm-up, the measured interval between two snapshots.
 //!
-//! After SLOB's `runit.sh`: all sessions start together, the first snapshot is taken when the warm-up is over, the second at the end of
-//! RUN_TIME, and a session that fails fails the run.
+//! After SLOB's `runit.sh`: all sessions start together, the first snapshot is taken when the
+//! warm-up is over, the second at the end of RUN_TIME, and a session that fails fails the run.
 //!
-//! **Invariants**: nothing that happened before the first snapshot or after the second is in a figure. With fixed arrivals, an
-//! operation's response time begins when it was due, however late it was begun (no coordinated omission).
+//! **Invariants**: nothing that happened before the first snapshot or after the second is in a
+//! figure. With fixed arrivals, an operation's response time begins when it was due, however late
+//! it was begun (no coordinated omission).
 //! **Deliberately absent**: which case, which place: `study/`.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,7 +17,9 @@ use tiersmith_awr::Snapshot;
 use tiersmith_awr::events::{EventDef, EventTotals, Histogram, Totals};
 
 use crate::error::{Error, Result};
-use crate::session::{COMMIT, COMMITS, EXECUTES, RESPONSE, ROWS, SELECT, Session, Target, UPDATE, Work};
+use crate::session::{
+    COMMIT, COMMITS, EXECUTES, RESPONSE, ROWS, SELECT, Session, Target, UPDATE, Work,
+};
 use crate::workload::{Load, Plan, slob};
 
 /// Slices of the measured interval whose throughputs are compared.
@@ -25,7 +28,8 @@ pub const SLICES: usize = 20;
 const LOOK: Duration = Duration::from_millis(20);
 /// How long after its time a run goes on in which no operation has ended yet.
 const FIRST_OPERATION: Duration = Duration::from_secs(120);
-/// A wait for the due time is slept until so much before it, and then spun: a sleep ends late by about as much.
+/// A wait for the due time is slept until so much before it, and then spun: a sleep ends late by
+/// about as much.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// What to run, and how long.
@@ -38,7 +42,8 @@ pub struct Plans<'a> {
     pub warm_up: Duration,
     /// Measured.
     pub run_time: Duration,
-    /// Of a load that is a program of its own: another than the case's, by number instead of by time. There is no warm-up then.
+    /// Of a load that is a program of its own: another than the case's, by number instead of by
+    /// time. There is no warm-up then.
     pub program: Option<Program>,
     /// Told the share done.
     pub progress: &'a (dyn Fn(f64) + Sync),
@@ -46,7 +51,8 @@ pub struct Plans<'a> {
     pub stopped: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// A load by its program, so many transactions of it: what two servers have done since a checkpoint is then the same.
+/// A load by its program, so many transactions of it: what two servers have done since a checkpoint
+/// is then the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The load; not SLOB.
@@ -143,7 +149,8 @@ pub struct Latency {
     pub mean_ns: f64,
     /// Median, within 1/128.
     pub median_ns: u64,
-    /// 95 of 100 were no longer, within 1/128. Missing in results of an earlier version, as the one after the next.
+    /// 95 of 100 were no longer, within 1/128. Missing in results of an earlier version, as the one
+    /// after the next.
     #[serde(default)]
     pub p95_ns: u64,
     /// 99 of 100 were no longer, within 1/128.
@@ -259,7 +266,11 @@ pub(crate) fn run_clients(
             let thread = std::thread::Builder::new().name(format!("session {number}"));
             let body = move || client(open, control, start, number);
             if let Err(e) = thread.spawn_scoped(scope, body) {
-                control.fail(Error::Io { what: "start a thread for", path: "a session".into(), source: e });
+                control.fail(Error::Io {
+                    what: "start a thread for",
+                    path: "a session".into(),
+                    source: e,
+                });
                 // Those that started wait for as many as were planned.
                 (number..clients).for_each(|_| {
                     scope.spawn(|| start.wait());
@@ -406,8 +417,10 @@ fn measure(target: &dyn Target, control: &Control<'_>, sessions: usize) -> Resul
             break;
         }
     }
-    // Nothing ended, on a machine or a disk that is that slow: a run of no operation would be no figure at all.
-    let nothing_ended = || work.statements.read().counter(EXECUTES) == statements_before.counter(EXECUTES);
+    // Nothing ended, on a machine or a disk that is that slow: a run of no operation would be no
+    // figure at all.
+    let nothing_ended =
+        || work.statements.read().counter(EXECUTES) == statements_before.counter(EXECUTES);
     while nothing_ended() && first.elapsed() < plans.run_time + FIRST_OPERATION {
         if wait_until(Instant::now() + LOOK)? {
             break;
@@ -474,7 +487,12 @@ mod tests {
     struct SlowSession<'a>(&'a Slow, &'a Work, u64);
 
     impl Target for Slow {
-        fn session<'a>(&'a self, work: &'a Work, _: usize, _: u32) -> Result<Box<dyn Session + 'a>> {
+        fn session<'a>(
+            &'a self,
+            work: &'a Work,
+            _: usize,
+            _: u32,
+        ) -> Result<Box<dyn Session + 'a>> {
             Ok(Box::new(SlowSession(self, work, 0)))
         }
 
@@ -538,14 +556,20 @@ mod tests {
         let target = Slow { stall_every: 40, stall: 150 * MS, ..slow() };
         let measured = go(&target, &slob, 1000 * MS).unwrap();
         let response = measured.response.unwrap();
-        // One statement of forty took long, and some thirty were due while it did. On a slow machine the backlog only grows.
-        assert!(response.mean_ns > 2.0 * measured.select.mean_ns, "{response:?}, {:?}", measured.select);
+        // One statement of forty took long, and some thirty were due while it did. On a slow
+        // machine the backlog only grows.
+        assert!(
+            response.mean_ns > 2.0 * measured.select.mean_ns,
+            "{response:?}, {:?}",
+            measured.select
+        );
     }
 
     #[test]
     fn fixed_arrivals_come_at_their_rate_by_turns_and_a_closed_loop_has_none() {
         let slob = Settings { arrivals_per_s: 100.0, threads_per_schema: 2, ..settings() };
-        let (mut first, mut second) = (Arrivals::new(&slob, 0).unwrap(), Arrivals::new(&slob, 1).unwrap());
+        let (mut first, mut second) =
+            (Arrivals::new(&slob, 0).unwrap(), Arrivals::new(&slob, 1).unwrap());
         let (one, other) = (first.next(), second.next());
         for n in 1..50 {
             assert_eq!(first.next() - one, 20 * n * MS);

@@ -1,6 +1,7 @@
 //! Sessions of a database under test, and what they count and time.
 //!
-//! **Invariant**: a session counts and times in [`Work`] what it did, nothing else does; so the figures of two targets mean the same.
+//! **Invariant**: a session counts and times in [`Work`] what it did, nothing else does; so the
+//! figures of two targets mean the same.
 //! **Deliberately absent**: which databases there are: `target/`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -110,7 +111,8 @@ pub fn db_time_ns(statements: &Totals) -> u64 {
 /// Processor time of the calling thread.
 pub fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 /// A database under test, loaded and open.
@@ -119,7 +121,12 @@ pub trait Target: Sync {
     ///
     /// # Errors
     /// What the database says.
-    fn session<'a>(&'a self, work: &'a Work, number: usize, schema: u32) -> Result<Box<dyn Session + 'a>>;
+    fn session<'a>(
+        &'a self,
+        work: &'a Work,
+        number: usize,
+        schema: u32,
+    ) -> Result<Box<dyn Session + 'a>>;
 
     /// Every counter at this instant.
     fn snapshot(&self, work: &Work) -> Snapshot;

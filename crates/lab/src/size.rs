@@ -34,12 +34,22 @@ impl FromStr for ByteSize {
         let factor = match letter {
             // Bytes; "iB" alone is nothing.
             "" if unit != "IB" => Some(1),
-            letter => UNITS.iter().find(|(known, _)| letter == known.to_string()).map(|(_, factor)| *factor),
+            letter => UNITS
+                .iter()
+                .find(|(known, _)| letter == known.to_string())
+                .map(|(_, factor)| *factor),
         };
         let number = digits.parse::<u64>().ok();
-        number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor)).map(ByteSize).ok_or_else(
-            || format!("`{text}` is not a size; write a number of bytes, or one with K, M, G or T behind it"),
-        )
+        number
+            .zip(factor)
+            .and_then(|(number, factor)| number.checked_mul(factor))
+            .map(ByteSize)
+            .ok_or_else(|| {
+                format!(
+                    "`{text}` is not a size; write a number of bytes, or one with K, M, G or T \
+                        behind it"
+                )
+            })
     }
 }
 
@@ -79,7 +89,9 @@ mod tests {
 
     #[test]
     fn a_size_is_read_and_printed_alike() {
-        for (text, bytes) in [("64M", 64 << 20), ("1g", 1 << 30), ("8192", 8192), (" 3 K ", 3072), ("0", 0)] {
+        for (text, bytes) in
+            [("64M", 64 << 20), ("1g", 1 << 30), ("8192", 8192), (" 3 K ", 3072), ("0", 0)]
+        {
             assert_eq!(text.parse::<ByteSize>(), Ok(ByteSize(bytes)), "{text}");
         }
         for text in ["256M", "256MB", "256MiB", "256 mb", "268435456", "268435456B"] {
@@ -91,9 +103,20 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused_with_a_sentence() {
-        for text in
-            ["", "M", "-1", "1.5G", "99999999999T", "8 potatoes", "é", "1iB", "1BB", "1MBB", "1 M B", "MB"]
-        {
+        for text in [
+            "",
+            "M",
+            "-1",
+            "1.5G",
+            "99999999999T",
+            "8 potatoes",
+            "é",
+            "1iB",
+            "1BB",
+            "1MBB",
+            "1 M B",
+            "MB",
+        ] {
             let error = text.parse::<ByteSize>().unwrap_err();
             assert!(error.contains("is not a size"), "{text}: {error}");
         }

@@ -1,12 +1,14 @@
-//! What one operation at the mount costs: a durable redo write, a read from the tier, a cached read; over each transport that the kernel
-//! offers, beside tmpfs and the home's own file system.
+//! What one operation at the mount costs: a durable redo write, a read from the tier, a cached
+//! read; over each transport that the kernel offers, beside tmpfs and the home's own file system.
 //!
-//! `cargo bench -p tiersmith-mount --bench operations -- [--quick]`; writes `target/bench/operations.json`. Needs `/dev/fuse` and root; FUSE over
-//! io_uring is measured where the kernel has it switched on, passthrough where the kernel offers it.
+//! `cargo bench -p tiersmith-mount --bench operations -- [--quick]`; writes
+//! `target/bench/operations.json`. Needs `/dev/fuse` and root; FUSE over io_uring is measured where
+//! the kernel has it switched on, passthrough where the kernel offers it.
 //!
-//! One thread; the tier is a file in `/dev/shm`, or in the build folder when there is no room, and stands for persistent memory (EMULATED). The home
-//! of the redo and data files is on the build folder's disk; that of the file that is passed through is beside the tier, for what
-//! FUSE itself costs. Peers take turns, round by round.
+//! One thread; the tier is a file in `/dev/shm`, or in the build folder when there is no room, and
+//! stands for persistent memory (EMULATED). The home of the redo and data files is on the build
+//! folder's disk; that of the file that is passed through is beside the tier, for what FUSE itself
+//! costs. Peers take turns, round by round.
 //!
 //! | key of `ratios` | is |
 //! |---|---|
@@ -60,9 +62,11 @@ const CACHED: &str = "read 8 KiB from the page cache";
 /// A file of the home whose pages in the page cache are as large as that file system makes them.
 const IN_ONE: &str = "home's disk, no mount, file written at once";
 
-const PROFILE: &str = "description = \"benchmark\"\n[default]\nclass = \"pass\"\nblock_size = 8192\n\
+const PROFILE: &str = "description = \"benchmark\"\n[default]\nclass = \"pass\"\nblock_size = \
+                       8192\n\
     [[rule]]\nfiles = [\"**/*.redo\"]\nclass = \"redo\"\nblock_size = 8192\nwhy = \"benchmark\"\n\
-    [[rule]]\nfiles = [\"**/*.seg\"]\nclass = \"redo\"\nblock_size = 8192\nlend = true\nwhy = \"benchmark\"\n\
+    [[rule]]\nfiles = [\"**/*.seg\"]\nclass = \"redo\"\nblock_size = 8192\nlend = true\nwhy = \
+    \"benchmark\"\n\
     [[rule]]\nfiles = [\"**/*.d8\"]\nclass = \"data\"\nblock_size = 8192\nwhy = \"benchmark\"\n";
 
 type Failed = Box<dyn Error>;
@@ -78,7 +82,8 @@ struct Way {
     passed: Option<File>,
 }
 
-/// Fills a file in pieces of so many bytes. Its pages in the page cache are as large as its pieces were, where the file system has such pages.
+/// Fills a file in pieces of so many bytes. Its pages in the page cache are as large as its pieces
+/// were, where the file system has such pages.
 fn fill(file: &File, piece: u64) -> Result<(), Failed> {
     let bytes = vec![5; piece as usize];
     for at in (0..FILE).step_by(piece as usize) {
@@ -99,7 +104,8 @@ fn way(
 ) -> Result<Option<Way>, Failed> {
     let home = slow.join(name);
     std::fs::create_dir(&home)?;
-    let mut spec = TierSpec::new("fast", fast.join(format!("{name}.tier")), Medium::Emulated, 96 << 20);
+    let mut spec =
+        TierSpec::new("fast", fast.join(format!("{name}.tier")), Medium::Emulated, 96 << 20);
     spec.slots = 64;
     let store = tiersmith_store::Options {
         profile: Some(Profile::parse("benchmark", PROFILE)?),
@@ -124,8 +130,9 @@ fn way(
         fill(&File::create(&path)?, BLOCK as u64)?;
         Ok(path)
     };
-    let open =
-        |path: &Path, flags: i32| OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
+    let open = |path: &Path, flags: i32| {
+        OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
+    };
     let (mut redo, data) = (filled("a.redo")?, filled("a.d8")?);
     if name == LENT {
         match lent(&mounted, &redo)? {
@@ -149,7 +156,8 @@ fn way(
     }))
 }
 
-/// Gives the file a name under which it is lent, and waits until it is: a handle that was just closed is in the way for a moment. Else why not.
+/// Gives the file a name under which it is lent, and waits until it is: a handle that was just
+/// closed is in the way for a moment. Else why not.
 fn lent(mounted: &Mounted, redo: &Path) -> Result<Result<PathBuf, String>, Failed> {
     let path = redo.with_file_name("a.seg");
     std::fs::rename(redo, &path)?;
@@ -173,7 +181,8 @@ fn main() -> ExitCode {
     if std::env::var_os(ECHO).is_some() {
         return echo();
     }
-    let mut report = Report::from_args("operations", "one operation at the mount, EMULATED tier, one thread");
+    let mut report =
+        Report::from_args("operations", "one operation at the mount, EMULATED tier, one thread");
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
         eprintln!("operations: needs root and /dev/fuse");
         return ExitCode::from(2);
@@ -190,14 +199,17 @@ fn main() -> ExitCode {
 /// Sends each byte back, until there are no more.
 fn echo() -> ExitCode {
     let mut byte = [0];
-    while std::io::stdin().read_exact(&mut byte).is_ok() && std::io::stdout().write_all(&byte).is_ok() {
+    while std::io::stdin().read_exact(&mut byte).is_ok()
+        && std::io::stdout().write_all(&byte).is_ok()
+    {
         // Standard output keeps bytes back until the end of a line.
         let _ = std::io::stdout().flush();
     }
     ExitCode::SUCCESS
 }
 
-/// Does something with this thread, and what it starts, bound to the first processor that it may use. Does it unbound where that is refused.
+/// Does something with this thread, and what it starts, bound to the first processor that it may
+/// use. Does it unbound where that is refused.
 fn bound<T>(what: impl FnOnce() -> T) -> T {
     let Ok(before) = sched_getaffinity(None) else { return what() };
     let mut one = CpuSet::new();
@@ -211,10 +223,16 @@ fn bound<T>(what: impl FnOnce() -> T) -> T {
 /// Measures what two changes of process cost.
 fn switches(report: &mut Report, operations: usize) -> Result<(), Failed> {
     let mut command = Command::new(std::env::current_exe()?);
-    let mut other =
-        command.env(ECHO, "1").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut other = command
+        .env(ECHO, "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
     let (to, from) = (other.stdin.take(), other.stdout.take());
-    let (Some(mut to), Some(mut from)) = (to, from) else { return Err("a process without pipes".into()) };
+    let (Some(mut to), Some(mut from)) = (to, from) else {
+        return Err("a process without pipes".into());
+    };
     let mut byte = [0];
     let samples = time_batches(operations, BATCH, |_| {
         to.write_all(&[1]).expect("a write");
@@ -235,7 +253,8 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
     std::fs::create_dir_all(&target)?;
     let shm = Path::new("/dev/shm");
     let tmpfs = free_bytes(shm) >= 1 << 30;
-    let folder = |at: &Path| tempfile::Builder::new().prefix("tiersmith-operations-").tempdir_in(at);
+    let folder =
+        |at: &Path| tempfile::Builder::new().prefix("tiersmith-operations-").tempdir_in(at);
     let (fast, slow) = (folder(if tmpfs { shm } else { &target })?, folder(&target)?);
     let medium = if tmpfs { "tmpfs" } else { "disk (no room in /dev/shm)" };
     report.config("tier", format!("EMULATED: a file on {medium}"));
@@ -258,7 +277,8 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
     // A home beside the tier: what FUSE costs when the kernel passes a file through.
     let beside = fast.path().join("homes");
     std::fs::create_dir(&beside)?;
-    let through = way(report, fast.path(), &beside, "passthrough", Transport::Classic, false, false)?;
+    let through =
+        way(report, fast.path(), &beside, "passthrough", Transport::Classic, false, false)?;
     let plain = |dir: &Path, piece: u64| -> Result<File, Failed> {
         let file = OpenOptions::new()
             .read(true)
@@ -303,7 +323,10 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
     if through.as_ref().is_some_and(|w| w.passed.is_none()) {
         report.warn("the kernel passes no files through here: `redo_over_passthrough` is missing");
     }
-    report.note("the clock is read every 16 operations; `asked`: fdatasync reaches the daemon, else every write is durable and the kernel asks no more");
+    report.note(
+        "the clock is read every 16 operations; `asked`: fdatasync reaches the daemon, \
+                 else every write is durable and the kernel asks no more",
+    );
     for way in ways.into_iter().chain(floors).chain(through) {
         end(way)?;
     }
@@ -345,7 +368,11 @@ fn ratios(report: &mut Report, ways: &[Way]) {
         let floor = format!("floor: a server that answers at once, {name}");
         let Some(median) = report.median(REDO, &floor) else { continue };
         report.ratio(&format!("floor_us_{way}"), median / 1000.0);
-        report.ratio_of_medians(&format!("redo_write_over_floor_{way}"), (REDO, way), (REDO, &floor));
+        report.ratio_of_medians(
+            &format!("redo_write_over_floor_{way}"),
+            (REDO, way),
+            (REDO, &floor),
+        );
         if fastest(report, REDO).is_some_and(|(_, best)| best == way) {
             report.ratio_of_medians("redo_write_over_floor", (REDO, way), (REDO, &floor));
         }
@@ -355,7 +382,11 @@ fn ratios(report: &mut Report, ways: &[Way]) {
         report.ratio_of_medians("redo_over_passthrough", (REDO, best), (REDO, "passthrough"));
     }
     if let Some((_, best)) = fastest(report, CACHED) {
-        report.ratio_of_medians("cached_read_over_home", (CACHED, &best), (CACHED, "home's disk, no mount"));
+        report.ratio_of_medians(
+            "cached_read_over_home",
+            (CACHED, &best),
+            (CACHED, "home's disk, no mount"),
+        );
         report.ratio_of_medians("cached_read_over_home_at_once", (CACHED, &best), (CACHED, IN_ONE));
     }
 }

@@ -1,15 +1,21 @@
-//! A write-ahead log as PostgreSQL writes one, for power cuts: segments of fixed size that are filled page by page, switched and recycled.
+//! A write-ahead log as PostgreSQL writes one, for power cuts: segments of fixed size that are
+//! filled page by page, switched and recycled.
 //!
-//!     segments write  DIR [fdatasync|open_datasync]   writes until killed; `wal N` when record N is durable
-//!     segments verify DIR LAST                        every record up to LAST is there, of the segments that are kept
+//!     segments write  DIR [fdatasync|open_datasync]   writes until killed; `wal N` when record N
+//!                                                     is durable
+//!     segments verify DIR LAST                        every record up to LAST is there, of the
+//!                                                     segments that are kept
 //!     segments check  DIR                             checks itself, in an empty directory
 //!
-//! Written for `.ci/dax_suite.sh`, in whose guest DIR is on a mount. It knows nothing of tiers: what it does are the calls of a database. A
-//! segment is made under another name, filled with zeros, synced and renamed; a page is written again with each commit that adds to it; an old
-//! segment becomes a future one by its name, with its old contents. What a record holds follows from its number, so a number is all that an
-//! acknowledgement carries, and a record of another place or life is told from the one that is to be there.
+//! Written for `.ci/dax_suite.sh`, in whose guest DIR is on a mount. It knows nothing of tiers:
+//! what it does are the calls of a database. A segment is made under another name, filled with
+//! zeros, synced and renamed; a page is written again with each commit that adds to it; an old
+//! segment becomes a future one by its name, with its old contents. What a record holds follows
+//! from its number, so a number is all that an acknowledgement carries, and a record of another
+//! place or life is told from the one that is to be there.
 //!
-//! Not here: a database's reading of its log at a start; `verify` compares every byte instead. DIR may be any directory.
+//! Not here: a database's reading of its log at a start; `verify` compares every byte instead. DIR
+//! may be any directory.
 
 #![forbid(unsafe_code)]
 
@@ -39,7 +45,10 @@ fn record(number: u64) -> [u8; RECORD_BYTES] {
     let mut word = number;
     for part in bytes.chunks_mut(8) {
         part.copy_from_slice(&word.to_le_bytes());
-        word = (word ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_add(number | 1);
+        word = (word ^ number)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+            .wrapping_add(number | 1);
     }
     bytes
 }
@@ -71,7 +80,10 @@ impl Log {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
             let name = entry?.file_name();
-            let name = name.to_str().filter(|name| name.len() == 24 && name.is_ascii()).unwrap_or_default();
+            let name = name
+                .to_str()
+                .filter(|name| name.len() == 24 && name.is_ascii())
+                .unwrap_or_default();
             let number = |part: Option<&str>| u64::from_str_radix(part?, 16).ok();
             if let (Some(log), Some(part)) = (number(name.get(8..16)), number(name.get(16..24))) {
                 found.push(log * SEGMENTS_PER_LOG + part);
@@ -143,7 +155,8 @@ impl Log {
         Ok((first, end))
     }
 
-    /// Goes on after what is there, commits of one to twelve records each, until there are `until` records.
+    /// Goes on after what is there, commits of one to twelve records each, until there are `until`
+    /// records.
     fn write(&self, until: u64, said: &mut dyn Write) -> Result<()> {
         let (_, mut next) = self.range()?;
         let mut file = None;
@@ -203,7 +216,8 @@ impl Log {
     }
 }
 
-/// Shows that what is written is found, and what is not there is missed; on a plain directory, by the tests.
+/// Shows that what is written is found, and what is not there is missed; on a plain directory, by
+/// the tests.
 ///
 /// # Errors
 /// What is not as it must be.
@@ -213,8 +227,12 @@ pub(crate) fn check_itself(dir: &Path) -> Result<()> {
     Log::new(dir, "fdatasync").write(3 * RECORDS, &mut said)?;
     Log::new(dir, "open_datasync").write(5 * RECORDS + 100, &mut said)?;
     let text = String::from_utf8(said)?;
-    let last: u64 =
-        text.lines().last().and_then(|line| line.strip_prefix("wal ")).unwrap_or_default().parse()?;
+    let last: u64 = text
+        .lines()
+        .last()
+        .and_then(|line| line.strip_prefix("wal "))
+        .unwrap_or_default()
+        .parse()?;
     let log = Log::new(dir, "");
     log.verify(last)?;
     if log.segments()?.first() != Some(&2) {
@@ -253,7 +271,10 @@ fn main() -> ExitCode {
             .map_err(Into::into)
             .and_then(|last| Log::new(dir, "").verify(last))
             .map(|said| println!("{said}")),
-        _ => Err("give `write DIR [fdatasync|open_datasync]`, `verify DIR LAST` or `check DIR`".into()),
+        _ => {
+            Err("give `write DIR [fdatasync|open_datasync]`, `verify DIR LAST` or `check DIR`"
+                .into())
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

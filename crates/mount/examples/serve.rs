@@ -1,12 +1,16 @@
-//! Attaches a directory, mounts it over its own path and serves it until it is unmounted; the home stays attached then.
+//! Attaches a directory, mounts it over its own path and serves it until it is unmounted; the home
+//! stays attached then.
 //!
-//! For tests of the mount by programs of others (`.ci/mount_suite.sh`). It is not the product's daemon, which is `tiersmith attach`: no profile
-//! is looked for, nothing is told to a status command, and the tier is always an emulated one.
+//! For tests of the mount by programs of others (`.ci/mount_suite.sh`). It is not the product's
+//! daemon, which is `tiersmith attach`: no profile is looked for, nothing is told to a status
+//! command, and the tier is always an emulated one.
 //!
-//!     serve HOME TIER MIB [--class redo|data|pass] [--block BYTES] [--transport classic|uring] [--sync-on-write] [--no-passthrough]
+//!     serve HOME TIER MIB [--class redo|data|pass] [--block BYTES] [--transport classic|uring]
+//!         [--sync-on-write] [--no-passthrough]
 //!           [--no-atomic-pages] [--detach]
 //!
-//! All files are of one class (data unless said otherwise). `--detach` writes everything home and leaves a plain directory instead.
+//! All files are of one class (data unless said otherwise). `--detach` writes everything home and
+//! leaves a plain directory instead.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

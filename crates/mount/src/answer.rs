@@ -1,4 +1,5 @@
-//! From a request to its answer: decodes, calls the file system, encodes. Both transports call [`answer`].
+//! From a request to its answer: decodes, calls the file system, encodes. Both transports call
+//! [`answer`].
 //!
 //! A panic below ends in `EIO` for the one who asked and a line in the log; the mount goes on.
 
@@ -35,7 +36,8 @@ pub(crate) fn answer(fs: &Fs, request: &Request<'_>, into: &mut [u8]) -> Sent {
         Ok(Err(errno)) => Sent::Error(fs.without_descriptors(errno).raw_os_error()),
         Err(_) => {
             log::error!(
-                "BUG: request {} of process {} for node {} panicked; it was answered with an I/O error, and the mount goes on",
+                "BUG: request {} of process {} for node {} panicked; it was answered with an I/O \
+                 error, and the mount goes on",
                 request.opcode,
                 request.pid,
                 request.node
@@ -50,12 +52,17 @@ pub(crate) fn answer(fs: &Fs, request: &Request<'_>, into: &mut [u8]) -> Sent {
 }
 
 /// The length of the answer, or `None` if none is to be sent.
-pub(crate) fn answer_or_panic(fs: &Fs, request: &Request<'_>, into: &mut [u8]) -> Answer<Option<usize>> {
+pub(crate) fn answer_or_panic(
+    fs: &Fs,
+    request: &Request<'_>,
+    into: &mut [u8],
+) -> Answer<Option<usize>> {
     let mut out = Out::new(into);
     Ok(dispatch(fs, request, &mut out)?.then_some(out.len()))
 }
 
-/// The file system as the io_uring transport knows it: its threads may be there a moment longer than the mount, and must not keep the home.
+/// The file system as the io_uring transport knows it: its threads may be there a moment longer
+/// than the mount, and must not keep the home.
 #[derive(Debug)]
 pub(crate) struct Door(pub(crate) Weak<Fs>);
 
@@ -116,7 +123,8 @@ fn dispatch(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
             out.put(&WriteOut { size: written as u32, padding: 0 })?;
         }
         op::FSYNC => {
-            // ENOSYS once, and the kernel sends no more of them: every change of a file is durable as it returns.
+            // ENOSYS once, and the kernel sends no more of them: every change of a file is durable
+            // as it returns.
             if fs.sync_on_write {
                 return Err(Errno::NOSYS);
             }
@@ -167,8 +175,8 @@ fn dispatch(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
             let x: &FallocateIn = r.fixed()?;
             fs.fallocate(x.fh.get(), x.offset.get(), x.length.get(), x.mode.get(), r.uid != 0)?;
         }
-        // Pages that the kernel has not written yet are no holes. Once refused, it asks no more, and
-        // takes the whole file for data.
+        // Pages that the kernel has not written yet are no holes. Once refused, it asks no more,
+        // and takes the whole file for data.
         op::LSEEK if fs.write_back => return Err(Errno::NOSYS),
         op::LSEEK => {
             let x: &LseekIn = r.fixed()?;
@@ -228,7 +236,8 @@ fn name_request(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
     Ok(true)
 }
 
-/// Who asks. A user or group that has no number here (-1) must not be taken for "leave it", which would make what is made the daemon's own.
+/// Who asks. A user or group that has no number here (-1) must not be taken for "leave it", which
+/// would make what is made the daemon's own.
 fn who(r: &Request<'_>) -> Answer<Caller> {
     if r.uid == NOBODY || r.gid == NOBODY {
         Err(Errno::OVERFLOW)
@@ -261,7 +270,11 @@ fn change(x: &SetattrIn) -> Answer<Change> {
         fh: has(fattr::FH).then(|| x.fh.get()),
         take_rights: has(fattr::KILL_SUIDGID),
     };
-    if change.uid == Some(NOBODY) || change.gid == Some(NOBODY) { Err(Errno::INVAL) } else { Ok(change) }
+    if change.uid == Some(NOBODY) || change.gid == Some(NOBODY) {
+        Err(Errno::INVAL)
+    } else {
+        Ok(change)
+    }
 }
 
 fn readdir(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<()> {
@@ -331,7 +344,8 @@ mod tests {
         fixed[32..40].copy_from_slice(&i64::MIN.to_ne_bytes());
         fixed[40..48].copy_from_slice(&(-2i64).to_ne_bytes());
         fixed[60..64].copy_from_slice(&500_000_000u32.to_ne_bytes());
-        let change = change(SetattrIn::ref_from_bytes(&fixed).expect("its size")).expect("it is sound");
+        let change =
+            change(SetattrIn::ref_from_bytes(&fixed).expect("its size")).expect("it is sound");
         assert!(matches!(change.atime, Some(When::At(Time { sec: i64::MIN, nsec: 0 }))));
         assert!(matches!(change.mtime, Some(When::At(Time { sec: -2, nsec: 500_000_000 }))));
         assert!(change.mode.is_none() && change.size.is_none() && !change.take_rights);

@@ -62,7 +62,8 @@ pub(crate) fn attr_of(home: &AttachedHome, found: &Statx) -> Attr {
         attr.size = over.size;
         attr.mtime = Time { sec: over.mtime.sec, nsec: over.mtime.nsec };
         attr.ctime = Time { sec: over.ctime.sec, nsec: over.ctime.nsec };
-        // Blocks that are in the tier only count as well: no program must take the file for one big hole.
+        // Blocks that are in the tier only count as well: no program must take the file for one big
+        // hole.
         attr.blocks = attr.blocks.max(over.size.div_ceil(512));
     }
     attr

@@ -33,9 +33,10 @@ thread_local! {
 }
 
 impl Caller {
-    /// Calls `make` so that what it makes is the caller's from its first moment: there is nothing to
-    /// be given away afterwards, and so nothing that could be put in its place. The thread keeps its
-    /// rights: the kernel has asked whether the caller may, with groups that are not known here.
+    /// Calls `make` so that what it makes is the caller's from its first moment: there is nothing
+    /// to be given away afterwards, and so nothing that could be put in its place. The thread keeps
+    /// its rights: the kernel has asked whether the caller may, with groups that are not known
+    /// here.
     pub(crate) fn owning<T>(self, make: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
         let own = Own::now();
         if !own.is_root() || (self.uid, self.gid) == (own.uid, own.gid) {
@@ -48,8 +49,8 @@ impl Caller {
         make()
     }
 
-    /// Calls `work` with the caller's rights to files and no others, so that the kernel judges what is
-    /// there at the moment it acts.
+    /// Calls `work` with the caller's rights to files and no others, so that the kernel judges what
+    /// is there at the moment it acts.
     pub(crate) fn judged<T>(self, work: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
         let own = Own::now();
         if !own.is_root() || self.uid == own.uid {
@@ -124,8 +125,10 @@ impl Drop for Taken {
     fn drop(&mut self) {
         let user = set_user(self.own.uid);
         let group = set_group(self.own.gid);
-        let groups =
-            self.groups.as_ref().is_none_or(|groups| rustix::thread::set_thread_groups(groups).is_ok());
+        let groups = self
+            .groups
+            .as_ref()
+            .is_none_or(|groups| rustix::thread::set_thread_groups(groups).is_ok());
         if !(user && group && groups) {
             // What the next caller makes would be somebody else's. The tier is crash-safe; the next
             // start recovers.
@@ -151,7 +154,8 @@ fn set_group(gid: u32) -> bool {
     unsafe { libc::setfsgid(NOBODY) }.cast_unsigned() == gid
 }
 
-/// Calls with the caller's umask. The thread gets one of its own first, else other threads would make files with it at the same instant.
+/// Calls with the caller's umask. The thread gets one of its own first, else other threads would
+/// make files with it at the same instant.
 pub(crate) fn with_umask<T>(umask: u32, call: impl FnOnce() -> T) -> T {
     if !OWN_UMASK.get() {
         match own_umask() {
@@ -167,8 +171,13 @@ pub(crate) fn with_umask<T>(umask: u32, call: impl FnOnce() -> T) -> T {
 
 /// Gives the calling thread a umask of its own, so that it can use that of whoever asks.
 fn own_umask() -> io::Result<()> {
-    // SAFETY: no memory is involved: the thread stops sharing its umask and working directory with the others, and nothing here relies on either being shared.
-    if unsafe { libc::unshare(libc::CLONE_FS) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    // SAFETY: no memory is involved: the thread stops sharing its umask and working directory with
+    // the others, and nothing here relies on either being shared.
+    if unsafe { libc::unshare(libc::CLONE_FS) } < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -179,7 +188,8 @@ mod tests {
 
     #[test]
     fn groups_are_those_of_a_process_of_the_same_user() {
-        let status = "Name:\tx\nUid:\t1\t2\t3\t4\nGid:\t1\t1\t1\t1\nGroups:\t7 65534 \nNStgid:\t1\n";
+        let status =
+            "Name:\tx\nUid:\t1\t2\t3\t4\nGid:\t1\t1\t1\t1\nGroups:\t7 65534 \nNStgid:\t1\n";
         let raw = |uid| groups_of(status, uid).into_iter().map(Gid::as_raw).collect::<Vec<_>>();
         assert_eq!(raw(4), [7, 65534]);
         assert!(raw(1).is_empty());
@@ -195,7 +205,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
         let who = Caller { uid: 2001, gid: 2002, pid: 0 };
-        let make = |name: &str| std::fs::write(dir.path().join(name), "").map_err(|_| Errno::ACCESS);
+        let make =
+            |name: &str| std::fs::write(dir.path().join(name), "").map_err(|_| Errno::ACCESS);
         let owner = |name: &str| {
             let found = std::fs::metadata(dir.path().join(name)).unwrap();
             (found.uid(), found.gid())
@@ -203,7 +214,8 @@ mod tests {
         who.owning(|| make("theirs")).unwrap();
         assert_eq!(owner("theirs"), (2001, 2002));
         assert_eq!(who.judged(|| make("refused")), Err(Errno::ACCESS));
-        let panicked = std::panic::catch_unwind(|| who.owning(|| -> Result<(), Errno> { panic!("so") }));
+        let panicked =
+            std::panic::catch_unwind(|| who.owning(|| -> Result<(), Errno> { panic!("so") }));
         assert!(panicked.is_err());
         make("own").unwrap();
         assert_eq!(owner("own"), (0, 0));

@@ -1,4 +1,5 @@
-//! The errors of mounting and unmounting. What goes wrong inside the mount is answered to the program that asked, as an errno.
+//! The errors of mounting and unmounting. What goes wrong inside the mount is answered to the
+//! program that asked, as an errno.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +9,8 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// There is no FUSE here.
-    #[error("cannot mount at {}: {source} (/dev/fuse); load the module with `modprobe fuse`, or in a container pass the device in", at.display())]
+    #[error("cannot mount at {}: {source} (/dev/fuse); load the module with `modprobe fuse`, or in \
+             a container pass the device in", at.display())]
     NoFuse {
         /// The mount point.
         at: PathBuf,
@@ -32,13 +34,15 @@ pub enum Error {
         reason: String,
     },
     /// Others may be let in by root only.
-    #[error("cannot mount at {} for other users: only root can keep them to the rights that they have in the home; run as root, or without allow_other", at.display())]
+    #[error("cannot mount at {} for other users: only root can keep them to the rights that they \
+             have in the home; run as root, or without allow_other", at.display())]
     OthersNeedRoot {
         /// The mount point.
         at: PathBuf,
     },
     /// The transport asked for is not to be had.
-    #[error("cannot mount at {} over {transport}: {reason}; ask for `auto` to use the best that there is", at.display())]
+    #[error("cannot mount at {} over {transport}: {reason}; ask for `auto` to use the best that \
+             there is", at.display())]
     Transport {
         /// The mount point.
         at: PathBuf,
@@ -48,13 +52,15 @@ pub enum Error {
         reason: String,
     },
     /// The home is not a real directory.
-    #[error("cannot mount at {}: the home is a simulated one, which has no directory", at.display())]
+    #[error("cannot mount at {}: the home is a simulated one, which has no directory",
+    at.display())]
     NoDirectory {
         /// The mount point.
         at: PathBuf,
     },
     /// Something is still using the mount.
-    #[error("cannot unmount {}: {who}. Stop that first; nothing is lost, the mount goes on", at.display())]
+    #[error("cannot unmount {}: {who}. Stop that first; nothing is lost, the mount goes on",
+    at.display())]
     Busy {
         /// The mount point.
         at: PathBuf,
@@ -62,7 +68,8 @@ pub enum Error {
         who: String,
     },
     /// It is unmounted here, but another mount namespace has it still.
-    #[error("{} is unmounted, but {who} and may use it; end that, and try again. Nothing is lost, its files are served until then", at.display())]
+    #[error("{} is unmounted, but {who} and may use it; end that, and try again. Nothing is lost, \
+             its files are served until then", at.display())]
     Elsewhere {
         /// The mount point.
         at: PathBuf,
@@ -70,7 +77,8 @@ pub enum Error {
         who: String,
     },
     /// The mount is served by a process that lives.
-    #[error("{} is not a dead mount: a process serves it, or nothing is mounted there; it was left alone", at.display())]
+    #[error("{} is not a dead mount: a process serves it, or nothing is mounted there; it was left \
+             alone", at.display())]
     NotDead {
         /// The mount point.
         at: PathBuf,
@@ -90,7 +98,10 @@ pub enum Error {
 fn mount_remedy(reason: &str) -> &'static str {
     if reason.contains("fusermount") || reason.contains("No such file") {
         " (who is not root needs the program fusermount3, from the package fuse3)"
-    } else if reason.contains("EPERM") || reason.contains("ermission") || reason.contains("not permitted") {
+    } else if reason.contains("EPERM")
+        || reason.contains("ermission")
+        || reason.contains("not permitted")
+    {
         " (run as root, or as the owner of the mount point with fusermount3 installed)"
     } else {
         ""

@@ -1,7 +1,7 @@
 //! The two headers that every FUSE message begins with, whatever brings it.
 //!
-//! The layouts are those of `linux/fuse.h`. The fields have the machine's byte order and no alignment,
-//! so that a header is read where it lies, in any buffer.
+//! The layouts are those of `linux/fuse.h`. The fields have the machine's byte order and no
+//! alignment, so that a header is read where it lies, in any buffer.
 //!
 //! **Deliberately absent**: what the operations mean (`wire/`).
 

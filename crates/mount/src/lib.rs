@@ -4,7 +4,8 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use tiersmith_store::{Medium, Options, TierSpec, attach};
 //! let spec = TierSpec::new("fast", "/mnt/pmem0/main.tier", Medium::Persistent, 8 << 30);
-//! let home = attach(std::path::Path::new("/var/lib/postgresql/15/main"), &[spec], Options::default())?;
+//! let home = std::path::Path::new("/var/lib/postgresql/15/main");
+//! let home = attach(home, &[spec], Options::default())?;
 //! let at = home.home_path();
 //! let mounted = tiersmith_mount::mount(home, &at, &tiersmith_mount::Options::default())?;
 //! println!("{:?}", mounted.report());
@@ -13,16 +14,21 @@
 //! # }
 //! ```
 //!
-//! Start reading at [`mounted`](crate), then `session` (how requests come), `wire` (what they are) and `fs` (what is done).
+//! Start reading at [`mounted`](crate), then `session` (how requests come), `wire` (what they are)
+//! and `fs` (what is done).
 //!
 //! **Invariants**
-//! - A write is answered when the store has it: nothing is kept back here, and in the kernel's page cache only without
+//! - A write is answered when the store has it: nothing is kept back here, and in the kernel's page
+//!   cache only without
 //!   [`Options::atomic_pages`]: then a sync is answered when the store has what it is about.
 //! - An aligned write of whole blocks reaches the store whole, up to 1 MiB at a time.
-//! - A panic while a request is served ends in an error for the one who asked, never in the end of the mount.
-//! - Nobody gets more rights than the home gives; nothing outside the home is touched, whatever is in it.
+//! - A panic while a request is served ends in an error for the one who asked, never in the end of
+//!   the mount.
+//! - Nobody gets more rights than the home gives; nothing outside the home is touched, whatever is
+//!   in it.
 //!
-//! **Deliberately absent**: which file belongs into the tier (profiles), the life of a daemon, and anything that knows a database.
+//! **Deliberately absent**: which file belongs into the tier (profiles), the life of a daemon, and
+//! anything that knows a database.
 
 mod answer;
 mod attr;

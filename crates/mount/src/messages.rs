@@ -1,7 +1,9 @@
-//! The kernel's messages without a kernel: what tests and fuzz targets send in its place. Not a transport, and not in a release.
+//! The kernel's messages without a kernel: what tests and fuzz targets send in its place. Not a
+//! transport, and not in a release.
 //!
-//! The kernel is trusted to keep to its protocol; this shows that the mount survives one that does not. A panic goes through to whoever
-//! sends, which in a mount ends in an I/O error for the one who asked.
+//! The kernel is trusted to keep to its protocol; this shows that the mount survives one that does
+//! not. A panic goes through to whoever sends, which in a mount ends in an I/O error for the one
+//! who asked.
 
 use crate::Options;
 use crate::answer::answer_or_panic;
@@ -45,7 +47,12 @@ impl Messages {
     ///
     /// # Durability
     /// As [`Messages::answer`].
-    pub fn answer_parts(&mut self, header: &[u8], fixed: &[u8], rest: &[u8]) -> Result<Option<&[u8]>, i32> {
+    pub fn answer_parts(
+        &mut self,
+        header: &[u8],
+        fixed: &[u8],
+        rest: &[u8],
+    ) -> Result<Option<&[u8]>, i32> {
         self.asked(Request::new(header, fixed, rest))
     }
 

@@ -1,7 +1,8 @@
 //! Mounting, unmounting, and dead mounts.
 //!
-//! Root mounts on a directory that was judged first ([`crate::point`]), who is not root through fusermount3, which fuser calls; fuser
-//! agrees with the kernel on what both can. Requests are then served by [`crate::session`].
+//! Root mounts on a directory that was judged first ([`crate::point`]), who is not root through
+//! fusermount3, which fuser calls; fuser agrees with the kernel on what both can. Requests are then
+//! served by [`crate::session`].
 
 use crate::answer::Door;
 use crate::device::Backings;
@@ -13,7 +14,9 @@ use crate::point::{Made, Point, by_descriptor};
 use crate::ring::{self, Ring};
 use crate::session::{self, Serving};
 use crate::wire::MAX_IO;
-use fuser::{Config, Filesystem, InitFlags, KernelConfig, MountOption, Request, Session, SessionACL};
+use fuser::{
+    Config, Filesystem, InitFlags, KernelConfig, MountOption, Request, Session, SessionACL,
+};
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -82,7 +85,8 @@ impl Filesystem for Negotiator {
     }
 }
 
-/// A mounted home. Dropping it unmounts, at once or, while something uses the mount, as soon as nothing does.
+/// A mounted home. Dropping it unmounts, at once or, while something uses the mount, as soon as
+/// nothing does.
 #[derive(Debug)]
 pub struct Mounted {
     at: PathBuf,
@@ -102,17 +106,19 @@ pub struct Mounted {
     report: Report,
 }
 
-/// Mounts an attached home at a directory: its own path, from which it was moved aside, or any other that is empty. The path's last name
-/// may not be a link, and what is mounted on is the directory that was judged, whoever changes the path meanwhile.
+/// Mounts an attached home at a directory: its own path, from which it was moved aside, or any
+/// other that is empty. The path's last name may not be a link, and what is mounted on is the
+/// directory that was judged, whoever changes the path meanwhile.
 ///
 /// # Errors
-/// [`Error`], one variant for each of: no FUSE, no such directory, not permitted, transport not to be had. The home stays attached; it
-/// was given away, so keep a clone where that matters.
+/// [`Error`], one variant for each of: no FUSE, no such directory, not permitted, transport not to
+/// be had. The home stays attached; it was given away, so keep a clone where that matters.
 ///
 /// # Durability
 /// A change made through the mount is as durable as the store makes it: see `docs/guide/mount.md`.
 pub fn mount(home: AttachedHome, at: &Path, options: &Options) -> Result<Mounted, Error> {
-    let at = std::path::absolute(at).map_err(|source| Error::MountPoint { at: at.into(), source })?;
+    let at =
+        std::path::absolute(at).map_err(|source| Error::MountPoint { at: at.into(), source })?;
     check(&home, &at, options)?;
     let point = || Point::find(&home, &at);
     if options.atomic_pages {
@@ -129,8 +135,8 @@ pub fn mount(home: AttachedHome, at: &Path, options: &Options) -> Result<Mounted
     Ok(mounted)
 }
 
-/// The directory of the redo that can be lent, if it is to have a connection of its own: passthrough and pages that the kernel writes back
-/// exclude each other on one.
+/// The directory of the redo that can be lent, if it is to have a connection of its own:
+/// passthrough and pages that the kernel writes back exclude each other on one.
 fn redo_directory(home: &AttachedHome, options: &Options) -> Option<PathBuf> {
     let may = options.lend && rustix::process::geteuid().is_root();
     let directory = home.profile().lent_directory().filter(|_| may)?.to_path_buf();
@@ -147,7 +153,11 @@ struct Connection<'a> {
 }
 
 /// Mounts a part of a home over the best transport that there is.
-fn connect(home: &AttachedHome, options: &Options, connection: &Connection<'_>) -> Result<Mounted, Error> {
+fn connect(
+    home: &AttachedHome,
+    options: &Options,
+    connection: &Connection<'_>,
+) -> Result<Mounted, Error> {
     let at = connection.at;
     let ring = match options.transport {
         Transport::Classic => Err("another transport was not asked for".into()),
@@ -160,7 +170,8 @@ fn connect(home: &AttachedHome, options: &Options, connection: &Connection<'_>) 
         },
         Err(why) => mount_over(home.clone(), connection, options, Err(why)),
     };
-    let transport = |reason| Error::Transport { at: at.into(), transport: options.transport, reason };
+    let transport =
+        |reason| Error::Transport { at: at.into(), transport: options.transport, reason };
     let mounted = mounted.map_err(|e| match e {
         Attempt::Failed(e) => e,
         Attempt::NoRing(reason) => transport(reason),
@@ -188,7 +199,9 @@ fn mount_over(
     let (at, part) = (connection.at, &connection.part);
     let io = |what| move |source| Attempt::Failed(Error::Io { what, at: at.to_path_buf(), source });
     let is_root = rustix::process::geteuid().is_root();
-    let fs = Arc::new(Fs::new(home.clone(), options, part).map_err(io("open the home for the mount at"))?);
+    let fs = Arc::new(
+        Fs::new(home.clone(), options, part).map_err(io("open the home for the mount at"))?,
+    );
     let stats = home.stats();
     let is_modelled = stats.home_model.is_some();
     let (wanted_pass, mut because) = passthrough_wanted(options, part, is_root, is_modelled);
@@ -224,9 +237,11 @@ fn mount_over(
         because = if wanted_pass { none() } else { because };
         lends_because = if wanted_lent { none() } else { lends_because };
     }
-    let device = session.as_fd().try_clone_to_owned().map_err(io("open the device of the mount at"))?;
+    let device =
+        session.as_fd().try_clone_to_owned().map_err(io("open the device of the mount at"))?;
     if agreed.passthrough {
-        let device = session.as_fd().try_clone_to_owned().map_err(io("open the device of the mount at"))?;
+        let device =
+            session.as_fd().try_clone_to_owned().map_err(io("open the device of the mount at"))?;
         fs.set_passthrough(Some(Box::new(Backings { device: Arc::new(device) })));
     }
     let limits_because = match (&made, part.write_back) {
@@ -290,7 +305,8 @@ fn mount_over(
     Ok(mounted)
 }
 
-/// fusermount3 mounts only where the user may write, and the directory with the note for people may not be written: it may for the moment of mounting.
+/// fusermount3 mounts only where the user may write, and the directory with the note for people may
+/// not be written: it may for the moment of mounting.
 struct WritableFor {
     dir: OwnedFd,
     mode: Mode,
@@ -366,7 +382,11 @@ fn passthrough_wanted(
 }
 
 /// `nowhere`: why the store can lend nothing.
-fn lending_wanted(options: &Options, is_root: bool, nowhere: Option<String>) -> (bool, Option<String>) {
+fn lending_wanted(
+    options: &Options,
+    is_root: bool,
+    nowhere: Option<String>,
+) -> (bool, Option<String>) {
     let because = if !options.lend {
         Some("not asked for".into())
     } else if !is_root {
@@ -391,7 +411,8 @@ impl Reporter {
     /// What the mount is now; after its end what it was at its beginning.
     #[must_use]
     pub fn report(&self) -> Report {
-        let mut report = self.fs.upgrade().map_or_else(|| self.report.clone(), |fs| now(&self.report, &fs));
+        let mut report =
+            self.fs.upgrade().map_or_else(|| self.report.clone(), |fs| now(&self.report, &fs));
         if report.redo_at.is_none() {
             return report;
         }
@@ -457,17 +478,21 @@ impl Mounted {
 
     /// Mounts the connection of the redo's directory in this one, if there is to be one.
     fn mount_redo(&mut self) -> Result<(), Error> {
-        let (Some(below), Some(made)) = (self.report.redo_at.clone(), &self.made) else { return Ok(()) };
+        let (Some(below), Some(made)) = (self.report.redo_at.clone(), &self.made) else {
+            return Ok(());
+        };
         let moved = || Error::Mount { at: self.at.clone(), reason: "it was moved away".into() };
         let own = self.home.directory().ok_or_else(moved)?;
         let failed = |e: Errno| Error::MountPoint { at: self.at.join(&below), source: e.into() };
-        let own =
-            own.try_clone_to_owned().map_err(|source| Error::MountPoint { at: self.at.clone(), source })?;
+        let own = own
+            .try_clone_to_owned()
+            .map_err(|source| Error::MountPoint { at: self.at.clone(), source })?;
         let own = part_of(&own, &below).map_err(failed)?;
         let point = || Point::within(made.top().ok_or_else(moved)?, &self.at, &below, &own);
         let part = Part { below: below.clone(), xattrs: Some(self.fs.xattrs), ..Part::default() };
         let at = self.at.join(&below);
-        let redo = connect(&self.home, &self.options, &Connection { at: &at, part, point: &point })?;
+        let redo =
+            connect(&self.home, &self.options, &Connection { at: &at, part, point: &point })?;
         self.redo = Some(Box::new(redo));
         Ok(())
     }
@@ -476,7 +501,9 @@ impl Mounted {
     fn unmount_redo(&mut self) -> Result<(), Error> {
         let Some(redo) = self.redo.take() else { return Ok(()) };
         // Whoever uses the rest would find the directory shut until it is mounted again.
-        if let Some(who) = crate::users::others(&self.at).filter(|_| !self.gone && !redo.has_ended()) {
+        if let Some(who) =
+            crate::users::others(&self.at).filter(|_| !self.gone && !redo.has_ended())
+        {
             self.redo = Some(redo);
             return Err(Error::Busy { at: self.at.clone(), who });
         }
@@ -486,13 +513,15 @@ impl Mounted {
         })
     }
 
-    /// Has the kernel send what it keeps of this mount's pages to the store. Not to be called by a thread that serves the mount.
+    /// Has the kernel send what it keeps of this mount's pages to the store. Not to be called by a
+    /// thread that serves the mount.
     ///
     /// # Errors
     /// What the kernel says.
     ///
     /// # Durability
-    /// None is promised: the kernel need not wait until the pages are written (since Linux 6.16 it does not), and sends no `fsync`.
+    /// None is promised: the kernel need not wait until the pages are written (since Linux 6.16 it
+    /// does not), and sends no `fsync`.
     pub fn sync(&self) -> io::Result<()> {
         let Some(top) = self.made.as_ref().and_then(Made::top) else { return Ok(()) };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -540,8 +569,9 @@ impl Mounted {
     /// Unmounts. The home stays attached, and is given back.
     ///
     /// # Errors
-    /// [`Error::Busy`] while something uses the mount, with who does; the mount goes on, and is given back. [`Error::Elsewhere`] when it was
-    /// unmounted, but another mount namespace (a container, a service) has a copy of it: that goes on, until this is called again.
+    /// [`Error::Busy`] while something uses the mount, with who does; the mount goes on, and is
+    /// given back. [`Error::Elsewhere`] when it was unmounted, but another mount namespace (a
+    /// container, a service) has a copy of it: that goes on, until this is called again.
     ///
     /// # Durability
     /// What was written through memory maps and not yet sent is written first.
@@ -555,20 +585,24 @@ impl Mounted {
             && let Err(e) = self.unmount_now()
         {
             if let Err(worse) = self.mount_redo() {
-                log::error!("what is in use stays mounted, but the directory of its redo does not: {worse}");
+                log::error!(
+                    "what is in use stays mounted, but the directory of its redo does not: {worse}"
+                );
             }
             return Err((self, e));
         }
         let first = !std::mem::replace(&mut self.gone, true);
         if !self.ends_within(if first { PATIENCE } else { PATIENCE / 10 }) {
-            let error = Error::Elsewhere { at: self.at.clone(), who: crate::users::elsewhere(&self.at) };
+            let error =
+                Error::Elsewhere { at: self.at.clone(), who: crate::users::elsewhere(&self.at) };
             return Err((self, error));
         }
         self.finish();
         Ok(self.home.clone())
     }
 
-    /// Waits a while for the kernel to end what was unmounted, which it does at once if nobody else has it.
+    /// Waits a while for the kernel to end what was unmounted, which it does at once if nobody else
+    /// has it.
     fn ends_within(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         self.serving.wait_for(limit);
@@ -583,7 +617,9 @@ impl Mounted {
             Ok(()) => Ok(()),
             // Not mounted any more: somebody else was faster.
             Err(Errno::INVAL | Errno::NOENT) if self.has_ended() => Ok(()),
-            Err(Errno::BUSY) => Err(Error::Busy { at: self.at.clone(), who: crate::users::of(&self.at) }),
+            Err(Errno::BUSY) => {
+                Err(Error::Busy { at: self.at.clone(), who: crate::users::of(&self.at) })
+            }
             Err(Errno::PERM) => self.fusermount(false),
             Err(e) => Err(Error::Io { what: "unmount", at: self.at.clone(), source: e.into() }),
         }
@@ -629,20 +665,25 @@ impl Drop for Mounted {
                 return;
             }
         }
-        log::warn!("{} is still in use: it is unmounted as soon as nothing uses it", self.at.display());
+        log::warn!(
+            "{} is still in use: it is unmounted as soon as nothing uses it",
+            self.at.display()
+        );
         if !self.gone
             && let Err(Errno::PERM) = self.unmount_with(UnmountFlags::DETACH)
         {
             let _ = self.fusermount(true);
         }
-        // The threads go on for those who still use it. What is held must not unmount what another may have mounted here since.
+        // The threads go on for those who still use it. What is held must not unmount what another
+        // may have mounted here since.
         std::mem::forget(self.made.take());
         std::mem::forget(self.session.take());
     }
 }
 
 fn fusermount(at: &Path, lazy: bool) -> Result<(), Error> {
-    let failed = |source| Error::Io { what: "run fusermount3 to unmount", at: at.to_path_buf(), source };
+    let failed =
+        |source| Error::Io { what: "run fusermount3 to unmount", at: at.to_path_buf(), source };
     let mut command = Command::new("fusermount3");
     command.arg("-u");
     if lazy {
@@ -659,10 +700,12 @@ fn fusermount(at: &Path, lazy: bool) -> Result<(), Error> {
     Err(failed(std::io::Error::other(said)))
 }
 
-/// Whether a mount is at `at` whose daemon is gone. Asks the daemon if there is one: not to be called by a thread that serves the mount.
+/// Whether a mount is at `at` whose daemon is gone. Asks the daemon if there is one: not to be
+/// called by a thread that serves the mount.
 #[must_use]
 pub fn is_dead(at: &Path) -> bool {
-    // The kernel may remember the directory's attributes, so a call that always goes to the daemon is needed.
+    // The kernel may remember the directory's attributes, so a call that always goes to the daemon
+    // is needed.
     says_dead(rustix::fs::statfs(at))
 }
 
@@ -677,9 +720,11 @@ pub fn clear_dead(at: &Path) -> Result<(), Error> {
         at: at.to_path_buf(),
         source: source.into(),
     };
-    // What is judged dead is what is unmounted, whatever the path leads to by then; and root goes by no link of somebody else.
+    // What is judged dead is what is unmounted, whatever the path leads to by then; and root goes
+    // by no link of somebody else.
     let handle = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let holding = |source| Error::Io { what: "take away the dead mount", at: at.to_path_buf(), source };
+    let holding =
+        |source| Error::Io { what: "take away the dead mount", at: at.to_path_buf(), source };
     let (above, name) = Dir::holding(at).map_err(holding)?;
     let top = rustix::fs::openat(&above, name, handle, Mode::empty()).map_err(|_| left())?;
     if !says_dead(rustix::fs::fstatfs(&top)) {

@@ -1,6 +1,7 @@
 //! What a mount is asked for, and what it turned out to be.
 //!
-//! Not here: where the tier is, and which file belongs to which class. Those are the attached home's.
+//! Not here: where the tier is, and which file belongs to which class. Those are the attached
+//! home's.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -36,29 +37,36 @@ pub struct Options {
     pub transport: Transport,
     /// Let the kernel read and write files of class pass itself, where it can (Linux 6.9, root).
     pub passthrough: bool,
-    /// Let the kernel write redo files of fixed size itself, where it can: the store lends them ([`tiersmith_store::File::lend`]).
+    /// Let the kernel write redo files of fixed size itself, where it can: the store lends them
+    /// ([`tiersmith_store::File::lend`]).
     pub lend: bool,
-    /// Every change of a file is durable when its call returns, and so is the name of one that is made, renamed or linked; `fsync` of a
-    /// file then never leaves the kernel. That a name is gone is durable after the sync of its directory.
+    /// Every change of a file is durable when its call returns, and so is the name of one that is
+    /// made, renamed or linked; `fsync` of a file then never leaves the kernel. That a name is gone
+    /// is durable after the sync of its directory.
     pub sync_on_write: bool,
-    /// Each block of a data file is one whole version, whatever happens. Without it, data files are in the kernel's page cache until they
-    /// are synced, as on any file system: faster, and for databases that find and mend a torn page themselves. Then [`Options::sync_on_write`]
-    /// and [`Options::passthrough`] hold for the directory of the redo that is lent, which gets a connection of its own.
+    /// Each block of a data file is one whole version, whatever happens. Without it, data files are
+    /// in the kernel's page cache until they are synced, as on any file system: faster, and for
+    /// databases that find and mend a torn page themselves. Then [`Options::sync_on_write`] and
+    /// [`Options::passthrough`] hold for the directory of the redo that is lent, which gets a
+    /// connection of its own.
     pub atomic_pages: bool,
-    /// Have extended attributes and ACLs only if something in the home has one when it is mounted. Else the kernel need not ask for
-    /// them before writes and changes of names, and setting one is refused, as on a file system that has none.
+    /// Have extended attributes and ACLs only if something in the home has one when it is mounted.
+    /// Else the kernel need not ask for them before writes and changes of names, and setting one is
+    /// refused, as on a file system that has none.
     pub xattrs_if_any: bool,
-    /// Let other users in, with the rights that their user and group have in the home. Only root may ask for it.
+    /// Let other users in, with the rights that their user and group have in the home. Only root
+    /// may ask for it.
     pub allow_other: bool,
     /// The name of the device in the table of mounts.
     pub fsname: String,
-    /// Answer every write at once WITHOUT DOING IT: what then is left is the cost of kernel and transport.
+    /// Answer every write at once WITHOUT DOING IT: what then is left is the cost of kernel and
+    /// transport.
     #[cfg(feature = "testing")]
     pub discard_writes: bool,
 }
 
-/// Whether a mount for this profile should have [`Options::sync_on_write`], and why: where syncing each write of the files that pass costs
-/// little, because the database writes little to them.
+/// Whether a mount for this profile should have [`Options::sync_on_write`], and why: where syncing
+/// each write of the files that pass costs little, because the database writes little to them.
 #[must_use]
 pub fn sync_on_write_for(profile: &str) -> (bool, &'static str) {
     match profile {
@@ -67,7 +75,8 @@ pub fn sync_on_write_for(profile: &str) -> (bool, &'static str) {
     }
 }
 
-/// Whether a mount for this profile should have [`Options::xattrs_if_any`]: where the database and its tools set no extended attributes.
+/// Whether a mount for this profile should have [`Options::xattrs_if_any`]: where the database and
+/// its tools set no extended attributes.
 #[must_use]
 pub fn xattrs_if_any_for(profile: &str) -> bool {
     matches!(profile, "postgres" | "mariadb" | "redis")
@@ -103,13 +112,15 @@ pub struct Report {
     pub passthrough: bool,
     /// Why it does not.
     pub passthrough_because: Option<String>,
-    /// Whether the kernel writes redo files of fixed size itself. A single file may still not be lent: the store says why.
+    /// Whether the kernel writes redo files of fixed size itself. A single file may still not be
+    /// lent: the store says why.
     pub lends: bool,
     /// Why it does not.
     pub lends_because: Option<String>,
     /// Threads that serve requests.
     pub threads: usize,
-    /// Whether `fsync` reaches this process. When it does not, every change of a file is durable as its call returns.
+    /// Whether `fsync` reaches this process. When it does not, every change of a file is durable as
+    /// its call returns.
     pub fsync_reaches_server: bool,
     /// Whether each block of a data file is one whole version: [`Options::atomic_pages`].
     pub atomic_pages: bool,

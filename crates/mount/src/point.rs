@@ -1,18 +1,24 @@
-//! The directory that is mounted on, held open from the moment it is judged until the mount is gone.
+//! The directory that is mounted on, held open from the moment it is judged until the mount is
+//! gone.
 //!
-//! The directory that holds the home's path often belongs to the database's user, who may put anything there at any moment, a link to
-//! `/etc` too. So nothing here goes by a path twice: root goes to it by directories that it may trust ([`tiersmith_dir`]); what is found is
-//! opened without following a link, judged through the descriptor, and mounted on through the descriptor. Afterwards the name must lead
-//! to the very mount that was made, else it is taken away again. Nothing is mounted over another mount.
+//! The directory that holds the home's path often belongs to the database's user, who may put
+//! anything there at any moment, a link to `/etc` too. So nothing here goes by a path twice: root
+//! goes to it by directories that it may trust ([`tiersmith_dir`]); what is found is opened without
+//! following a link, judged through the descriptor, and mounted on through the descriptor.
+//! Afterwards the name must lead to the very mount that was made, else it is taken away again.
+//! Nothing is mounted over another mount.
 //!
-//! Not here: what fusermount3 does for who is not root. It has checks of its own, and no right that its caller lacks.
+//! Not here: what fusermount3 does for who is not root. It has checks of its own, and no right that
+//! its caller lacks.
 
 use crate::error::Error;
 use crate::options::Options;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags, Timespec};
 use rustix::io::Errno;
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, UnmountFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, UnmountFlags,
+};
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -21,7 +27,8 @@ use tiersmith_dir::Dir;
 use tiersmith_store::AttachedHome;
 use tiersmith_store::home::{NOTE_FILE, vault_of};
 
-const HANDLE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const HANDLE: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// A directory fit to be mounted on.
 #[derive(Debug)]
@@ -32,7 +39,8 @@ pub(crate) struct Point {
     dir: OwnedFd,
 }
 
-/// A mount that this process made on a [`Point`]. Dropping it takes the mount away if it is still there.
+/// A mount that this process made on a [`Point`]. Dropping it takes the mount away if it is still
+/// there.
 #[derive(Debug)]
 pub(crate) struct Made {
     dir: OwnedFd,
@@ -48,15 +56,23 @@ impl Point {
     pub(crate) fn find(home: &AttachedHome, at: &Path) -> Result<Self, Error> {
         let bad = |source: io::Error| Error::MountPoint { at: at.into(), source };
         let (parent, name) = Dir::holding(at).map_err(bad)?;
-        let dir = rustix::fs::openat(&parent, &name, HANDLE, Mode::empty()).map_err(|e| bad(e.into()))?;
+        let dir =
+            rustix::fs::openat(&parent, &name, HANDLE, Mode::empty()).map_err(|e| bad(e.into()))?;
         let point = Self { at: at.into(), parent, name, dir };
         point.judge(home)?;
         Ok(point)
     }
 
-    /// The directory `below` in a mount of ours, whose top is open here: that of `part` at home, where the other connection is mounted.
-    pub(crate) fn within(top: OwnedFd, at: &Path, below: &Path, part: &OwnedFd) -> Result<Self, Error> {
-        let failed = |source: Errno| Error::MountPoint { at: at.join(below), source: source.into() };
+    /// The directory `below` in a mount of ours, whose top is open here: that of `part` at home,
+    /// where the other connection is mounted.
+    pub(crate) fn within(
+        top: OwnedFd,
+        at: &Path,
+        below: &Path,
+        part: &OwnedFd,
+    ) -> Result<Self, Error> {
+        let failed =
+            |source: Errno| Error::MountPoint { at: at.join(below), source: source.into() };
         let parent = match below.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             None => top,
             Some(parent) => crate::fs::part_of(&top, parent).map_err(failed)?,
@@ -69,18 +85,23 @@ impl Point {
         // The mount gives home's numbers. What is mounted on is what is shown there.
         if found.st_ino != own.st_ino || is_mount_root(&dir, &parent).map_err(failed)? {
             let reason =
-                "it is another directory than the home's, or something is mounted there already".into();
+                "it is another directory than the home's, or something is mounted there already"
+                    .into();
             return Err(Error::Mount { at, reason });
         }
         let parent = Dir::from_handle(parent, &at);
         Ok(Self { at, parent, name, dir })
     }
 
-    /// Whether this is the directory that stands for the home, or else one in which nothing would be hidden.
+    /// Whether this is the directory that stands for the home, or else one in which nothing would
+    /// be hidden.
     fn judge(&self, home: &AttachedHome) -> Result<(), Error> {
         let refused = |reason: &str| Error::Mount { at: self.at.clone(), reason: reason.into() };
-        let failed = |source: Errno| Error::MountPoint { at: self.at.clone(), source: source.into() };
-        let Some(own) = home.directory() else { return Err(Error::NoDirectory { at: self.at.clone() }) };
+        let failed =
+            |source: Errno| Error::MountPoint { at: self.at.clone(), source: source.into() };
+        let Some(own) = home.directory() else {
+            return Err(Error::NoDirectory { at: self.at.clone() });
+        };
         let around = rustix::fs::openat(own, "..", HANDLE, Mode::empty())
             .and_then(rustix::fs::fstat)
             .map_err(failed)?;
@@ -89,11 +110,13 @@ impl Point {
         let vault = vault_of(Path::new(&self.name));
         let beside = rustix::fs::statat(&self.parent, &vault, AtFlags::SYMLINK_NOFOLLOW);
         let is_beside = beside.is_ok_and(|beside| same(&around, &beside));
-        let strayed = "the home is not beside it any more: somebody moved a directory or put a link in the way; see who, and put it back";
+        let strayed = "the home is not beside it any more: somebody moved a directory or put a \
+                       link in the way; see who, and put it back";
         let is_homes = self.at == home.home_path();
         if is_mount_root(&self.dir, &self.parent).map_err(failed)? {
             // Who is behind it is not asked.
-            let reason = if is_homes && !is_beside { strayed } else { "something is mounted there already" };
+            let reason =
+                if is_homes && !is_beside { strayed } else { "something is mounted there already" };
             return Err(refused(reason));
         }
         let found = rustix::fs::fstat(&self.dir).map_err(failed)?;
@@ -109,7 +132,8 @@ impl Point {
                 Ok(())
             } else {
                 Err(refused(
-                    "what is at the home's path is not the directory with the note that was put there when it was attached; \
+                    "what is at the home's path is not the directory with the note that was put \
+                     there when it was attached; \
                      see who changed it, and put back what was there",
                 ))
             };
@@ -123,11 +147,15 @@ impl Point {
         Err(refused("it is not empty, and what is in it would be hidden; give an empty directory"))
     }
 
-    /// Mounts a new file system of FUSE here, and gives its device too. `None`: this process may not mount.
+    /// Mounts a new file system of FUSE here, and gives its device too. `None`: this process may
+    /// not mount.
     pub(crate) fn mount(&self, options: &Options) -> Result<Option<(Made, OwnedFd)>, Error> {
         let refused = |reason: String| Error::Mount { at: self.at.clone(), reason };
-        let failed =
-            |source: io::Error| Error::Io { what: "prepare to mount at", at: self.at.clone(), source };
+        let failed = |source: io::Error| Error::Io {
+            what: "prepare to mount at",
+            at: self.at.clone(),
+            source,
+        };
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let device = rustix::fs::open("/dev/fuse", flags, Mode::empty())
             .map_err(|e| Error::NoFuse { at: self.at.clone(), source: e.into() })?;
@@ -148,7 +176,8 @@ impl Point {
             return Ok(Some((made, device)));
         }
         Err(refused(
-            "the directory was moved away while it was mounted on; see who does that, and try again".into(),
+            "the directory was moved away while it was mounted on; see who does that, and try again"
+                .into(),
         ))
     }
 }
@@ -197,7 +226,8 @@ impl What {
         rustix::mount::fsconfig_create(fs)?;
         let flags = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
         let mount = rustix::mount::fsmount(fs, FsMountFlags::FSMOUNT_CLOEXEC, flags)?;
-        let onto = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        let onto =
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
         rustix::mount::move_mount(&mount, "", dir, "", onto)?;
         Ok(mount_id(&mount))
     }
@@ -214,7 +244,8 @@ impl What {
 }
 
 impl Made {
-    /// The top of the mount. `None`: the directory's name leads to something else now. It keeps the mount in use.
+    /// The top of the mount. `None`: the directory's name leads to something else now. It keeps the
+    /// mount in use.
     pub(crate) fn top(&self) -> Option<OwnedFd> {
         let top = rustix::fs::openat(&self.parent, &self.name, HANDLE, Mode::empty()).ok()?;
         let is_it = self.mount.is_none_or(|mount| mount_id(&top) == Some(mount));
@@ -230,7 +261,8 @@ impl Made {
     fn is_there(&self) -> bool {
         let mut polled = [PollFd::new(&self.device, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        rustix::event::poll(&mut polled, Some(&now)).is_ok() && !polled[0].revents().contains(PollFlags::ERR)
+        rustix::event::poll(&mut polled, Some(&now)).is_ok()
+            && !polled[0].revents().contains(PollFlags::ERR)
     }
 }
 
@@ -244,7 +276,8 @@ impl Drop for Made {
     }
 }
 
-/// A path that leads to this very directory, whatever its name is now; `mount` and `umount` go on to what is mounted on it.
+/// A path that leads to this very directory, whatever its name is now; `mount` and `umount` go on
+/// to what is mounted on it.
 pub(crate) fn by_descriptor(dir: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", dir.as_raw_fd())
 }
@@ -253,7 +286,8 @@ fn same(a: &Stat, b: &Stat) -> bool {
     (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
 }
 
-/// Whether `dir` is the top of a mount; `beside` is on the file system that it would be on if not. Nothing is asked of the process behind it.
+/// Whether `dir` is the top of a mount; `beside` is on the file system that it would be on if not.
+/// Nothing is asked of the process behind it.
 fn is_mount_root(dir: impl AsFd, beside: impl AsFd) -> Result<bool, Errno> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = rustix::fs::statx(dir, "", flags, StatxFlags::empty())?;
@@ -265,11 +299,14 @@ fn is_mount_root(dir: impl AsFd, beside: impl AsFd) -> Result<bool, Errno> {
     Ok((found.stx_dev_major, found.stx_dev_minor) != (beside.stx_dev_major, beside.stx_dev_minor))
 }
 
-/// Which mount this is on, where the kernel tells (Linux 5.8). Nothing is asked of the process behind it.
+/// Which mount this is on, where the kernel tells (Linux 5.8). Nothing is asked of the process
+/// behind it.
 fn mount_id(at: impl AsFd) -> Option<u64> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = rustix::fs::statx(at, "", flags, StatxFlags::MNT_ID).ok()?;
-    StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID).then_some(found.stx_mnt_id)
+    StatxFlags::from_bits_retain(found.stx_mask)
+        .contains(StatxFlags::MNT_ID)
+        .then_some(found.stx_mnt_id)
 }
 
 fn names(dir: &OwnedFd) -> Result<Vec<String>, Errno> {

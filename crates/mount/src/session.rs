@@ -1,7 +1,7 @@
 //! The classic transport: threads that read requests from `/dev/fuse` and write the answers.
 //!
-//! Each thread has a descriptor of its own where the kernel allows it. A thread ends when the mount is gone, never before: whatever
-//! happens to one request is answered.
+//! Each thread has a descriptor of its own where the kernel allows it. A thread ends when the mount
+//! is gone, never before: whatever happens to one request is answered.
 
 use crate::answer::{Sent, answer};
 use crate::fs::Fs;
@@ -79,10 +79,11 @@ pub(crate) fn start(
             Err(_) => device.try_clone_to_owned()?,
         };
         let (fs, served) = (fs.clone(), serving.enter());
-        let thread = std::thread::Builder::new().name(format!("tiersmith-fuse-{n}")).spawn(move || {
-            serve(&fs, own.as_fd());
-            drop(served);
-        })?;
+        let thread =
+            std::thread::Builder::new().name(format!("tiersmith-fuse-{n}")).spawn(move || {
+                serve(&fs, own.as_fd());
+                drop(served);
+            })?;
         started.push(thread);
     }
     Ok(started)
@@ -108,7 +109,10 @@ pub(crate) fn serve(fs: &Fs, device: BorrowedFd<'_>) {
 
 fn serve_one(fs: &Fs, device: BorrowedFd<'_>, message: &[u8], reply: &mut [u8]) {
     let Some(request) = Request::whole(message) else {
-        log::error!("the kernel sent {} bytes, less than the {IN_HEADER} of a header", message.len());
+        log::error!(
+            "the kernel sent {} bytes, less than the {IN_HEADER} of a header",
+            message.len()
+        );
         return;
     };
     let (header, body) = reply.split_at_mut(OUT_HEADER);

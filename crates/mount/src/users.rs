@@ -4,7 +4,8 @@
 
 use std::path::Path;
 
-/// Names and numbers of the processes with something of `at` open, or a sentence that none was found.
+/// Names and numbers of the processes with something of `at` open, or a sentence that none was
+/// found.
 pub(crate) fn of(at: &Path) -> String {
     said(among(at, true))
 }
@@ -19,7 +20,9 @@ fn among(at: &Path, with_own: bool) -> Vec<String> {
     let mounts = numbers(at);
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     for process in processes {
-        let Some(pid) = process.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else { continue };
+        let Some(pid) = process.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else {
+            continue;
+        };
         if !with_own && pid == std::process::id() {
             continue;
         }
@@ -32,9 +35,11 @@ fn among(at: &Path, with_own: bool) -> Vec<String> {
         } else if inside(&dir.join("exe")) {
             "its program"
         } else {
-            // The daemon has the directory open that the mount covers, and its path reads like the mount's.
+            // The daemon has the directory open that the mount covers, and its path reads like the
+            // mount's.
             let own = pid == std::process::id();
-            let covered = |fd: &std::ffi::OsStr| own && !is_of(&dir.join("fdinfo").join(fd), &mounts);
+            let covered =
+                |fd: &std::ffi::OsStr| own && !is_of(&dir.join("fdinfo").join(fd), &mounts);
             let files = std::fs::read_dir(dir.join("fd")).into_iter().flatten().flatten();
             let mut files = files.filter(|file| inside(&file.path()));
             if files.any(|file| !covered(&file.file_name())) { "open files" } else { continue }
@@ -51,7 +56,8 @@ fn said(mut found: Vec<String>) -> String {
         found.push(format!("{more} more"));
     }
     if found.is_empty() {
-        "it is in use (a process that cannot be looked into, a file mapped into memory, or a mount below it)"
+        "it is in use (a process that cannot be looked into, a file mapped into memory, or a mount \
+         below it)"
             .into()
     } else {
         found.join(", ")
@@ -79,23 +85,28 @@ fn numbers(at: &Path) -> Vec<u64> {
 /// Whether an open file, by what is said of it under `/proc`, is on one of these mounts.
 fn is_of(fdinfo: &Path, mounts: &[u64]) -> bool {
     let text = std::fs::read_to_string(fdinfo).unwrap_or_default();
-    let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse::<u64>().ok());
+    let number =
+        text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse::<u64>().ok());
     number.is_none_or(|number| mounts.contains(&number))
 }
 
-/// As [`of`], for those who have a mount at `at` in a mount namespace of their own: one of each namespace.
+/// As [`of`], for those who have a mount at `at` in a mount namespace of their own: one of each
+/// namespace.
 pub(crate) fn elsewhere(at: &Path) -> String {
     let namespace = |of: &Path| std::fs::read_link(of.join("ns/mnt")).ok();
     let mut seen = vec![namespace(Path::new("/proc/self"))];
     let at = as_listed(at);
     let has = |mounts: &[u8]| {
         mounts.split(|b| *b == b'\n').any(|line| {
-            line.split(|b| *b == b' ').nth(4) == Some(&at[..]) && line.windows(8).any(|w| w == b" - fuse ")
+            line.split(|b| *b == b' ').nth(4) == Some(&at[..])
+                && line.windows(8).any(|w| w == b" - fuse ")
         })
     };
     let mut found = Vec::new();
     for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = process.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else { continue };
+        let Some(pid) = process.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else {
+            continue;
+        };
         let dir = process.path();
         let own = namespace(&dir);
         if own.is_none() || seen.contains(&own) {
@@ -107,10 +118,13 @@ pub(crate) fn elsewhere(at: &Path) -> String {
         }
     }
     if found.is_empty() {
-        return "somebody who cannot be seen from here (a container, or a program that still has files of it) has it".into();
+        return "somebody who cannot be seen from here (a container, or a program that still has \
+                files of it) has it"
+            .into();
     }
     format!(
-        "{} has it in a mount namespace of its own (a container or a service, started while it was mounted)",
+        "{} has it in a mount namespace of its own (a container or a service, started while it was \
+         mounted)",
         found.join(", ")
     )
 }

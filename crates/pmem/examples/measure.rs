@@ -1,7 +1,8 @@
-//! Times the calls at random slots of a file: `cargo run --release --example measure -- PATH [MIB]`.
+//! Times the calls at random slots of a file:
+//! `cargo run --release --example measure -- PATH [MIB]`.
 //!
-//! The file is made and removed. Rounds of all calls alternate, and the median round of each is printed, because a
-//! shared machine moves between rounds.
+//! The file is made and removed. Rounds of all calls alternate, and the median round of each is
+//! printed, because a shared machine moves between rounds.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -20,8 +21,11 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let path = arguments.first().expect("usage: measure PATH [MIB]");
     let mib: u64 = arguments.get(1).map_or(1024, |text| text.parse().expect("MIB is a number"));
-    let options =
-        OpenOptions { create: true, prefault: true, ..OpenOptions::new(Access::Emulated, mib << 20) };
+    let options = OpenOptions {
+        create: true,
+        prefault: true,
+        ..OpenOptions::new(Access::Emulated, mib << 20)
+    };
     let mapping = match Mapping::open(Path::new(path), &options) {
         Ok(mapping) => mapping,
         Err(error) => {
@@ -37,14 +41,17 @@ fn main() {
 
 fn measure(mapping: &Mapping, len: u64) {
     let half = len / 2;
-    // The first half is claimed for writes, the second is viewed. Records go to a small part of the first.
+    // The first half is claimed for writes, the second is viewed. Records go to a small part of the
+    // first.
     assert!(mapping.claim(0, half as usize));
     let map = mapping;
-    let slot = move |random: u64, size: u64| random % ((half - (1 << 20)) / size) * size + (1 << 20);
+    let slot =
+        move |random: u64, size: u64| random % ((half - (1 << 20)) / size) * size + (1 << 20);
     let record = move |random: u64| random % (1 << 14) * 64;
     let data: Vec<u8> = (0..64 * 1024).map(|byte| (byte * 7) as u8).collect();
     let data = &data[..];
-    let source = move |random: u64, size: usize| &data[(random >> 32) as usize % 8 * 1024..][..size];
+    let source =
+        move |random: u64, size: usize| &data[(random >> 32) as usize % 8 * 1024..][..size];
     let mut into = vec![0u8; 8192];
 
     let mut cases: Vec<Case<'_>> = Vec::new();
@@ -57,8 +64,11 @@ fn measure(mapping: &Mapping, len: u64) {
             }),
         ));
         cases.push((
-            ["512 nt_write_hashed + fence", "4096 nt_write_hashed + fence", "8192 nt_write_hashed + fence"]
-                [size / 4096],
+            [
+                "512 nt_write_hashed + fence",
+                "4096 nt_write_hashed + fence",
+                "8192 nt_write_hashed + fence",
+            ][size / 4096],
             Box::new(move |random| {
                 let at = slot(random, size as u64);
                 black_box(map.nt_write_hashed(at, source(random, size), HASH_SEED));
@@ -66,8 +76,11 @@ fn measure(mapping: &Mapping, len: u64) {
             }),
         ));
         cases.push((
-            ["512 + 64 B record + fence", "4096 + 64 B record + fence", "8192 + 64 B record + fence"]
-                [size / 4096],
+            [
+                "512 + 64 B record + fence",
+                "4096 + 64 B record + fence",
+                "8192 + 64 B record + fence",
+            ][size / 4096],
             Box::new(move |random| {
                 map.nt_write(slot(random, size as u64), source(random, size));
                 map.nt_write(record(random >> 20), source(random, 64));
@@ -75,8 +88,11 @@ fn measure(mapping: &Mapping, len: u64) {
             }),
         ));
         cases.push((
-            ["512 hashed + record + fence", "4096 hashed + record + fence", "8192 hashed + record + fence"]
-                [size / 4096],
+            [
+                "512 hashed + record + fence",
+                "4096 hashed + record + fence",
+                "8192 hashed + record + fence",
+            ][size / 4096],
             Box::new(move |random| {
                 let at = slot(random, size as u64);
                 black_box(map.nt_write_hashed(at, source(random, size), HASH_SEED));
@@ -152,7 +168,9 @@ fn measure(mapping: &Mapping, len: u64) {
     cases.push((
         "view 8192 and copy_from_slice",
         Box::new(move |random| {
-            let view = map.view(half + random % (half / 8192) * 8192, 8192).expect("nobody claims this half");
+            let view = map
+                .view(half + random % (half / 8192) * 8192, 8192)
+                .expect("nobody claims this half");
             copy.copy_from_slice(&view);
             black_box(&mut copy);
         }),

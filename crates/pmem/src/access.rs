@@ -8,13 +8,13 @@ use std::sync::Arc;
 /// How the bytes of a backing are reached, and what that means for power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// A file on a DAX file system, mapped with `MAP_SYNC`; refused elsewhere. A DAX character device opened with this
-    /// becomes [`Access::DevDax`].
+    /// A file on a DAX file system, mapped with `MAP_SYNC`; refused elsewhere. A DAX character
+    /// device opened with this becomes [`Access::DevDax`].
     Dax,
     /// A DAX character device (`/dev/daxX.Y`): persistent memory without a file system.
     DevDax,
-    /// Any file, tmpfs or ordinary, standing for persistent memory because the caller said so. It does not survive
-    /// power loss, and every report says so.
+    /// Any file, tmpfs or ordinary, standing for persistent memory because the caller said so. It
+    /// does not survive power loss, and every report says so.
     Emulated,
     /// Any file whose contents nobody expects after a power loss: clean copies only.
     Volatile,
@@ -39,22 +39,25 @@ pub struct OpenOptions {
     pub access: Access,
     /// Bytes to map now, a multiple of [`crate::FRAME`]. Zero: as many as the backing has.
     pub len: u64,
-    /// Address space to reserve, so that [`crate::Mapping::grow`] never moves the base. Less than `len` means `len`.
+    /// Address space to reserve, so that [`crate::Mapping::grow`] never moves the base. Less than
+    /// `len` means `len`.
     pub max_len: u64,
     /// Make the file when it is missing, and lengthen it when it is shorter than `len`.
     pub create: bool,
-    /// Allocate every block of the file now, so that no later write finds the file system full. False leaves holes:
-    /// a write into a hole of a full file system kills the process (SIGBUS), so this is for emulation and tests only.
+    /// Allocate every block of the file now, so that no later write finds the file system full.
+    /// False leaves holes: a write into a hole of a full file system kills the process (SIGBUS), so
+    /// this is for emulation and tests only.
     pub preallocate: bool,
     /// Fill the page tables now instead of at the first touch of each page.
     pub prefault: bool,
     /// Ask for huge pages.
     pub huge_pages: bool,
-    /// Whose the backing must be, if not root's, and nobody else may write to it: who can change it decides what this process reads. What was
-    /// opened is asked, not its path. `None`: whose it is does not matter.
+    /// Whose the backing must be, if not root's, and nobody else may write to it: who can change it
+    /// decides what this process reads. What was opened is asked, not its path. `None`: whose it is
+    /// does not matter.
     pub owner: Option<u32>,
-    /// The directory of the backing, held open: only the last component of the path is looked up, in it, and the rest is for messages. `None`: the
-    /// path says where it is.
+    /// The directory of the backing, held open: only the last component of the path is looked up,
+    /// in it, and the rest is for messages. `None`: the path says where it is.
     pub directory: Option<Arc<OwnedFd>>,
 }
 

@@ -1,7 +1,9 @@
-//! Whether an open file of a medium is open, or mapped, anywhere else: by another process, or by the kernel on behalf of one.
+//! Whether an open file of a medium is open, or mapped, anywhere else: by another process, or by
+//! the kernel on behalf of one.
 //!
-//! The kernel knows, and says it when a lease for writing is asked for: it is given only to the one opening there is. Deliberately not here:
-//! what to do then. Who opens the file for reading only is not always seen.
+//! The kernel knows, and says it when a lease for writing is asked for: it is given only to the one
+//! opening there is. Deliberately not here: what to do then. Who opens the file for reading only is
+//! not always seen.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,12 +11,14 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// `F_SETSIG`, which libc does not name: 10 on x86 and Arm.
 const SET_SIGNAL: libc::c_int = 10;
 
-/// Whether `file`, opened for writing, is the only opening of its file for writing; a memory map of another opening counts as one.
+/// Whether `file`, opened for writing, is the only opening of its file for writing; a memory map of
+/// another opening counts as one.
 ///
 /// # Errors
 /// When the file system has no leases, or the file is another user's.
 pub fn is_only_opening(file: BorrowedFd<'_>) -> io::Result<bool> {
-    // Should somebody open the file while the lease is there, the signal for it is one that is ignored by default; SIGIO would end the process.
+    // Should somebody open the file while the lease is there, the signal for it is one that is
+    // ignored by default; SIGIO would end the process.
     control(file, SET_SIGNAL, libc::SIGURG)?;
     match control(file, libc::F_SETLEASE, libc::F_WRLCK) {
         Ok(()) => {
@@ -30,7 +34,8 @@ pub fn is_only_opening(file: BorrowedFd<'_>) -> io::Result<bool> {
 }
 
 fn control(file: BorrowedFd<'_>, command: libc::c_int, argument: libc::c_int) -> io::Result<()> {
-    // SAFETY: the descriptor is open as long as it is borrowed; these commands take a number and touch no memory of ours.
+    // SAFETY: the descriptor is open as long as it is borrowed; these commands take a number and
+    // touch no memory of ours.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), command, argument) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -63,7 +68,9 @@ mod tests {
         let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
         std::thread::scope(|scope| {
             for _ in 0..2 {
-                scope.spawn(|| (0..20_000).for_each(|_| assert!(is_only_opening(file.as_fd()).unwrap())));
+                scope.spawn(|| {
+                    (0..20_000).for_each(|_| assert!(is_only_opening(file.as_fd()).unwrap()))
+                });
             }
         });
     }

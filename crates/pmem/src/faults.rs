@@ -52,7 +52,11 @@ struct Range {
 }
 
 static RANGES: [Range; RANGES_MAX] = [const {
-    Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0), path: AtomicPtr::new(std::ptr::null_mut()) }
+    Range {
+        start: AtomicUsize::new(0),
+        end: AtomicUsize::new(0),
+        path: AtomicPtr::new(std::ptr::null_mut()),
+    }
 }; RANGES_MAX];
 
 /// An entry of the table, removed by [`Registered::leave`]; or none, if the table was full.
@@ -63,7 +67,8 @@ impl Registered {
     /// Adds `len` bytes from `base`, which map the file or device `path` from its start.
     pub(crate) fn enter(base: *mut u8, len: usize, path: &Path) -> Registered {
         for (n, range) in RANGES.iter().enumerate() {
-            if range.start.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            if range.start.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
                 range.path.store(Box::into_raw(Box::new(path.to_owned())), Ordering::Relaxed);
                 range.end.store(base as usize + len, Ordering::Relaxed);
                 range.start.store(base as usize, Ordering::Release);
@@ -264,11 +269,16 @@ fn answer(mut asked: PipeReader) {
         let path = unsafe { &*range.path.load(Ordering::Acquire) };
         let watchers: Vec<Arc<Explain>> = {
             let watching = WATCHING.lock().unwrap_or_else(PoisonError::into_inner);
-            watching.iter().flat_map(|now| &now.watchers).map(|(_, explain)| explain.clone()).collect()
+            watching
+                .iter()
+                .flat_map(|now| &now.watchers)
+                .map(|(_, explain)| explain.clone())
+                .collect()
         };
         for explain in watchers {
             // A panic in one must not silence the others.
-            let words = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| explain(path, at)));
+            let words =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| explain(path, at)));
             if let Ok(Some(words)) = words {
                 say(format!("tiersmith: byte {at} of {}: {words}\n", path.display()).as_bytes());
             }
@@ -340,7 +350,8 @@ fn report(range: usize, at: usize, code: c_int) {
     line.push(match code {
         MEMORY_ERROR_NOW | MEMORY_ERROR_LATER => &b": the medium lost it (memory error)"[..],
         _ => {
-            b": no storage behind it: the medium lost it, the file was truncated, or its file system is \
+            b": no storage behind it: the medium lost it, the file was truncated, or its file \
+              system is \
               full"
         }
     });

@@ -1,11 +1,12 @@
 //! Who uses each 4 KiB frame: a count of views, or one claim, never both.
 //!
-//! Four frames share one 64-bit word, 16 bits each, so that a block of up to four aligned frames is viewed or claimed
-//! with one atomic instruction. The words of the whole reserved range are zero pages until touched: a mapping of
-//! 1 TiB costs 512 MiB of address space and no memory.
+//! Four frames share one 64-bit word, 16 bits each, so that a block of up to four aligned frames is
+//! viewed or claimed with one atomic instruction. The words of the whole reserved range are zero
+//! pages until touched: a mapping of 1 TiB costs 512 MiB of address space and no memory.
 //!
-//! Invariants: the top bit of a lane is the claim, the rest counts views; a view that meets a claim takes its count
-//! back before it fails, so a lane may for a moment hold both bits, but no view is ever handed out then.
+//! Invariants: the top bit of a lane is the claim, the rest counts views; a view that meets a claim
+//! takes its count back before it fails, so a lane may for a moment hold both bits, but no view is
+//! ever handed out then.
 //! Deliberately absent: waiting. The caller decides what to do instead.
 
 use crate::FRAME;
@@ -15,7 +16,8 @@ use crate::sync::{Flaw, planted};
 const LANES: u64 = 4;
 const LANE_BITS: u64 = 16;
 const CLAIMED: u64 = 1 << (LANE_BITS - 1);
-/// More views of one frame than this at one time are refused, long before the count runs into the claim bit.
+/// More views of one frame than this at one time are refused, long before the count runs into the
+/// claim bit.
 const MAX_VIEWS: u64 = 1 << (LANE_BITS - 2);
 /// One view in each lane.
 const EVERY_LANE: u64 = 0x0001_0001_0001_0001;
@@ -75,7 +77,8 @@ impl Frames {
             return None;
         }
         let slice = std::ptr::slice_from_raw_parts_mut(zeroed.cast::<AtomicU64>(), count.max(1));
-        // SAFETY: allocated just above by the global allocator with this layout; all zero is a valid AtomicU64.
+        // SAFETY: allocated just above by the global allocator with this layout; all zero is a
+        // valid AtomicU64.
         Some(Frames { words: unsafe { Box::from_raw(slice) } })
     }
 
@@ -171,8 +174,8 @@ impl Frames {
 
     #[inline]
     fn release_part(&self, part: &Part, first: u64, count: u64) {
-        // Release: what was written under the claim is seen by the next view. Subtracting, because a view that is
-        // about to fail may have its count in the lane.
+        // Release: what was written under the claim is seen by the next view. Subtracting, because
+        // a view that is about to fail may have its count in the lane.
         let before = self.word(part.word).fetch_sub(part.ones * CLAIMED, Ordering::Release);
         assert!(
             before & (part.ones * CLAIMED) == part.ones * CLAIMED,
@@ -181,7 +184,8 @@ impl Frames {
         );
     }
 
-    /// The word, and the bits in it, that say that all of these frames are claimed; `None` where more than one word says it.
+    /// The word, and the bits in it, that say that all of these frames are claimed; `None` where
+    /// more than one word says it.
     #[inline]
     pub(crate) fn claim_bits(&self, first: u64, count: u64) -> Option<(&AtomicU64, u64)> {
         one_part(first, count).map(|part| (self.word(part.word), part.ones * CLAIMED))
@@ -189,7 +193,8 @@ impl Frames {
 
     #[inline]
     pub(crate) fn one_claimed(&self, frame: u64) -> bool {
-        self.word((frame / LANES) as usize).load(Ordering::Relaxed) >> (frame % LANES * LANE_BITS) & CLAIMED
+        self.word((frame / LANES) as usize).load(Ordering::Relaxed) >> (frame % LANES * LANE_BITS)
+            & CLAIMED
             != 0
     }
 

@@ -1,8 +1,8 @@
 //! Memory that stands for metadata kept elsewhere: whoever keeps it is told of every change.
 //!
-//! Such a mapping has no file. Its [`Journal`] learns which bytes change, and makes them durable where it keeps
-//! them when somebody fences. So code that stores words and fences works unchanged on a medium that is
-//! not mapped.
+//! Such a mapping has no file. Its [`Journal`] learns which bytes change, and makes them durable
+//! where it keeps them when somebody fences. So code that stores words and fences works unchanged
+//! on a medium that is not mapped.
 //!
 //! Deliberately absent: any medium, and the decision what a change is written as.
 
@@ -15,13 +15,14 @@ pub trait Bytes {
     fn fill(&self, at: u64, bytes: &[u8]);
 }
 
-/// Who keeps what is stored to a mapping. It makes nothing durable that was stored later without all that was stored
-/// before.
+/// Who keeps what is stored to a mapping. It makes nothing durable that was stored later without
+/// all that was stored before.
 pub trait Journal: Send + Sync {
     /// The bytes `at .. at + len` change when `store` is called: once, before this returns.
     fn store(&self, memory: &dyn Bytes, at: u64, len: usize, store: &mut dyn FnMut());
 
-    /// Makes durable what any thread has stored. Why it failed is for the journal to say to whoever asks it.
+    /// Makes durable what any thread has stored. Why it failed is for the journal to say to whoever
+    /// asks it.
     fn fence(&self, memory: &dyn Bytes);
 }
 

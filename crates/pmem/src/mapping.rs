@@ -1,11 +1,17 @@
 //! One backing in memory: reading, views and claims, writing, flushing.
 //!
-//! Reading and writing go through `kernel/`, which may race with other threads without undefined behaviour (asm and
-//! atomics: a reader sees old and new 8-byte words mixed, never a half word). Slices exist only under a view.
+//! Reading and writing go through `kernel/`, which may race with other threads without undefined
+//! behaviour (asm and atomics: a reader sees old and new 8-byte words mixed, never a half word).
+//! Slices exist only under a view.
 //!
-//! Invariants: every offset is checked against the current length, every write against the claims; a simulated
-//! mapping gives the same results, and records what happened ([`crate::sim`]).
-//! Where to read next: `frames.rs` for the claims, `kernel/mod.rs` for what the instructions promise.
+//! Invariants: every offset is checked against the current length, every write against the claims;
+//! a simulated mapping gives the same results, and records what happened ([`crate::sim`]).
+//! Where to read next: `frames.rs` for the claims, `kernel/mod.rs` for what the instructions
+//! promise.
+
+mod prepared;
+
+pub use prepared::PreparedWrite;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
@@ -18,14 +24,14 @@ use crate::journal::{Bytes, Journal};
 use crate::kernel::{Kernel, Keys};
 use crate::memory::Memory;
 use crate::sim::Watcher;
-use crate::sync::{atomic as shared, first_part, turn, turns_in_copy};
+use crate::sync::{first_part, turn, turns_in_copy};
 use crate::view::{View, ViewRef};
 use crate::{Error, FRAME, LINE, OpenOptions, Report, open};
 
 /// A backing mapped into memory. Send and Sync; one per backing.
 ///
-/// Offsets are in bytes from the start. An offset outside the mapping, a write to frames not claimed, and a misaligned
-/// word are defects of the caller and panic with `BUG:`.
+/// Offsets are in bytes from the start. An offset outside the mapping, a write to frames not
+/// claimed, and a misaligned word are defects of the caller and panic with `BUG:`.
 pub struct Mapping {
     /// Pulled out of `memory`: one load less on each access.
     base: *mut u8,
@@ -45,7 +51,8 @@ pub struct Mapping {
 
 // SAFETY: `base` points into `memory`, which is Send; all other fields are.
 unsafe impl Send for Mapping {}
-// SAFETY: the bytes behind `base` are reached through atomics and asm, and as slices only under a view.
+// SAFETY: the bytes behind `base` are reached through atomics and asm, and as slices only under a
+// view.
 unsafe impl Sync for Mapping {}
 
 impl std::fmt::Debug for Mapping {
@@ -62,10 +69,12 @@ impl Mapping {
     /// Maps `path`, takes the lock on it, and makes it when asked to.
     ///
     /// # Errors
-    /// One variant of [`Error`] per cause. A file made or lengthened by a failing call is put back as it was.
+    /// One variant of [`Error`] per cause. A file made or lengthened by a failing call is put back
+    /// as it was.
     ///
     /// # Durability
-    /// The name and the length of a file on fsdax are durable on return. Nothing is written to the contents.
+    /// The name and the length of a file on fsdax are durable on return. Nothing is written to the
+    /// contents.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Mapping, Error> {
         let opened = open::open(path, options)?;
         let Some(frames) = Frames::new(opened.max_len) else {
@@ -90,14 +99,16 @@ impl Mapping {
         })
     }
 
-    /// A copy of `image` in heap memory, without a file and without a trace: how a crash test looks at an image.
-    /// `max_len` as in [`OpenOptions`]. The length of `image` must be a multiple of [`FRAME`] and not zero.
+    /// A copy of `image` in heap memory, without a file and without a trace: how a crash test looks
+    /// at an image. `max_len` as in [`OpenOptions`]. The length of `image` must be a multiple of
+    /// [`FRAME`] and not zero.
     pub fn in_memory(image: &[u8], max_len: u64) -> Mapping {
         Mapping::on_heap(image, max_len, None, "memory")
     }
 
-    /// Memory of `len` bytes that is kept elsewhere, by `journal`; it can grow to `max_len`. Only what is used of it costs memory. `path` is where
-    /// it is kept, for messages. What the bytes are at first is nobody's to rely on: the journal fills in what it has ([`Bytes::fill`]).
+    /// Memory of `len` bytes that is kept elsewhere, by `journal`; it can grow to `max_len`. Only
+    /// what is used of it costs memory. `path` is where it is kept, for messages. What the bytes
+    /// are at first is nobody's to rely on: the journal fills in what it has ([`Bytes::fill`]).
     ///
     /// # Errors
     /// [`Error::AddressSpace`].
@@ -108,13 +119,18 @@ impl Mapping {
         journal: Arc<dyn Journal>,
     ) -> Result<Mapping, Error> {
         let max_len = max_len.max(len);
-        let refused = |source| Error::AddressSpace { path: path.to_owned(), wanted: max_len, source };
+        let refused =
+            |source| Error::AddressSpace { path: path.to_owned(), wanted: max_len, source };
         let no_memory = || refused(std::io::ErrorKind::OutOfMemory.into());
         let kernel = Kernel::heap();
         let reserved = usize::try_from(max_len).map_err(|_| no_memory())?;
         let memory = Memory::reserved(reserved).map_err(refused)?;
-        let report =
-            Report::of_heap(kernel.instruction(), kernel.nontemporal(), &path.to_string_lossy(), len);
+        let report = Report::of_heap(
+            kernel.instruction(),
+            kernel.nontemporal(),
+            &path.to_string_lossy(),
+            len,
+        );
         Ok(Mapping {
             base: memory.base(),
             len: AtomicU64::new(len),
@@ -130,7 +146,12 @@ impl Mapping {
         })
     }
 
-    pub(crate) fn on_heap(image: &[u8], max_len: u64, recorder: Option<Watcher>, name: &str) -> Mapping {
+    pub(crate) fn on_heap(
+        image: &[u8],
+        max_len: u64,
+        recorder: Option<Watcher>,
+        name: &str,
+    ) -> Mapping {
         assert!(
             !image.is_empty() && image.len().is_multiple_of(FRAME),
             "BUG: an image of {} bytes; it must be a multiple of {FRAME} and not zero",
@@ -138,10 +159,14 @@ impl Mapping {
         );
         let max_len = max_len.max(image.len() as u64);
         let kernel = Kernel::heap();
-        let memory = Memory::heap(usize::try_from(max_len).expect("BUG: a maximum beyond the address space"));
-        // SAFETY: the memory holds at least `max_len` bytes, is new to us, and `image` is a slice elsewhere.
+        let memory = Memory::heap(
+            usize::try_from(max_len).expect("BUG: a maximum beyond the address space"),
+        );
+        // SAFETY: the memory holds at least `max_len` bytes, is new to us, and `image` is a slice
+        // elsewhere.
         unsafe { memory.base().copy_from_nonoverlapping(image.as_ptr(), image.len()) };
-        let report = Report::of_heap(kernel.instruction(), kernel.nontemporal(), name, image.len() as u64);
+        let report =
+            Report::of_heap(kernel.instruction(), kernel.nontemporal(), name, image.len() as u64);
         Mapping {
             base: memory.base(),
             len: AtomicU64::new(image.len() as u64),
@@ -157,21 +182,31 @@ impl Mapping {
         }
     }
 
-    /// Makes the mapping `new_len` bytes long, in place. Readers and writers of the old part go on meanwhile. A
-    /// `new_len` not beyond the present length changes nothing.
+    /// Makes the mapping `new_len` bytes long, in place. Readers and writers of the old part go on
+    /// meanwhile. A `new_len` not beyond the present length changes nothing.
     ///
     /// # Errors
-    /// [`Error::BeyondMaximum`], [`Error::NoSpace`], or what the system said; the old part stays as it was.
+    /// [`Error::BeyondMaximum`], [`Error::NoSpace`], or what the system said; the old part stays as
+    /// it was.
     ///
     /// # Durability
-    /// On fsdax the new length is durable on return. New bytes of a file that was not there before read as zero.
+    /// On fsdax the new length is durable on return. New bytes of a file that was not there before
+    /// read as zero.
     pub fn grow(&self, new_len: u64) -> Result<(), Error> {
         let path = || self.report.path.clone();
         if !new_len.is_multiple_of(FRAME as u64) {
-            return Err(Error::BadLength { path: path(), len: new_len, reason: "not a multiple of 4096" });
+            return Err(Error::BadLength {
+                path: path(),
+                len: new_len,
+                reason: "not a multiple of 4096",
+            });
         }
         if new_len > self.max_len {
-            return Err(Error::BeyondMaximum { path: path(), wanted: new_len, max_len: self.max_len });
+            return Err(Error::BeyondMaximum {
+                path: path(),
+                wanted: new_len,
+                max_len: self.max_len,
+            });
         }
         let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         let old_len = self.len();
@@ -181,7 +216,8 @@ impl Mapping {
         open::grow(&self.report.path, &self.memory, old_len, new_len)?;
         let is_kept = matches!(self.recorder, Some(Watcher::Kept(_)));
         if self.memory.as_mapped().is_none() && !is_kept {
-            // SAFETY: heap memory holds `max_len` bytes; beyond the present length nobody reads or writes yet.
+            // SAFETY: heap memory holds `max_len` bytes; beyond the present length nobody reads or
+            // writes yet.
             unsafe { self.base.add(old_len as usize).write_bytes(0, (new_len - old_len) as usize) };
         }
         if let Some(recorder) = &self.recorder {
@@ -205,7 +241,8 @@ impl Mapping {
         self.max_len
     }
 
-    /// The file or device that is mapped, whatever has its name by now; `None` for memory of a simulation.
+    /// The file or device that is mapped, whatever has its name by now; `None` for memory of a
+    /// simulation.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         self.memory.as_mapped().map(|mapped| mapped.file.as_fd())
     }
@@ -249,7 +286,8 @@ impl Mapping {
     /// # Errors
     /// [`Error::Unreadable`].
     pub fn read_checked(&self, at: u64, into: &mut [u8]) -> Result<(), Error> {
-        let Some(mapped) = self.memory.as_mapped().filter(|mapped| mapped.device_len.is_none()) else {
+        let Some(mapped) = self.memory.as_mapped().filter(|mapped| mapped.device_len.is_none())
+        else {
             self.read(at, into);
             return Ok(());
         };
@@ -262,16 +300,17 @@ impl Mapping {
         })
     }
 
-    /// A hint that the bytes at `at` will be read soon. Worth its cost before a copy out of a view of 4 KiB or more;
-    /// [`Mapping::read`] and [`Mapping::hash`] do it themselves.
+    /// A hint that the bytes at `at` will be read soon. Worth its cost before a copy out of a view
+    /// of 4 KiB or more; [`Mapping::read`] and [`Mapping::hash`] do it themselves.
     #[inline]
     pub fn prefetch_for_read(&self, at: u64, len: usize) {
         let from = self.range(at, len);
         self.kernel.prefetch_for_read(from, len);
     }
 
-    /// A hint that the frames at `at` will be filled soon: asks for their address translations. By the last line of each: the first would be in a
-    /// cache when the copy comes by, which costs the copy 20 ns.
+    /// A hint that the frames at `at` will be filled soon: asks for their address translations. By
+    /// the last line of each: the first would be in a cache when the copy comes by, which costs the
+    /// copy 20 ns.
     #[inline]
     pub fn prefetch_translations(&self, at: u64, len: usize) {
         let from = self.range(at, len);
@@ -280,16 +319,17 @@ impl Mapping {
         }
     }
 
-    /// A hint that the bytes at `at` will be written soon, the first time since they were mapped: one call instead of a page fault for each
-    /// 4 KiB. Only where pages are memory already; of a file on a disk it would make pages dirty that are not written. `at` is a multiple of
+    /// A hint that the bytes at `at` will be written soon, the first time since they were mapped:
+    /// one call instead of a page fault for each 4 KiB. Only where pages are memory already; of a
+    /// file on a disk it would make pages dirty that are not written. `at` is a multiple of
     /// [`FRAME`].
     pub fn prefault(&self, at: u64, len: usize) {
         let _within = self.range(at, len);
         self.memory.prefault(at as usize, len);
     }
 
-    /// The checksum of what is at `at`: what [`Mapping::nt_write_hashed`] returned when it wrote these bytes with this
-    /// seed, and what [`crate::hash_bytes`] returns for a slice of them.
+    /// The checksum of what is at `at`: what [`Mapping::nt_write_hashed`] returned when it wrote
+    /// these bytes with this seed, and what [`crate::hash_bytes`] returns for a slice of them.
     pub fn hash(&self, at: u64, len: usize, seed: u64) -> u64 {
         let from = self.range(at, len);
         // SAFETY: `range` checked the source.
@@ -299,16 +339,16 @@ impl Mapping {
 
 /// Views and claims.
 impl Mapping {
-    /// The bytes of whole frames, unchanging while the view lives. `None` when any of them is claimed.
-    /// `at` and `len` are multiples of [`FRAME`].
+    /// The bytes of whole frames, unchanging while the view lives. `None` when any of them is
+    /// claimed. `at` and `len` are multiples of [`FRAME`].
     #[inline(always)]
     pub fn view(&self, at: u64, len: usize) -> Option<ViewRef<'_>> {
         let (first, count) = self.frame_range(at, len);
         if !self.frames.view(first, count) {
             return None;
         }
-        // SAFETY: `frame_range` checked the bounds; the view just counted keeps every writer out, because writes are
-        // to claimed frames or to the open range, and these frames are neither.
+        // SAFETY: `frame_range` checked the bounds; the view just counted keeps every writer out,
+        // because writes are to claimed frames or to the open range, and these frames are neither.
         let bytes = unsafe { std::slice::from_raw_parts(self.base.add(at as usize), len) };
         Some(ViewRef { mapping: self, at, bytes })
     }
@@ -325,8 +365,12 @@ impl Mapping {
     }
 
     pub(crate) fn viewed<'a>(&'a self, view: &'a View) -> &'a [u8] {
-        debug_assert!(std::ptr::eq(self, &raw const *view.mapping), "BUG: a view of another mapping");
-        // SAFETY: the view was counted by `view_owned` with these bounds and is alive, so no frame of it is claimed.
+        debug_assert!(
+            std::ptr::eq(self, &raw const *view.mapping),
+            "BUG: a view of another mapping"
+        );
+        // SAFETY: the view was counted by `view_owned` with these bounds and is alive, so no frame
+        // of it is claimed.
         unsafe { std::slice::from_raw_parts(self.base.add(view.at as usize), view.len) }
     }
 
@@ -351,8 +395,8 @@ impl Mapping {
         self.frames.free(first, count)
     }
 
-    /// What [`Mapping::is_claimed`] and [`Mapping::is_free`] say, at one look, of frames that are about to be filled; and asks for their address
-    /// translations.
+    /// What [`Mapping::is_claimed`] and [`Mapping::is_free`] say, at one look, of frames that are
+    /// about to be filled; and asks for their address translations.
     #[inline]
     pub fn look_ahead(&self, at: u64, len: usize) -> Use {
         let (first, count) = self.frame_range(at, len);
@@ -367,8 +411,8 @@ impl Mapping {
         self.frames.claimed(first, count)
     }
 
-    /// Declares the bytes before `end` (a multiple of [`FRAME`]) metadata: always writable, never viewable. Once,
-    /// after open, before anything is viewed.
+    /// Declares the bytes before `end` (a multiple of [`FRAME`]) metadata: always writable, never
+    /// viewable. Once, after open, before anything is viewed.
     pub fn set_open_range(&self, end: u64) {
         assert!(
             end.is_multiple_of(FRAME as u64) && end <= self.max_len,
@@ -383,8 +427,8 @@ impl Mapping {
     }
 }
 
-/// Writing. Each call asserts that its frames are claimed or in the open range. Nothing written is seen for certain by
-/// another thread, nor durable, before what the call's `# Durability` says.
+/// Writing. Each call asserts that its frames are claimed or in the open range. Nothing written is
+/// seen for certain by another thread, nor durable, before what the call's `# Durability` says.
 impl Mapping {
     /// Stores a little-endian word at `at`, a multiple of 8. Atomic, release.
     ///
@@ -401,8 +445,9 @@ impl Mapping {
         word.store(value.to_le(), Ordering::Release);
     }
 
-    /// Stores a little-endian word at `at`, a multiple of 8, past the caches: without waiting for a line that is in none of them. Atomic, and
-    /// ordered with nothing: this thread fences before it lets another one store to the same word, else the older value may arrive last.
+    /// Stores a little-endian word at `at`, a multiple of 8, past the caches: without waiting for a
+    /// line that is in none of them. Atomic, and ordered with nothing: this thread fences before it
+    /// lets another one store to the same word, else the older value may arrive last.
     ///
     /// # Durability
     /// All or nothing at a power cut. Durable after [`Mapping::fence`] by the same thread.
@@ -421,7 +466,8 @@ impl Mapping {
     /// Copies `data` to `at` through the caches: for small writes.
     ///
     /// # Durability
-    /// Durable after [`Mapping::flush`] and [`Mapping::fence`]. Torn in 8-byte words by a power cut before.
+    /// Durable after [`Mapping::flush`] and [`Mapping::fence`]. Torn in 8-byte words by a power cut
+    /// before.
     #[inline]
     pub fn write(&self, at: u64, data: &[u8]) {
         let to = self.range(at, data.len());
@@ -430,16 +476,17 @@ impl Mapping {
             return recorder.store(self, at, data, false);
         }
         self.write_first_part(to, data);
-        // SAFETY: `range` checked the target, `check_writable` that no slice of it exists; `data` is a slice elsewhere.
+        // SAFETY: `range` checked the target, `check_writable` that no slice of it exists; `data`
+        // is a slice elsewhere.
         unsafe { self.kernel.copy_in(to, data.as_ptr(), data.len()) }
     }
 
-    /// Copies `data` to `at` past the caches. Where `at` or the end is not on an 8-byte boundary, the word there is
-    /// read, merged and written, so two threads must not write within one word.
+    /// Copies `data` to `at` past the caches. Where `at` or the end is not on an 8-byte boundary,
+    /// the word there is read, merged and written, so two threads must not write within one word.
     ///
     /// # Durability
-    /// Durable after [`Mapping::fence`] by the same thread. Torn in 8-byte words by a power cut before; bytes outside
-    /// the range never change.
+    /// Durable after [`Mapping::fence`] by the same thread. Torn in 8-byte words by a power cut
+    /// before; bytes outside the range never change.
     #[inline]
     pub fn nt_write(&self, at: u64, data: &[u8]) {
         let to = self.range(at, data.len());
@@ -452,26 +499,35 @@ impl Mapping {
         unsafe { self.kernel.stream(to, data.as_ptr(), data.len()) }
     }
 
-    /// Writes eight little-endian words `copies` times one behind the other, past the caches; `at` is a multiple of 64. For what was
-    /// just put together: [`Mapping::nt_write`] loads whole lines, and a load of several words that were stored a moment ago waits until
-    /// all stores before them are through, so for the medium. These words stay in registers.
+    /// Writes eight little-endian words `copies` times one behind the other, past the caches; `at`
+    /// is a multiple of 64. For what was just put together: [`Mapping::nt_write`] loads whole
+    /// lines, and a load of several words that were stored a moment ago waits until all stores
+    /// before them are through, so for the medium. These words stay in registers.
     ///
     /// # Durability
     /// As [`Mapping::nt_write`].
     #[inline]
     pub fn nt_write_line(&self, at: u64, line: [u64; LINE / 8], copies: usize) {
         let to = self.range(at, copies * LINE);
-        assert!(at.is_multiple_of(LINE as u64), "BUG: a line at {at}, which is not a multiple of 64");
+        assert!(
+            at.is_multiple_of(LINE as u64),
+            "BUG: a line at {at}, which is not a multiple of 64"
+        );
         self.check_writable(at, copies * LINE);
         if let Some(recorder) = &self.recorder {
-            return recorder.store(self, at, &line.map(u64::to_le_bytes).as_flattened().repeat(copies), true);
+            return recorder.store(
+                self,
+                at,
+                &line.map(u64::to_le_bytes).as_flattened().repeat(copies),
+                true,
+            );
         }
         // SAFETY: as in `write`; the base is aligned to a frame, so the target is aligned to 64.
         unsafe { self.kernel.stream_line(to, line, copies) }
     }
 
-    /// [`Mapping::nt_write`] and [`crate::hash_bytes`] in one pass over `data`. `at` and the length are multiples
-    /// of 64.
+    /// [`Mapping::nt_write`] and [`crate::hash_bytes`] in one pass over `data`. `at` and the length
+    /// are multiples of 64.
     ///
     /// # Durability
     /// As [`Mapping::nt_write`].
@@ -480,17 +536,18 @@ impl Mapping {
         self.prepare(at, data.len()).nt_write_hashed(data, seed)
     }
 
-    /// Looks at all of a write that can be looked at before its frames are the caller's: for one who takes them under a lock and wants the
-    /// first store soon after it.
+    /// Looks at all of a write that can be looked at before its frames are the caller's: for one
+    /// who takes them under a lock and wants the first store soon after it.
     #[inline(always)]
     pub fn prepare(&self, at: u64, len: usize) -> PreparedWrite<'_> {
         let to = self.range(at, len);
-        let claim = if len > 0 && self.recorder.is_none() && at >= self.open_end.load(Ordering::Relaxed) {
-            let first = at / FRAME as u64;
-            self.frames.claim_bits(first, (at + len as u64).div_ceil(FRAME as u64) - first)
-        } else {
-            None
-        };
+        let claim =
+            if len > 0 && self.recorder.is_none() && at >= self.open_end.load(Ordering::Relaxed) {
+                let first = at / FRAME as u64;
+                self.frames.claim_bits(first, (at + len as u64).div_ceil(FRAME as u64) - first)
+            } else {
+                None
+            };
         PreparedWrite { mapping: self, to, at, len, claim }
     }
 
@@ -524,8 +581,8 @@ impl Mapping {
         unsafe { self.kernel.flush(from, len) }
     }
 
-    /// Waits until this thread's non-temporal writes and flushes have arrived; also makes them visible to other
-    /// threads before anything this thread stores later.
+    /// Waits until this thread's non-temporal writes and flushes have arrived; also makes them
+    /// visible to other threads before anything this thread stores later.
     ///
     /// # Durability
     /// This thread's non-temporal writes and flushed lines are durable on return.
@@ -538,8 +595,8 @@ impl Mapping {
         self.kernel.fence();
     }
 
-    /// [`Mapping::fence`], where only the order matters: no later store is durable before what this thread has stored. A
-    /// journal keeps the order of stores by itself, and has nothing to do.
+    /// [`Mapping::fence`], where only the order matters: no later store is durable before what this
+    /// thread has stored. A journal keeps the order of stores by itself, and has nothing to do.
     ///
     /// # Durability
     /// As of a fence where the mapping is a medium; else none.
@@ -563,85 +620,6 @@ impl Mapping {
     }
 }
 
-/// A write that [`Mapping::prepare`] has looked at.
-pub struct PreparedWrite<'a> {
-    mapping: &'a Mapping,
-    to: *mut u8,
-    at: u64,
-    len: usize,
-    /// The bits of a word that say that the frames are claimed; `None` in the simulator, in the open range, and for frames of several words.
-    claim: Option<(&'a shared::AtomicU64, u64)>,
-}
-
-impl PreparedWrite<'_> {
-    /// [`Mapping::nt_write`] of `data`, which is as long as was said.
-    ///
-    /// # Durability
-    /// As [`Mapping::nt_write`].
-    #[inline]
-    pub fn nt_write(&self, data: &[u8]) {
-        if self.is_claimed() && data.len() == self.len {
-            self.mapping.write_first_part(self.to, data);
-            // SAFETY: `prepare` checked the target, and a mapping never gets shorter; it is claimed, so no slice of it exists. `data` is a slice
-            // elsewhere.
-            return unsafe { self.mapping.kernel.stream(self.to, data.as_ptr(), data.len()) };
-        }
-        self.check_length(data);
-        self.mapping.nt_write(self.at, data);
-    }
-
-    /// [`Mapping::nt_write_hashed`] of `data`, which is as long as was said.
-    ///
-    /// # Durability
-    /// As [`Mapping::nt_write`].
-    #[inline]
-    pub fn nt_write_hashed(&self, data: &[u8], seed: u64) -> u64 {
-        if !(self.at | self.len as u64).is_multiple_of(LINE as u64) {
-            not_lines(self.at, self.len);
-        }
-        match self.mapping.keys.get() {
-            Some(keys) if keys.seed == seed && self.is_claimed() && data.len() == self.len => {
-                self.mapping.write_first_part(self.to, data);
-                // SAFETY: as in `nt_write`; the base is aligned to a frame, so the target is aligned to 64.
-                unsafe { self.mapping.kernel.stream_hashed(self.to, data.as_ptr(), data.len(), keys) }
-            }
-            _ => self.nt_write_hashed_otherwise(data, seed),
-        }
-    }
-
-    #[inline(never)]
-    fn nt_write_hashed_otherwise(&self, data: &[u8], seed: u64) -> u64 {
-        self.check_length(data);
-        let mapping = self.mapping;
-        mapping.check_writable(self.at, self.len);
-        if let Some(recorder) = &mapping.recorder {
-            recorder.store(mapping, self.at, data, true);
-            return crate::hash_bytes(data, seed);
-        }
-        let first = mapping.keys.get_or_init(|| Box::new(Keys::of_seed(seed)));
-        let other;
-        let keys = if first.seed == seed {
-            &**first
-        } else {
-            other = Keys::of_seed(seed);
-            &other
-        };
-        mapping.write_first_part(self.to, data);
-        // SAFETY: as in `nt_write_hashed`; `check_writable` said that no slice exists.
-        unsafe { mapping.kernel.stream_hashed(self.to, data.as_ptr(), data.len(), keys) }
-    }
-
-    #[inline]
-    fn is_claimed(&self) -> bool {
-        self.claim.is_some_and(|(word, bits)| word.load(Ordering::Relaxed) & bits == bits)
-    }
-
-    fn check_length(&self, data: &[u8]) {
-        let (at, len) = (self.at, self.len);
-        assert!(data.len() == len, "BUG: a write of {} bytes at {at}, prepared for {len}", data.len());
-    }
-}
-
 /// Checks.
 impl Mapping {
     /// The address of `at`, when `len` bytes are mapped there.
@@ -659,8 +637,9 @@ impl Mapping {
     fn word(&self, at: u64) -> &AtomicU64 {
         let address = self.range(at, 8);
         assert!(at.is_multiple_of(8), "BUG: a word at {at}, which is not a multiple of 8");
-        // SAFETY: mapped for 8 bytes and aligned, for as long as `self` lives. Racing accesses are atomic or asm. A slice
-        // of the same word may exist only under a view, and then nobody stores (`check_writable`).
+        // SAFETY: mapped for 8 bytes and aligned, for as long as `self` lives. Racing accesses are
+        // atomic or asm. A slice of the same word may exist only under a view, and then nobody
+        // stores (`check_writable`).
         unsafe { AtomicU64::from_ptr(address.cast()) }
     }
 
@@ -692,23 +671,28 @@ impl Mapping {
     /// [`Mapping::check_writable`] of one word, which lies in one frame.
     #[inline]
     fn check_word_writable(&self, at: u64) {
-        if at >= self.open_end.load(Ordering::Relaxed) && !self.frames.one_claimed(at / FRAME as u64) {
+        if at >= self.open_end.load(Ordering::Relaxed)
+            && !self.frames.one_claimed(at / FRAME as u64)
+        {
             not_claimed(at, 8);
         }
     }
 
-    /// Half of a write before the whole, where others may come in between: nothing in a normal build.
+    /// Half of a write before the whole, where others may come in between: nothing in a normal
+    /// build.
     #[inline(always)]
     fn write_first_part(&self, to: *mut u8, data: &[u8]) {
         let first = first_part(data.len());
         if first > 0 {
-            // SAFETY: the callers are about to write the whole there, and have checked that they may.
+            // SAFETY: the callers are about to write the whole there, and have checked that they
+            // may.
             unsafe { self.kernel.copy_in(to, data.as_ptr(), first) };
             turns_in_copy();
         }
     }
 
-    /// The bytes for the simulator and for a journal, which alone know when they may be read as they are.
+    /// The bytes for the simulator and for a journal, which alone know when they may be read as
+    /// they are.
     pub(crate) fn copy_in(&self, at: u64, data: &[u8]) {
         let to = self.range(at, data.len());
         // SAFETY: `range` checked the target; `data` is a slice elsewhere.

@@ -1,7 +1,9 @@
-//! The bytes themselves: a file mapped inside a reservation of address space, heap memory, or pages of no file.
+//! The bytes themselves: a file mapped inside a reservation of address space, heap memory, or pages
+//! of no file.
 //!
-//! Heap memory serves the simulator, images under check, and Miri. Small heap blocks are kept per thread for reuse: a
-//! crash test opens a million images, and fresh memory would cost it a page fault for every 4 KiB.
+//! Heap memory serves the simulator, images under check, and Miri. Small heap blocks are kept per
+//! thread for reuse: a crash test opens a million images, and fresh memory would cost it a page
+//! fault for every 4 KiB.
 //!
 //! Invariant: `base` is aligned to 4 KiB at least and never moves while the value lives.
 
@@ -30,7 +32,8 @@ struct Kept(Vec<(NonNull<u8>, Layout)>);
 impl Drop for Kept {
     fn drop(&mut self) {
         for (base, layout) in self.0.drain(..) {
-            // SAFETY: allocated by `Memory::heap` with this layout, and nobody else has it while it is kept.
+            // SAFETY: allocated by `Memory::heap` with this layout, and nobody else has it while it
+            // is kept.
             unsafe { std::alloc::dealloc(base.as_ptr(), layout) }
         }
     }
@@ -76,7 +79,8 @@ pub(crate) struct Mapped {
     pub(crate) registered: Registered,
 }
 
-// SAFETY: the bytes are reached through atomics and asm, and as slices only under a view (see `frames.rs`).
+// SAFETY: the bytes are reached through atomics and asm, and as slices only under a view (see
+// `frames.rs`).
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -87,7 +91,8 @@ impl Memory {
         Memory { base, kind: Kind::Mapped(mapped) }
     }
 
-    /// Heap memory of `len` bytes whose contents are whatever an earlier user left (never uninitialised).
+    /// Heap memory of `len` bytes whose contents are whatever an earlier user left (never
+    /// uninitialised).
     pub(crate) fn heap(len: usize) -> Memory {
         let size = len.max(1).next_multiple_of(HEAP_ALIGN);
         let kept = KEPT.try_with(|kept| {
@@ -98,8 +103,8 @@ impl Memory {
         if let Ok(Some((base, layout))) = kept {
             return Memory { base, kind: Kind::Heap(layout) };
         }
-        let layout =
-            Layout::from_size_align(size, HEAP_ALIGN).expect("BUG: a length beyond the address space");
+        let layout = Layout::from_size_align(size, HEAP_ALIGN)
+            .expect("BUG: a length beyond the address space");
         // SAFETY: the size is not zero.
         let base = unsafe { std::alloc::alloc_zeroed(layout) };
         let Some(base) = NonNull::new(base) else { std::alloc::handle_alloc_error(layout) };
@@ -117,7 +122,12 @@ impl Memory {
             let len = len.max(1).next_multiple_of(HEAP_ALIGN);
             // SAFETY: a new mapping, wherever the kernel has room.
             let base = unsafe {
-                mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags)?
+                mmap_anonymous(
+                    std::ptr::null_mut(),
+                    len,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    flags,
+                )?
             };
             let base = NonNull::new(base.cast()).ok_or(std::io::ErrorKind::OutOfMemory)?;
             Ok(Memory { base, kind: Kind::Reserved(len) })
@@ -129,13 +139,16 @@ impl Memory {
         self.base.as_ptr()
     }
 
-    /// Fills the page tables of `len` bytes from the offset `at`, which are within the memory. A hint.
+    /// Fills the page tables of `len` bytes from the offset `at`, which are within the memory. A
+    /// hint.
     pub(crate) fn prefault(&self, at: usize, len: usize) {
         #[cfg(not(miri))]
         if self.as_mapped().is_some_and(|mapped| mapped.in_memory) {
             let start = self.base.as_ptr().wrapping_add(at).cast();
-            // SAFETY: populating for write leaves contents as they are; of a range that is not mapped the kernel says so.
-            let _ = unsafe { rustix::mm::madvise(start, len, rustix::mm::Advice::LinuxPopulateWrite) };
+            // SAFETY: populating for write leaves contents as they are; of a range that is not
+            // mapped the kernel says so.
+            let _ =
+                unsafe { rustix::mm::madvise(start, len, rustix::mm::Advice::LinuxPopulateWrite) };
         }
     }
 
@@ -158,20 +171,23 @@ impl Drop for Memory {
             #[cfg(not(miri))]
             Kind::Mapped(mapped) => {
                 mapped.registered.leave();
-                // SAFETY: the reservation was made by `open.rs` for this value alone; views borrow the mapping that
-                // owns it, so none is left.
-                let done =
-                    unsafe { rustix::mm::munmap(mapped.reserved_at.as_ptr().cast(), mapped.reserved_len) };
+                // SAFETY: the reservation was made by `open.rs` for this value alone; views borrow
+                // the mapping that owns it, so none is left.
+                let done = unsafe {
+                    rustix::mm::munmap(mapped.reserved_at.as_ptr().cast(), mapped.reserved_len)
+                };
                 debug_assert!(done.is_ok(), "BUG: munmap of a reservation refused");
-                // Closing would do, but for a child that some thread has just forked: until it executes its program it has a copy of the
-                // descriptor, and would keep the file locked.
+                // Closing would do, but for a child that some thread has just forked: until it
+                // executes its program it has a copy of the descriptor, and would keep the file
+                // locked.
                 let _ = rustix::fs::flock(&mapped.file, rustix::fs::FlockOperation::Unlock);
             }
             #[cfg(miri)]
             Kind::Mapped(_) => {}
             #[cfg(not(miri))]
             Kind::Reserved(len) => {
-                // SAFETY: mapped by `reserved` with this length; views borrow the mapping that owns it, so none is left.
+                // SAFETY: mapped by `reserved` with this length; views borrow the mapping that owns
+                // it, so none is left.
                 let done = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), *len) };
                 debug_assert!(done.is_ok(), "BUG: munmap of reserved memory refused");
             }

@@ -1,7 +1,9 @@
-//! Opens a backing: checks what it is, locks it, sizes it, reserves address space and maps it; and grows it.
+//! Opens a backing: checks what it is, locks it, sizes it, reserves address space and maps it; and
+//! grows it.
 //!
-//! Invariants: a file made by a call that fails is gone again, one lengthened by it has its old length again; nothing
-//! is changed before the lock is held; `MAP_SYNC` is demanded of the kernel for fsdax, never assumed.
+//! Invariants: a file made by a call that fails is gone again, one lengthened by it has its old
+//! length again; nothing is changed before the lock is held; `MAP_SYNC` is demanded of the kernel
+//! for fsdax, never assumed.
 //! Deliberately absent: zeroing. A new file reads as zeroes, an existing one as it was left.
 
 use std::ffi::OsStr;
@@ -34,7 +36,8 @@ pub(crate) struct Opened {
     pub(crate) max_len: u64,
 }
 
-/// Where the backing is: the name in a directory that is held open, so that no part of a path is asked twice.
+/// Where the backing is: the name in a directory that is held open, so that no part of a path is
+/// asked twice.
 struct Place<'a> {
     path: &'a Path,
     directory: Arc<OwnedFd>,
@@ -51,7 +54,8 @@ impl<'a> Place<'a> {
             None => {
                 let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                let opened = rustix::fs::open(parent.unwrap_or(Path::new(".")), flags, Mode::empty());
+                let opened =
+                    rustix::fs::open(parent.unwrap_or(Path::new(".")), flags, Mode::empty());
                 Arc::new(opened.map_err(|errno| open_error(path, errno.into()))?)
             }
         };
@@ -89,7 +93,8 @@ impl Drop for Undo<'_> {
         if !self.armed {
             return;
         }
-        // Best effort: the caller gets the first error, which explains more than one from here would.
+        // Best effort: the caller gets the first error, which explains more than one from here
+        // would.
         if let Some(place) = self.created {
             let _ = place.remove(self.file);
         } else if self.file.metadata().is_ok_and(|now| now.len() > self.old_len) {
@@ -105,7 +110,8 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Opened, Error> 
     let (file, created) = open_file(&place, options)?;
     // Before the lock, of which a child must have no part.
     let _kept = CloseOnFork::new(file.as_fd());
-    let metadata = file.metadata().map_err(|source| io_error("reading the metadata of", path, source))?;
+    let metadata =
+        file.metadata().map_err(|source| io_error("reading the metadata of", path, source))?;
     if let Some(wanted) = options.owner {
         only_of(wanted, path, &metadata)?;
     }
@@ -152,7 +158,9 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Opened, Error> 
     let unit = device.as_ref().map_or(FRAME as u64, |device| device.align);
     let (reserved_at, reserved_len, base) = reserve(path, max_len, unit)?;
     let device_len = device.as_ref().map(|device| device.len);
-    let copy = file.try_clone().map_err(|source| io_error("duplicating the descriptor of", path, source))?;
+    let copy = file
+        .try_clone()
+        .map_err(|source| io_error("duplicating the descriptor of", path, source))?;
     let mapped = Mapped {
         close_on_fork: CloseOnFork::new(copy.as_fd()),
         file: copy,
@@ -164,7 +172,8 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Opened, Error> 
         device_len,
         huge_pages: options.huge_pages,
         prefault: options.prefault,
-        in_memory: matches!(access, Access::Dax | Access::DevDax) || magic(&file) == Some(TMPFS_MAGIC),
+        in_memory: matches!(access, Access::Dax | Access::DevDax)
+            || magic(&file) == Some(TMPFS_MAGIC),
         registered: Registered::enter(base.as_ptr(), max_len as usize, path),
     };
     // From here on dropping `memory` undoes the reservation.
@@ -193,7 +202,8 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Opened, Error> 
     Ok(Opened { memory, kernel, report, max_len })
 }
 
-/// Makes the backing hold and map `new_len` bytes. The caller holds the growth lock and has checked the maximum.
+/// Makes the backing hold and map `new_len` bytes. The caller holds the growth lock and has checked
+/// the maximum.
 pub(crate) fn grow(path: &Path, memory: &Memory, old_len: u64, new_len: u64) -> Result<(), Error> {
     let Some(mapped) = memory.as_mapped() else { return Ok(()) };
     match mapped.device_len {
@@ -223,12 +233,15 @@ pub(crate) fn grow(path: &Path, memory: &Memory, old_len: u64, new_len: u64) -> 
 
 fn open_file(place: &Place<'_>, options: &OpenOptions) -> Result<(File, bool), Error> {
     let attempt = |new: OFlags| {
-        // Not through a link: who may write in the directory could swap one in after somebody has looked at the file.
-        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Not through a link: who may write in the directory could swap one in after somebody has
+        // looked at the file.
+        let flags =
+            OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::openat(&*place.directory, place.name, flags | new, Mode::RUSR | Mode::WUSR)
             .map(File::from)
     };
-    // Existing first, so that a file made here is known to be ours to remove; again when both tries lose a race.
+    // Existing first, so that a file made here is known to be ours to remove; again when both tries
+    // lose a race.
     for _ in 0..16 {
         match attempt(OFlags::empty()) {
             Ok(file) => return Ok((file, false)),
@@ -264,12 +277,16 @@ fn open_error(path: &Path, source: io::Error) -> Error {
     let path = path.to_owned();
     match Errno::from_io_error(&source) {
         Some(Errno::NOENT) => Error::Missing { path },
-        Some(Errno::ISDIR) => Error::NotMappable { path, found: "a directory", remedy: "give a file in it" },
+        Some(Errno::ISDIR) => {
+            Error::NotMappable { path, found: "a directory", remedy: "give a file in it" }
+        }
         Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Error::ReadOnly { path, source },
         Some(Errno::NOSPC | Errno::DQUOT) => Error::NoSpace { path, wanted: 0, source },
-        Some(Errno::LOOP) => {
-            Error::NotMappable { path, found: "a symbolic link", remedy: "give the file that it leads to" }
-        }
+        Some(Errno::LOOP) => Error::NotMappable {
+            path,
+            found: "a symbolic link",
+            remedy: "give the file that it leads to",
+        },
         Some(Errno::NXIO | Errno::NODEV) => Error::NotMappable {
             path,
             found: "a socket or a device without a driver",
@@ -284,8 +301,10 @@ fn not_mappable(path: &Path, metadata: &std::fs::Metadata) -> Error {
     let (found, remedy) = if kind.is_block_device() {
         (
             "a block device",
-            "give a file on a DAX file system on it, or a devdax device. A namespace that is raw or sector carries neither: change its mode, which \
-             erases it, with `ndctl create-namespace -f -e NAMESPACE --mode=fsdax` (or devdax; `ndctl list -N` names it)",
+            "give a file on a DAX file system on it, or a devdax device. A namespace that is raw \
+             or sector carries neither: change its mode, which \
+             erases it, with `ndctl create-namespace -f -e NAMESPACE --mode=fsdax` (or devdax; \
+             `ndctl list -N` names it)",
         )
     } else if kind.is_fifo() {
         ("a FIFO", "give a file or a DAX character device")
@@ -322,7 +341,13 @@ fn check_len(path: &Path, len: u64, max_len: u64) -> Result<(), Error> {
 }
 
 /// Gives the file `len` bytes, with blocks behind all of them when `preallocate`.
-fn lengthen(path: &Path, file: &File, found: u64, len: u64, preallocate: bool) -> Result<(), Error> {
+fn lengthen(
+    path: &Path,
+    file: &File,
+    found: u64,
+    len: u64,
+    preallocate: bool,
+) -> Result<(), Error> {
     let done = if preallocate && beyond_free(file, len) {
         Err(Errno::NOSPC)
     } else if preallocate {
@@ -346,10 +371,12 @@ fn lengthen(path: &Path, file: &File, found: u64, len: u64, preallocate: bool) -
     }
 }
 
-/// Whether more blocks are missing than the file system has free. ext4 takes all there are before it refuses, and meanwhile everybody else's
-/// writes there fail.
+/// Whether more blocks are missing than the file system has free. ext4 takes all there are before
+/// it refuses, and meanwhile everybody else's writes there fail.
 fn beyond_free(file: &File, len: u64) -> bool {
-    let (Ok(metadata), Ok(space)) = (file.metadata(), rustix::fs::fstatvfs(file)) else { return false };
+    let (Ok(metadata), Ok(space)) = (file.metadata(), rustix::fs::fstatvfs(file)) else {
+        return false;
+    };
     let missing = len.saturating_sub(metadata.blocks() * 512);
     let free = if rustix::process::geteuid().is_root() { space.f_bfree } else { space.f_bavail };
     // A tmpfs without a limit counts no blocks.
@@ -361,10 +388,15 @@ fn sync_length(path: &Path, file: &File) -> Result<(), Error> {
 }
 
 /// Reserves address space for `max_len` bytes at a boundary that allows huge pages.
-fn reserve(path: &Path, max_len: u64, unit: u64) -> Result<(NonNull<u8>, usize, NonNull<u8>), Error> {
+fn reserve(
+    path: &Path,
+    max_len: u64,
+    unit: u64,
+) -> Result<(NonNull<u8>, usize, NonNull<u8>), Error> {
     let align = unit.max(HUGE) as usize;
     let whole = (max_len as usize).next_multiple_of(unit as usize) + align;
-    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that exists.
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that
+    // exists.
     let at = unsafe {
         rustix::mm::mmap_anonymous(
             std::ptr::null_mut(),
@@ -386,11 +418,19 @@ fn reserve(path: &Path, max_len: u64, unit: u64) -> Result<(NonNull<u8>, usize, 
 }
 
 /// Maps `len` bytes of the file at offset `at` over the reservation.
-fn map_range(path: &Path, base: NonNull<u8>, mapped: &Mapped, at: u64, len: u64) -> Result<(), Error> {
+fn map_range(
+    path: &Path,
+    base: NonNull<u8>,
+    mapped: &Mapped,
+    at: u64,
+    len: u64,
+) -> Result<(), Error> {
     let len = len.next_multiple_of(mapped.unit) as usize;
-    let kind = if mapped.sync { MapFlags::SHARED_VALIDATE | MapFlags::SYNC } else { MapFlags::SHARED };
-    // SAFETY: inside the reservation (the callers keep `at + len` at or below the maximum, rounded to the unit), which
-    // nobody but this mapping uses; the part replaced has no pages yet, so no reference to it exists.
+    let kind =
+        if mapped.sync { MapFlags::SHARED_VALIDATE | MapFlags::SYNC } else { MapFlags::SHARED };
+    // SAFETY: inside the reservation (the callers keep `at + len` at or below the maximum, rounded
+    // to the unit), which nobody but this mapping uses; the part replaced has no pages yet, so no
+    // reference to it exists.
     let done = unsafe {
         rustix::mm::mmap(
             base.add(at as usize).as_ptr().cast(),
@@ -404,7 +444,10 @@ fn map_range(path: &Path, base: NonNull<u8>, mapped: &Mapped, at: u64, len: u64)
     match done {
         Ok(_) => {}
         Err(Errno::OPNOTSUPP | Errno::INVAL) if mapped.sync => {
-            return Err(Error::NotDax { path: path.to_owned(), file_system: file_system(&mapped.file) });
+            return Err(Error::NotDax {
+                path: path.to_owned(),
+                file_system: file_system(&mapped.file),
+            });
         }
         Err(errno @ Errno::NOMEM) => {
             return Err(Error::AddressSpace {
@@ -476,7 +519,11 @@ fn huge_pages(
     if access == Access::Dax {
         return if len >= HUGE { HugePages::Aligned } else { HugePages::No };
     }
-    if asked && sysfs::transparent_huge_pages(sysfs) && magic(file) == Some(TMPFS_MAGIC) && len >= HUGE {
+    if asked
+        && sysfs::transparent_huge_pages(sysfs)
+        && magic(file) == Some(TMPFS_MAGIC)
+        && len >= HUGE
+    {
         HugePages::Transparent
     } else {
         HugePages::No
@@ -493,7 +540,8 @@ mod tests {
     fn what_somebody_put_in_the_place_of_a_file_made_here_is_not_taken_back() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tier");
-        let options = OpenOptions { create: true, ..OpenOptions::new(Access::Emulated, FRAME as u64) };
+        let options =
+            OpenOptions { create: true, ..OpenOptions::new(Access::Emulated, FRAME as u64) };
         for exchanged in [true, false] {
             let place = Place::find(&path, &options).unwrap();
             let (file, created) = open_file(&place, &options).unwrap();
@@ -542,7 +590,9 @@ mod tests {
         let file = File::create(&path).unwrap();
         assert!(!beyond_free(&file, FRAME as u64));
         if rustix::fs::fstatvfs(&file).unwrap().f_blocks == 0 {
-            eprintln!("skipped: more than is free, because this file system does not say how much that is");
+            eprintln!(
+                "skipped: more than is free, because this file system does not say how much that is"
+            );
             return;
         }
         assert!(beyond_free(&file, 1 << 60));

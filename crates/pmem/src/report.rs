@@ -1,4 +1,5 @@
-//! What was found when a backing was mapped: for people (`Display`) and for machines ([`Report::fields`]).
+//! What was found when a backing was mapped: for people (`Display`) and for machines
+//! ([`Report::fields`]).
 //!
 //! Nothing here is assumed: each field is what the processor, the kernel or sysfs said at open.
 
@@ -20,7 +21,8 @@ pub enum FlushInstruction {
     DcCvap,
     /// aarch64: cleans to the point of coherency.
     DcCvac,
-    /// None needed (the caches are in the persistence domain, or nothing is expected to survive) or none known.
+    /// None needed (the caches are in the persistence domain, or nothing is expected to survive) or
+    /// none known.
     None,
 }
 
@@ -72,7 +74,8 @@ pub enum NonTemporal {
     Avx2,
     /// Four 16-byte stores per line.
     Sse2,
-    /// Cached stores, then a flush of each line: no such stores on this processor, or the memory is simulated.
+    /// Cached stores, then a flush of each line: no such stores on this processor, or the memory is
+    /// simulated.
     CachedThenFlush,
 }
 
@@ -103,7 +106,8 @@ impl NonTemporal {
 pub enum HugePages {
     /// The device maps in units of this many bytes.
     Device(u64),
-    /// A DAX file mapped at a 2 MiB boundary: 2 MiB pages wherever the file's extents are aligned too.
+    /// A DAX file mapped at a 2 MiB boundary: 2 MiB pages wherever the file's extents are aligned
+    /// too.
     Aligned,
     /// Transparent huge pages: the kernel was asked and its setting allows them.
     Transparent,
@@ -166,7 +170,8 @@ impl Report {
         }
     }
 
-    /// Whether a tier on this mapping may hold the only copy of a block: persistent, or the caller said emulate.
+    /// Whether a tier on this mapping may hold the only copy of a block: persistent, or the caller
+    /// said emulate.
     pub fn may_hold_only_copy(&self) -> bool {
         self.persistent || self.emulated
     }
@@ -191,7 +196,8 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let survives = match (self.persistent, self.emulated) {
             (true, _) if self.domain == PersistenceDomain::Unknown => {
-                "survives a power cut if this memory does; the platform does not say so (memory set apart with memmap= does not)"
+                "survives a power cut if this memory does; the platform does not say so (memory \
+                 set apart with memmap= does not)"
             }
             (true, _) => "survives a power cut",
             (false, true) => "EMULATED: stands for persistent memory, does not survive a power cut",

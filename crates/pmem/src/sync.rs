@@ -26,7 +26,11 @@ pub(crate) fn turns_in_copy() {}
 /// any two words, and half is as good as any.
 #[inline(always)]
 pub(crate) fn first_part(len: usize) -> usize {
-    if cfg!(feature = "interleavings") && len > crate::LINE { (len / 2).next_multiple_of(8) } else { 0 }
+    if cfg!(feature = "interleavings") && len > crate::LINE {
+        (len / 2).next_multiple_of(8)
+    } else {
+        0
+    }
 }
 
 /// A step left out of the protocol of views and claims, for a test that must find it.

@@ -1,4 +1,5 @@
-//! What the kernel says about persistent memory in sysfs: DAX devices, persistence domains, huge pages.
+//! What the kernel says about persistent memory in sysfs: DAX devices, persistence domains, huge
+//! pages.
 //!
 //! The place of sysfs is a parameter, so that tests can describe machines that are not there.
 //! Invariant: what sysfs does not say is `Unknown` or an error, never guessed.
@@ -15,21 +16,25 @@ pub(crate) const SYSFS: &str = "/sys";
 
 /// Whether the setting lets tmpfs use huge pages for a mapping that asks for them.
 pub(crate) fn transparent_huge_pages(sysfs: &Path) -> bool {
-    let setting = std::fs::read_to_string(sysfs.join("kernel/mm/transparent_hugepage/shmem_enabled"));
+    let setting =
+        std::fs::read_to_string(sysfs.join("kernel/mm/transparent_hugepage/shmem_enabled"));
     setting.is_ok_and(|text| {
         ["[always]", "[within_size]", "[advise]", "[force]"].iter().any(|word| text.contains(word))
     })
 }
 
-/// Where data is safe, as the kernel's NVDIMM regions say. One region that needs flushes makes all need them.
+/// Where data is safe, as the kernel's NVDIMM regions say. One region that needs flushes makes all
+/// need them.
 pub(crate) fn domain(sysfs: &Path, access: Access) -> PersistenceDomain {
     if !matches!(access, Access::Dax | Access::DevDax) {
         return PersistenceDomain::None;
     }
     let mut found: Option<PersistenceDomain> = None;
     let regions = std::fs::read_dir(sysfs.join("bus/nd/devices")).into_iter().flatten().flatten();
-    for region in regions.filter(|entry| entry.file_name().to_string_lossy().starts_with("region")) {
-        let said = std::fs::read_to_string(region.path().join("persistence_domain")).unwrap_or_default();
+    for region in regions.filter(|entry| entry.file_name().to_string_lossy().starts_with("region"))
+    {
+        let said =
+            std::fs::read_to_string(region.path().join("persistence_domain")).unwrap_or_default();
         let this = match said.trim() {
             "cpu_cache" => PersistenceDomain::CpuCache,
             "memory_controller" => PersistenceDomain::MemoryController,
@@ -55,8 +60,8 @@ pub(crate) struct DaxDevice {
     pub(crate) len: u64,
     /// Mappings are multiples of this.
     pub(crate) align: u64,
-    /// It is part of an NVDIMM region. Others are ordinary memory that the firmware or the kernel's command line set
-    /// apart, or volatile CXL memory.
+    /// It is part of an NVDIMM region. Others are ordinary memory that the firmware or the kernel's
+    /// command line set apart, or volatile CXL memory.
     pub(crate) persistent: bool,
 }
 
@@ -81,8 +86,9 @@ impl DaxDevice {
                 Some(hex) => u64::from_str_radix(hex, 16),
                 None => text.parse(),
             };
-            parsed
-                .map_err(|source| io_error("reading the sysfs attributes of", path, io::Error::other(source)))
+            parsed.map_err(|source| {
+                io_error("reading the sysfs attributes of", path, io::Error::other(source))
+            })
         };
         let len = number("size")?;
         // Kernels since 5.10 have `align` on the device itself, older ones under `device/`.
@@ -102,7 +108,8 @@ impl DaxDevice {
 fn is_below_nvdimm(directory: &Path) -> bool {
     let Ok(device) = std::fs::canonicalize(directory) else { return false };
     device.ancestors().any(|above| {
-        std::fs::canonicalize(above.join("subsystem")).is_ok_and(|bus| bus.file_name() == Some("nd".as_ref()))
+        std::fs::canonicalize(above.join("subsystem"))
+            .is_ok_and(|bus| bus.file_name() == Some("nd".as_ref()))
     })
 }
 
@@ -141,7 +148,10 @@ mod tests {
 
     #[test]
     fn emulated_memory_has_no_domain_whatever_the_machine_has() {
-        assert_eq!(domain(machine(&["cpu_cache"]).path(), Access::Emulated), PersistenceDomain::None);
+        assert_eq!(
+            domain(machine(&["cpu_cache"]).path(), Access::Emulated),
+            PersistenceDomain::None
+        );
     }
 
     fn device(subsystem: &str, attributes: &[(&str, &str)]) -> tempfile::TempDir {
@@ -158,7 +168,8 @@ mod tests {
         std::os::unix::fs::symlink(&directory, root.join("dev/char/252:7")).unwrap();
         for (device, bus) in [(&directory, subsystem), (&region, bus)] {
             fs::create_dir_all(root.join("bus").join(bus)).unwrap();
-            std::os::unix::fs::symlink(root.join("bus").join(bus), device.join("subsystem")).unwrap();
+            std::os::unix::fs::symlink(root.join("bus").join(bus), device.join("subsystem"))
+                .unwrap();
         }
         for (name, value) in attributes {
             fs::write(directory.join(name), value).unwrap();
@@ -187,7 +198,8 @@ mod tests {
 
     #[test]
     fn older_kernels_keep_the_alignment_one_level_down_and_in_hex() {
-        let found = find(&device("dax", &[("size", "0x600000\n"), ("device/align", "0x200000\n")])).unwrap();
+        let found = find(&device("dax", &[("size", "0x600000\n"), ("device/align", "0x200000\n")]))
+            .unwrap();
         assert_eq!((found.len, found.align), (6 << 20, 2 << 20));
     }
 

@@ -1,7 +1,7 @@
 //! A slice of the mapping that nobody writes while it is held.
 //!
-//! [`ViewRef`] borrows the mapping and costs two atomic instructions; [`View`] owns a share of it, for callers that
-//! hand the bytes to another thread or keep them past the borrow.
+//! [`ViewRef`] borrows the mapping and costs two atomic instructions; [`View`] owns a share of it,
+//! for callers that hand the bytes to another thread or keep them past the borrow.
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -1,12 +1,14 @@
-//! SQLite on a tier: durable commits, bulk load and point reads, against stock SQLite on the disk and on
-//! tmpfs.
+//! SQLite on a tier: durable commits, bulk load and point reads, against stock SQLite on the disk
+//! and on tmpfs.
 //!
-//! `cargo bench -p tiersmith-sqlite --bench commits -- [--quick] [--bulk]`; writes `target/bench/commits.json`. `--bulk` measures bulk load only.
+//! `cargo bench -p tiersmith-sqlite --bench commits -- [--quick] [--bulk]`; writes
+//! `target/bench/commits.json`. `--bulk` measures bulk load only.
 //!
-//! Tiers are files in `/dev/shm` if it has 3 GiB free, else in the build folder; they stand for persistent
-//! memory and are labelled EMULATED. Homes, and the peers on the disk, are in the build folder. Peers on
-//! tmpfs have memory's speed and lose everything at a power cut. One thread; peers take turns, round by
-//! round. Every row checks that its work was done (sums, counts, the batches of the store).
+//! Tiers are files in `/dev/shm` if it has 3 GiB free, else in the build folder; they stand for
+//! persistent memory and are labelled EMULATED. Homes, and the peers on the disk, are in the build
+//! folder. Peers on tmpfs have memory's speed and lose everything at a power cut. One thread; peers
+//! take turns, round by round. Every row checks that its work was done (sums, counts, the batches
+//! of the store).
 //!
 //! Each `.._over_..` of `ratios` is the throughput of ours over that of the peer: more is better.
 //!
@@ -55,7 +57,8 @@ fn main() -> ExitCode {
     if let Some(done) = instructions::child() {
         return done.map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS);
     }
-    let title = "durable commits, bulk load and point reads of SQLite on a tier, against stock SQLite";
+    let title =
+        "durable commits, bulk load and point reads of SQLite on a tier, against stock SQLite";
     let mut report = Report::from_args("commits", title);
     match measure(&mut report) {
         Ok(()) => report.finish(),
@@ -84,10 +87,16 @@ fn describe(report: &mut Report, scratch: &Scratch) -> Result<(), Failed> {
     report.version("sqlite", rusqlite::version());
     report.config("commit_table_rows", updates::ROWS);
     report.config("commit_tier_bytes", updates::TIER);
-    let place = if scratch.fast_is_tmpfs { "tmpfs (/dev/shm)" } else { "files on disk in the build folder" };
+    let place = if scratch.fast_is_tmpfs {
+        "tmpfs (/dev/shm)"
+    } else {
+        "files on disk in the build folder"
+    };
     report.warn(format!("EMULATED: {place} stands for persistent memory in the rows of the tier"));
     if !scratch.fast_is_tmpfs {
-        report.warn("/dev/shm has less than 3 GiB free; free some for figures without a disk in them");
+        report.warn(
+            "/dev/shm has less than 3 GiB free; free some for figures without a disk in them",
+        );
     }
     if scratch.disk_is_tmpfs {
         report.warn("the build folder is a tmpfs: no row is of a disk; build on an ordinary disk");
@@ -101,7 +110,8 @@ fn describe(report: &mut Report, scratch: &Scratch) -> Result<(), Failed> {
         report.warn("SQLite was compiled without ENABLE_BATCH_ATOMIC_WRITE: no commit is a batch");
     }
     report.note(
-        "throughput is of whole rounds, with the checkpoints in them; WAL files have the size they keep",
+        "throughput is of whole rounds, with the checkpoints in them; WAL files have the size they \
+         keep",
     );
     report.note("peers on tmpfs, and those with sync off, survive no power cut");
     Ok(())

@@ -1,20 +1,24 @@
-//! Batch-atomic writes: what SQLite writes between "begin" and "commit" becomes one batch of the store, all or none.
+//! Batch-atomic writes: what SQLite writes between "begin" and "commit" becomes one batch of the
+//! store, all or none.
 //!
-//! With it SQLite commits a transaction in a rollback mode without writing a journal. Pages are collected (SQLite may change its buffers
-//! before the commit, so they are copied), and at the commit become whole blocks: a page smaller than a block is laid over what the
-//! block holds, a larger one is several blocks.
+//! With it SQLite commits a transaction in a rollback mode without writing a journal. Pages are
+//! collected (SQLite may change its buffers before the commit, so they are copied), and at the
+//! commit become whole blocks: a page smaller than a block is laid over what the block holds, a
+//! larger one is several blocks.
 //!
 //! # When a batch is refused
-//! - The store's batch makes a file as long as the end of its last block. When SQLite's end is not the end of a block (pages smaller than
-//!   blocks), the file would be too long.
+//! - The store's batch makes a file as long as the end of its last block. When SQLite's end is not
+//!   the end of a block (pages smaller than blocks), the file would be too long.
 //! - The store can never hold it (`BatchTooLarge`).
 //!
-//! Then nothing was written, `xFileControl` returns `SQLITE_IOERR_COMMIT_ATOMIC`, and SQLite makes a journal and writes page by page. When
-//! tier and home are full the answer is `SQLITE_FULL`, and the transaction ends there, without a trace.
+//! Then nothing was written, `xFileControl` returns `SQLITE_IOERR_COMMIT_ATOMIC`, and SQLite makes
+//! a journal and writes page by page. When tier and home are full the answer is `SQLITE_FULL`, and
+//! the transaction ends there, without a trace.
 //!
 //! Invariant: between "begin" and "commit" nothing reaches the file; reads see what was collected.
 //!
-//! One block alone is an ordinary write: as atomic and cheaper. In the steady state no memory is allocated here.
+//! One block alone is an ordinary write: as atomic and cheaper. In the steady state no memory is
+//! allocated here.
 
 use tiersmith_store::{File, Result};
 
@@ -72,7 +76,8 @@ impl Batch {
         self.pages.iter().map(|(offset, _, len)| offset + *len as u64).max().unwrap_or(0)
     }
 
-    /// Lays what was collected over `into`, which was read at `offset` and had `got` bytes. Returns how many it has now.
+    /// Lays what was collected over `into`, which was read at `offset` and had `got` bytes. Returns
+    /// how many it has now.
     pub(crate) fn overlay(&self, offset: u64, into: &mut [u8], got: usize) -> usize {
         let mut there = got;
         let end = offset + into.len() as u64;
@@ -113,7 +118,9 @@ impl Batch {
         let (Some(first), Some(last)) = (self.pages.first(), self.pages.last()) else {
             return Ok(Outcome::Done);
         };
-        let whole = |(offset, _, len): &(u64, usize, usize)| *offset % block as u64 == 0 && len % block == 0;
+        let whole = |(offset, _, len): &(u64, usize, usize)| {
+            *offset % block as u64 == 0 && len % block == 0
+        };
         let len = file.len()?;
         let (start, end) = (first.0, last.0 + last.2 as u64);
         let one_block = start / block as u64 == (end - 1) / block as u64;
@@ -124,7 +131,8 @@ impl Batch {
         if self.pages.iter().all(whole) {
             return self.write_whole(file, block);
         }
-        // The last block ends where the file does, or inside it: else the file would become longer than SQLite made it.
+        // The last block ends where the file does, or inside it: else the file would become longer
+        // than SQLite made it.
         if end.next_multiple_of(block as u64) > len.max(end) {
             return Ok(Outcome::Refused);
         }
@@ -174,15 +182,16 @@ impl Batch {
         Ok(())
     }
 
-    /// By offset; of two writes at one offset the later stays. SQLite writes in order and each page once, so this is hardly ever needed.
+    /// By offset; of two writes at one offset the later stays. SQLite writes in order and each page
+    /// once, so this is hardly ever needed.
     fn sort(&mut self) {
         self.pages.sort_by_key(|(offset, at, _)| (*offset, std::cmp::Reverse(*at)));
         self.pages.dedup_by_key(|(offset, _, _)| *offset);
     }
 }
 
-/// The memory of an empty list for another one: the list a commit needs is as long as the transaction, and its references do not live
-/// beyond the call.
+/// The memory of an empty list for another one: the list a commit needs is as long as the
+/// transaction, and its references do not live beyond the call.
 fn recycle<'a>(mut list: Vec<(u64, &[u8])>) -> Vec<(u64, &'a [u8])> {
     list.clear();
     // Collecting from a vector's own iterator keeps its memory.
@@ -201,7 +210,8 @@ mod tests {
             batch.add(page * 512, &[byte; 512]);
         }
         batch.sort();
-        let kept: Vec<_> = batch.pages.iter().map(|(page, at, _)| (*page, batch.bytes[*at])).collect();
+        let kept: Vec<_> =
+            batch.pages.iter().map(|(page, at, _)| (*page, batch.bytes[*at])).collect();
         assert_eq!(kept, [(0, 4), (512, 3)]);
     }
 }

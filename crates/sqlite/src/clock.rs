@@ -1,7 +1,9 @@
-//! Two clocks of the kernel, by the C library: a transaction looks at one of them, and the standard library's costs it four times as much.
+//! Two clocks of the kernel, by the C library: a transaction looks at one of them, and the standard
+//! library's costs it four times as much.
 //!
-//! Not by rustix, which finds the kernel's functions in the process's own auxiliary vector: valgrind gives the program another one, and the
-//! program would end there. A border module, with `unsafe` for one function of the C library. Invariant: none of these calls waits.
+//! Not by rustix, which finds the kernel's functions in the process's own auxiliary vector:
+//! valgrind gives the program another one, and the program would end there. A border module, with
+//! `unsafe` for one function of the C library. Invariant: none of these calls waits.
 
 use std::ffi::c_int;
 
@@ -22,8 +24,8 @@ unsafe extern "C" {
 
 fn read(clock: c_int) -> (u64, u64) {
     let mut time = Timespec::default();
-    // SAFETY: `time` is a `struct timespec` of 64-bit Linux and outlives the call, which writes nothing else. It fails for clocks that the
-    // kernel does not have only; then the time stays 0.
+    // SAFETY: `time` is a `struct timespec` of 64-bit Linux and outlives the call, which writes
+    // nothing else. It fails for clocks that the kernel does not have only; then the time stays 0.
     let _ = unsafe { clock_gettime(clock, &raw mut time) };
     (time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned())
 }

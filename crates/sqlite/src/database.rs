@@ -1,12 +1,14 @@
 //! Who has an attached database open, and how a file name leads to it.
 //!
-//! SQLite names the WAL and the journal of a database by its path with `-wal` and `-journal` behind it, and asks for them by name, several
-//! times in every transaction of a rollback mode. So the names of the open databases are kept here as SQLite spells them, and each thread
-//! remembers the one it asked for last: no lock and no system call then.
+//! SQLite names the WAL and the journal of a database by its path with `-wal` and `-journal` behind
+//! it, and asks for them by name, several times in every transaction of a rollback mode. So the
+//! names of the open databases are kept here as SQLite spells them, and each thread remembers the
+//! one it asked for last: no lock and no system call then.
 //!
 //! Invariants:
 //! - A name is known from before its database is open until it is closed; a plain database's too.
-//! - What is remembered by a thread is only used while no name was added or taken away since ([`CHANGES`]).
+//! - What is remembered by a thread is only used while no name was added or taken away since
+//!   ([`CHANGES`]).
 //!
 //! Read next: `shared.rs`, what its connections have in common.
 
@@ -21,7 +23,8 @@ use std::sync::{Arc, Weak};
 use tiersmith_store::process::{PerProcess, Process};
 use tiersmith_store::{Error, Result};
 
-/// A file of an attached database is open: keeps its place, and with the first and last of them looks at the home and cleans up.
+/// A file of an attached database is open: keeps its place, and with the first and last of them
+/// looks at the home and cleans up.
 pub(crate) struct User {
     place: Arc<Place>,
     /// Which process's it is: a forked child has a copy, and must touch nothing.
@@ -105,8 +108,9 @@ impl Drop for User {
         self.place.shared.wal.clear();
         if let Err(e) = self.place.shared.journal.last_connection_goes(&self.place.files) {
             let database = self.place.database().display();
-            let sentence =
-                format!("closing {database}: {e}; a journal without contents may stay in its directory");
+            let sentence = format!(
+                "closing {database}: {e}; a journal without contents may stay in its directory"
+            );
             result::report(crate::ffi::WARNING, e.errno(), &sentence);
         }
     }
@@ -228,7 +232,8 @@ fn look_up(database: &[u8], role: Role, changes: u64) -> Owner {
     // The thread-local is gone when the thread's end closes a connection.
     let _ = LAST.try_with(|last| {
         let process = Process::current();
-        *last.borrow_mut() = Some(Last { process, changes, name: database.to_vec(), place: place.clone() });
+        *last.borrow_mut() =
+            Some(Last { process, changes, name: database.to_vec(), place: place.clone() });
     });
     match place {
         None => Owner::Plain,

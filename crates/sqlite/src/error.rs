@@ -1,15 +1,16 @@
-//! Why a database cannot be opened at its place, attached or detached: each a sentence with the remedy.
+//! Why a database cannot be opened at its place, attached or detached: each a sentence with the
+//! remedy.
 //!
-//! Not the mapping to SQLite's result codes: that is the VFS's, with [`PlaceError::is_busy`] and its
-//! neighbours.
+//! Not the mapping to SQLite's result codes: that is the VFS's, with [`PlaceError::is_busy`] and
+//! its neighbours.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use tiersmith_dir::Unfit;
 
 /// What to do when nothing but the missing bars was found.
-const BARS_AGAIN: &str =
-    "; if nothing was written there, make the directories db-wal and db-journal in it again (mkdir)";
+const BARS_AGAIN: &str = "; if nothing was written there, make the directories db-wal and \
+                          db-journal in it again (mkdir)";
 
 /// Why a place cannot be opened or detached. Nothing was changed unless the sentence says so.
 #[derive(Debug, thiserror::Error)]
@@ -35,8 +36,10 @@ pub enum PlaceError {
     },
     /// Another process has the attached database open.
     #[error(
-        "{} is in use by {owner}; one process at a time can have an attached database open, and a forked child is another one. Close \
-         it there first; to share it between processes, attach its directory as a mount (`tiersmith attach DIR`)",
+        "{} is in use by {owner}; one process at a time can have an attached database open, and a \
+         forked child is another one. Close \
+         it there first; to share it between processes, attach its directory as a mount \
+         (`tiersmith attach DIR`)",
         database.display()
     )]
     InUse {
@@ -47,7 +50,8 @@ pub enum PlaceError {
     },
     /// SQLite could not bring the WAL or a journal into the database file.
     #[error(
-        "SQLite could not bring the WAL and journal of {} into the database file before it is attached or detached: {reason}",
+        "SQLite could not bring the WAL and journal of {} into the database file before it is \
+         attached or detached: {reason}",
         database.display()
     )]
     Fold {
@@ -58,7 +62,8 @@ pub enum PlaceError {
     },
     /// A WAL or journal that still holds something.
     #[error(
-        "{} still holds changes; close every connection of the database, or open it once with the stock sqlite3, and try again",
+        "{} still holds changes; close every connection of the database, or open it once with the \
+         stock sqlite3, and try again",
         path.display()
     )]
     NotFolded {
@@ -67,7 +72,8 @@ pub enum PlaceError {
     },
     /// A journal that names a super-journal, which only SQLite through Tiersmith can judge.
     #[error(
-        "{} is of a transaction over several databases that was cut short; open the database once with vfs=tiersmith and read \
+        "{} is of a transaction over several databases that was cut short; open the database once \
+         with vfs=tiersmith and read \
          from it, then detach",
         path.display()
     )]
@@ -77,7 +83,8 @@ pub enum PlaceError {
     },
     /// The database has other names, which would lead past Tiersmith.
     #[error(
-        "{} has {links} names (hard links); while it is attached each other name would open a file that is not whole. Remove the \
+        "{} has {links} names (hard links); while it is attached each other name would open a file \
+         that is not whole. Remove the \
          others, or attach a copy",
         database.display()
     )]
@@ -89,8 +96,10 @@ pub enum PlaceError {
     },
     /// The file system has no hard links.
     #[error(
-        "cannot attach {}: its file system refuses hard links ({source}), and without one the file cannot be moved aside safely; \
-         move the database to another file system (ext4, xfs, btrfs); if you are neither root nor the file's owner, attach as one of them",
+        "cannot attach {}: its file system refuses hard links ({source}), and without one the file \
+         cannot be moved aside safely; \
+         move the database to another file system (ext4, xfs, btrfs); if you are neither root nor \
+         the file's owner, attach as one of them",
         database.display()
     )]
     NoLinks {
@@ -109,7 +118,8 @@ pub enum PlaceError {
     },
     /// A file of the tier that somebody else owns, or could exchange.
     #[error(
-        "{} is not used as a tier: {why}. Name a file in a directory of root or of the database's owner",
+        "{} is not used as a tier: {why}. Name a file in a directory of root or of the database's \
+         owner",
         member.display()
     )]
     TierNotTrusted {
@@ -120,7 +130,8 @@ pub enum PlaceError {
     },
     /// Where SQLite keeps a WAL, a journal or the index of a WAL is something else.
     #[error(
-        "{} {what}, and SQLite would open it as the database's WAL or journal; nothing was changed. Move it away and try again",
+        "{} {what}, and SQLite would open it as the database's WAL or journal; nothing was \
+         changed. Move it away and try again",
         path.display()
     )]
     Strange {
@@ -130,14 +141,16 @@ pub enum PlaceError {
         what: &'static str,
     },
     /// The path is no ordinary file.
-    #[error("{} is no ordinary file (but a directory, a device or the like); give the path of a database file", database.display())]
+    #[error("{} is no ordinary file (but a directory, a device or the like); give the path of a \
+             database file", database.display())]
     NotAFile {
         /// The path.
         database: PathBuf,
     },
     /// The file holds something else than a database.
     #[error(
-        "{} is not an SQLite database (it does not begin with \"SQLite format 3\"); give the path of a database, of a file that does \
+        "{} is not an SQLite database (it does not begin with \"SQLite format 3\"); give the path \
+         of a database, of a file that does \
          not exist yet or, to the commands of tiersmith, of a database's directory",
         database.display()
     )]
@@ -147,7 +160,8 @@ pub enum PlaceError {
     },
     /// The files cannot be written by this process.
     #[error(
-        "{} cannot be written ({source}); opening an attached database needs that, for reading too{}",
+        "{} cannot be written ({source}); opening an attached database needs that, for reading \
+         too{}",
         path.display(),
         how_to_write(source)
     )]
@@ -159,7 +173,8 @@ pub enum PlaceError {
     },
     /// A read-only open that asks for a tier.
     #[error(
-        "{} is not attached, and opening it for reading only does not attach it; open it once for writing with fast=, or leave \
+        "{} is not attached, and opening it for reading only does not attach it; open it once for \
+         writing with fast=, or leave \
          fast= out",
         database.display()
     )]
@@ -169,7 +184,8 @@ pub enum PlaceError {
     },
     /// The stub is there, its directory is not.
     #[error(
-        "{} says that its data is in {}, but {why}; bring that directory back beside it. If the data is given up, remove the file",
+        "{} says that its data is in {}, but {why}; bring that directory back beside it. If the \
+         data is given up, remove the file",
         database.display(), home.display()
     )]
     HomeMissing {
@@ -182,7 +198,8 @@ pub enum PlaceError {
     },
     /// The directory is there, the stub is not.
     #[error(
-        "{} is gone or empty, and its data is in {}; to have the database back run `tiersmith detach {}`. If the data is given up, remove \
+        "{} is gone or empty, and its data is in {}; to have the database back run `tiersmith \
+         detach {}`. If the data is given up, remove \
          that directory",
         database.display(), home.display(), database.display()
     )]
@@ -194,7 +211,8 @@ pub enum PlaceError {
     },
     /// Past the bars, or keeping both versions was begun and not finished.
     #[error(
-        "{} is there, which {what}. Nothing was changed by this call. `tiersmith detach --keep-both {}` keeps what was written past \
+        "{} is there, which {what}. Nothing was changed by this call. `tiersmith detach \
+         --keep-both {}` keeps what was written past \
          Tiersmith and what Tiersmith has, as two files",
         path.display(), database.display()
     )]
@@ -206,9 +224,11 @@ pub enum PlaceError {
         /// What that means.
         what: &'static str,
     },
-    /// The file in the directory was changed, or may have been, while Tiersmith had changes that belong to it as it was.
+    /// The file in the directory was changed, or may have been, while Tiersmith had changes that
+    /// belong to it as it was.
     #[error(
-        "{source}. It is in {}{}. Or `tiersmith detach --keep-both {}` keeps what was found there and what Tiersmith has, as two \
+        "{source}. It is in {}{}. Or `tiersmith detach --keep-both {}` keeps what was found there \
+         and what Tiersmith has, as two \
          databases",
         home.display(), if *unbarred { BARS_AGAIN } else { "" }, database.display()
     )]
@@ -224,7 +244,8 @@ pub enum PlaceError {
     },
     /// The file that was to be kept has no place.
     #[error(
-        "{} is in the way: the version of {} that was changed past Tiersmith is to be kept there. Move it elsewhere and try again; nothing \
+        "{} is in the way: the version of {} that was changed past Tiersmith is to be kept there. \
+         Move it elsewhere and try again; nothing \
          was lost",
         path.display(), database.display()
     )]
@@ -236,7 +257,8 @@ pub enum PlaceError {
     },
     /// Something else took the stub's place.
     #[error(
-        "both {} and {} hold a database; the second is the attached one. Move the one that is not wanted elsewhere: either the \
+        "both {} and {} hold a database; the second is the attached one. Move the one that is not \
+         wanted elsewhere: either the \
          first, and then run `tiersmith detach` for its path, or the whole directory {}",
         database.display(), home.join("db").display(), home.display()
     )]
@@ -259,7 +281,8 @@ pub enum PlaceError {
     },
     /// The attachment file cannot be used.
     #[error(
-        "the attachment file {} cannot be used: {why}; restore it from a backup, or give fast= as the database was attached",
+        "the attachment file {} cannot be used: {why}; restore it from a backup, or give fast= as \
+         the database was attached",
         path.display()
     )]
     Attachment {
@@ -278,7 +301,8 @@ pub enum PlaceError {
     },
     /// Attached to other members than given.
     #[error(
-        "{} is attached to {attached} and was opened with fast={given}; leave fast= out, give it as it was attached, or detach first",
+        "{} is attached to {attached} and was opened with fast={given}; leave fast= out, give it \
+         as it was attached, or detach first",
         database.display()
     )]
     OtherTier {
@@ -291,7 +315,8 @@ pub enum PlaceError {
     },
     /// Attached otherwise than asked for.
     #[error(
-        "{} was attached with {attached} and is opened with {given}; leave fast= out, give it as it was attached, or detach first",
+        "{} was attached with {attached} and is opened with {given}; leave fast= out, give it as \
+         it was attached, or detach first",
         database.display()
     )]
     OtherSetting {
@@ -304,7 +329,8 @@ pub enum PlaceError {
     },
     /// Attaching failed past the point from which it goes back by itself.
     #[error(
-        "{source}. Taking that back failed too ({undo}): {} is attached, or half way back, and nothing of it is lost; open it with \
+        "{source}. Taking that back failed too ({undo}): {} is attached, or half way back, and \
+         nothing of it is lost; open it with \
          vfs=tiersmith again, or run `tiersmith detach {}`",
         database.display(), database.display()
     )]
@@ -317,7 +343,8 @@ pub enum PlaceError {
         undo: Box<PlaceError>,
     },
     /// Nothing to detach.
-    #[error("{} is not attached: there is no {}; nothing has to be done", database.display(), home.display())]
+    #[error("{} is not attached: there is no {}; nothing has to be done", database.display(),
+    home.display())]
     NotAttached {
         /// The database.
         database: PathBuf,
@@ -347,14 +374,16 @@ fn how_to_write(source: &io::Error) -> &'static str {
         (io::ErrorKind::ReadOnlyFilesystem, _) => ". Mount its file system read-write",
         // Root has the owner's rights here, so to be root does not help, nor to be the owner.
         _ => {
-            ". Its owner needs the right to write to it and to its directory (chmod u+rwx), also when \
+            ". Its owner needs the right to write to it and to its directory (chmod u+rwx), also \
+             when \
              root runs this; other accounts run this as the owner"
         }
     }
 }
 
 impl PlaceError {
-    /// For `map_err`: a read-only file system or missing permission becomes [`PlaceError::ReadOnly`].
+    /// For `map_err`: a read-only file system or missing permission becomes
+    /// [`PlaceError::ReadOnly`].
     pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| match source.kind() {
@@ -380,7 +409,9 @@ impl PlaceError {
         use tiersmith_store::Error;
         matches!(
             self,
-            Self::Busy { .. } | Self::InUse { .. } | Self::Store(Error::Owned { .. } | Error::Busy(_))
+            Self::Busy { .. }
+                | Self::InUse { .. }
+                | Self::Store(Error::Owned { .. } | Error::Busy(_))
         )
     }
 
@@ -388,9 +419,9 @@ impl PlaceError {
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Store(tiersmith_store::Error::TierFull { .. }))
-            || self
-                .io_kind()
-                .is_some_and(|kind| matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+            || self.io_kind().is_some_and(|kind| {
+                matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            })
     }
 
     /// This process cannot write where it would have to.

@@ -2,11 +2,13 @@
 //! function every connection gets. Each SQLite library of a process loads it for itself.
 //!
 //! ```text
-//! sqlite3 -cmd '.load /usr/lib/libtiersmith_sqlite' 'file:app.db?vfs=tiersmith&fast=/mnt/pmem0/app.tier&size=1G'
+//! sqlite3 -cmd '.load /usr/lib/libtiersmith_sqlite' \
+//!     'file:app.db?vfs=tiersmith&fast=/mnt/pmem0/app.tier&size=1G'
 //! ```
 //!
-//! SQLite looks for `sqlite3_extension_init`, then for a name made of the file's: "lib" and everything behind the first dot goes, of the
-//! rest the letters stay. The extension stays loaded until the process ends: SQLite keeps pointers into it.
+//! SQLite looks for `sqlite3_extension_init`, then for a name made of the file's: "lib" and
+//! everything behind the first dot goes, of the rest the letters stay. The extension stays loaded
+//! until the process ends: SQLite keeps pointers into it.
 
 use crate::border;
 use crate::ffi::api::{Api, Function, OLDEST};
@@ -31,7 +33,9 @@ pub unsafe extern "C" fn sqlite3_tiersmithsqlite_init(
             Ok(api) => api,
             Err(version) => {
                 // No table, no way to allocate a message: only the log of the program is left.
-                log::error!("tiersmith needs SQLite {OLDEST} or later, and was loaded by {version}");
+                log::error!(
+                    "tiersmith needs SQLite {OLDEST} or later, and was loaded by {version}"
+                );
                 return ffi::ERROR;
             }
         };
@@ -66,12 +70,15 @@ pub unsafe extern "C" fn sqlite3_extension_init(
     unsafe { sqlite3_tiersmithsqlite_init(connection, message, routines) }
 }
 
-/// Every connection opened from now on gets `tiersmith_last_error()`. SQLite takes the same entry only once.
+/// Every connection opened from now on gets `tiersmith_last_error()`. SQLite takes the same entry
+/// only once.
 pub(crate) fn announce(api: &'static Api) {
     // SAFETY: the function is in this library, which is not unloaded.
     let code = unsafe { api.on_every_connection(on_connection) };
     if code != ffi::OK {
-        log::warn!("tiersmith_last_error() is not there: SQLite refused it with result code {code}");
+        log::warn!(
+            "tiersmith_last_error() is not there: SQLite refused it with result code {code}"
+        );
     }
 }
 
@@ -119,7 +126,9 @@ unsafe fn of_routines(routines: *const c_void) -> Option<&'static Api> {
 /// `connection` is open.
 unsafe fn add_function(api: &'static Api, connection: *mut Connection) {
     let Some(function) = api::number_of(api).and_then(|number| LAST_ERROR.get(number)) else {
-        log::warn!("tiersmith_last_error() is not there: this is the ninth SQLite library of the process");
+        log::warn!(
+            "tiersmith_last_error() is not there: this is the ninth SQLite library of the process"
+        );
         return;
     };
     // SAFETY: the caller's; this library stays loaded.

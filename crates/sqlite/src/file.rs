@@ -1,7 +1,8 @@
 //! The files of an attached database as SQLite has them open: main file, WAL, journal.
 //!
-//! Each is used by one connection, one call at a time; what connections share is in [`Shared`](crate::shared::Shared). Errors are the
-//! store's here; `border` turns them into result codes.
+//! Each is used by one connection, one call at a time; what connections share is in
+//! [`Shared`](crate::shared::Shared). Errors are the store's here; `border` turns them into result
+//! codes.
 //!
 //! # Device characteristics, and why they are true
 //! | flag | holds |
@@ -13,13 +14,14 @@
 //! | `UNDELETABLE_WHEN_OPEN` | a journal that is deleted while a connection has it open stays the file of that connection, see `journal.rs`; not on flash |
 //! | `SUBPAGE_READ` | a read may have any offset and length |
 //!
-//! SQLite asks the database file and means the journal too. So `SAFE_APPEND` and `SEQUENTIAL` are there only when both are on a tier whose writes
-//! are durable on return, and a
-//! main file of class pass says what its file system does: `POWERSAFE_OVERWRITE`, as the stock VFS does.
+//! SQLite asks the database file and means the journal too. So `SAFE_APPEND` and `SEQUENTIAL` are
+//! there only when both are on a tier whose writes are durable on return, and a main file of class
+//! pass says what its file system does: `POWERSAFE_OVERWRITE`, as the stock VFS does.
 //!
 //! # On flash
-//! What was written is durable after a sync, and what was not synced is in this process's memory: a killed program would lose it, which
-//! no setting of `synchronous` allows. So a commit ends with a sync (`Main::committed`), where SQLite asked for none before.
+//! What was written is durable after a sync, and what was not synced is in this process's memory: a
+//! killed program would lose it, which no setting of `synchronous` allows. So a commit ends with a
+//! sync (`Main::committed`), where SQLite asked for none before.
 //!
 //! Read next: `batch.rs`, `journal.rs`, `wal.rs`.
 
@@ -80,7 +82,8 @@ impl Main {
     /// # Errors
     /// Those of the home's file system.
     pub(crate) fn open(place: Arc<Place>, name: &[u8], mode: OpenMode) -> Result<Self> {
-        // The journal is looked for before the name is known: whoever finds the name believes what is known of the journal.
+        // The journal is looked for before the name is known: whoever finds the name believes what
+        // is known of the journal.
         let user = User::join(place.clone())?;
         let name = Name::keep(name, Some(&place));
         let file = user.place().files.open(Role::Main, mode)?;
@@ -136,7 +139,8 @@ impl Main {
         ffi::OK
     }
 
-    /// Writes the batch. A batch that is refused without an error is no event for anybody: SQLite goes on with a journal.
+    /// Writes the batch. A batch that is refused without an error is no event for anybody: SQLite
+    /// goes on with a journal.
     pub(crate) fn commit_batch(&mut self) -> Result<Outcome> {
         self.user.shared().journal.before_database()?;
         self.batch.commit(&self.file, self.block)
@@ -238,8 +242,9 @@ impl Storage for Main {
     }
 
     fn truncate(&mut self, size: u64) -> Result<()> {
-        // SQLite does not cut within a batch. If one did: without the batch its transaction would be acknowledged and gone, with it what was
-        // cut would come back. An error makes SQLite roll the transaction back.
+        // SQLite does not cut within a batch. If one did: without the batch its transaction would
+        // be acknowledged and gone, with it what was cut would come back. An error makes SQLite
+        // roll the transaction back.
         if self.batch.is_open() {
             return Err(tiersmith_store::Error::Invalid {
                 what: "cut",
@@ -320,7 +325,12 @@ impl Side {
             }
         };
         let read_only = flags & ffi::OPEN_READONLY != 0;
-        Ok(Some(Self { what, user, read_only, delete_on_close: flags & ffi::OPEN_DELETEONCLOSE != 0 }))
+        Ok(Some(Self {
+            what,
+            user,
+            read_only,
+            delete_on_close: flags & ffi::OPEN_DELETEONCLOSE != 0,
+        }))
     }
 
     fn writable(&self, what: &'static str) -> Result<()> {
@@ -389,7 +399,8 @@ impl Storage for Side {
         &self.user
     }
 
-    /// Frames that still wait are those of a transaction that is still open: the connection that has the write lock says what becomes of them.
+    /// Frames that still wait are those of a transaction that is still open: the connection that
+    /// has the write lock says what becomes of them.
     fn close(&mut self) -> Result<()> {
         if self.delete_on_close {
             let role = if matches!(self.what, What::Journal) { Role::Journal } else { Role::Wal };

@@ -1,9 +1,11 @@
-//! The files of one attached database: the home they are in, their names there, and with whose rights
-//! they are opened.
+//! The files of one attached database: the home they are in, their names there, and with whose
+//! rights they are opened.
 //!
-//! Not here: how the home came to be attached (`place/`), and what is in a file (`journal.rs`, `wal.rs`).
+//! Not here: how the home came to be attached (`place/`), and what is in a file (`journal.rs`,
+//! `wal.rs`).
 //!
-//! Invariant: a file is opened with the rights of the database's owner, also when it is opened late.
+//! Invariant: a file is opened with the rights of the database's owner, also when it is opened
+//! late.
 
 use crate::rights::Rights;
 use std::path::{Path, PathBuf};
@@ -71,7 +73,9 @@ impl Files {
     pub(crate) fn has(&self, role: Role) -> Result<bool> {
         match self.home.stat(role.name()) {
             Ok(_) => Ok(true),
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                Ok(false)
+            }
             Err(e) => Err(e),
         }
     }
@@ -86,7 +90,9 @@ impl Files {
                 self.home.sync_dir(role.name())?;
                 Ok(true)
             }
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                Ok(false)
+            }
             Err(e) => Err(e),
         }
     }

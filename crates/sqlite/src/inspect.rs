@@ -1,11 +1,12 @@
-//! A window on the files of an attached database, for SQLite's own tests: `PRAGMA tiersmith_inspect`.
+//! A window on the files of an attached database, for SQLite's own tests:
+//! `PRAGMA tiersmith_inspect`.
 //!
-//! Those tests look at a database, its WAL and its journal by name: how long is it, what are the bytes at this offset, change them, copy it.
-//! Of an attached database these bytes are on the tier and in its directory, so the tests' file commands ask here instead
-//! (`tests/suite/with_vfs.tcl`).
+//! Those tests look at a database, its WAL and its journal by name: how long is it, what are the
+//! bytes at this offset, change them, copy it. Of an attached database these bytes are on the tier
+//! and in its directory, so the tests' file commands ask here instead (`tests/suite/with_vfs.tcl`).
 //!
-//! It is no interface for programs: it takes no locks and writes past SQLite. It answers only while TIERSMITH_SQLITE_FAST is set, the variable
-//! that attaches the tests' databases.
+//! It is no interface for programs: it takes no locks and writes past SQLite. It answers only while
+//! TIERSMITH_SQLITE_FAST is set, the variable that attaches the tests' databases.
 //!
 //! | question | answer |
 //! |---|---|
@@ -88,7 +89,10 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     let pairs = digits.is_ascii() && digits.len().is_multiple_of(2);
     pairs.then_some(())?;
-    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect()
 }
 
 impl<'a> Seen<'a> {
@@ -101,7 +105,9 @@ impl<'a> Seen<'a> {
                 Some(Self::Wal(Wal::new(place.files.open(role, OpenMode::CREATE)?), user))
             }
             Role::Wal => None,
-            Role::Journal => user.shared().journal.open(&place.files, make)?.map(|()| Self::Journal(user)),
+            Role::Journal => {
+                user.shared().journal.open(&place.files, make)?.map(|()| Self::Journal(user))
+            }
         })
     }
 

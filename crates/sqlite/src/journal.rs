@@ -1,14 +1,18 @@
-//! The rollback journal of an attached database: one file of the home that is kept, however often SQLite deletes and makes it.
+//! The rollback journal of an attached database: one file of the home that is kept, however often
+//! SQLite deletes and makes it.
 //!
-//! SQLite writes a journal in small pieces, makes it durable, writes the database, and ends the transaction by deleting, cutting or
-//! zeroing the journal. Making and removing a file of the home costs several syncs of its file system; so here a journal that SQLite deleted
-//! or cut to nothing stays, with zeros where its header was ("dead"), as SQLite's own `journal_mode=PERSIST` leaves it. Its length, and
-//! whether it is there, are what SQLite last made of them. When the last connection is closed a dead journal is removed.
+//! SQLite writes a journal in small pieces, makes it durable, writes the database, and ends the
+//! transaction by deleting, cutting or zeroing the journal. Making and removing a file of the home
+//! costs several syncs of its file system; so here a journal that SQLite deleted or cut to nothing
+//! stays, with zeros where its header was ("dead"), as SQLite's own `journal_mode=PERSIST` leaves
+//! it. Its length, and whether it is there, are what SQLite last made of them. When the last
+//! connection is closed a dead journal is removed.
 //!
 //! # What is written when
-//! Pieces wait in memory and are written together, durable, at the latest before the next write to the database: the order in which SQLite
-//! writes is kept (`SQLITE_IOCAP_SEQUENTIAL`), and until the database is written a journal says nothing. The last block is filled up
-//! with zeros, so nothing of an older journal lies directly behind the end.
+//! Pieces wait in memory and are written together, durable, at the latest before the next write to
+//! the database: the order in which SQLite writes is kept (`SQLITE_IOCAP_SEQUENTIAL`), and until
+//! the database is written a journal says nothing. The last block is filled up with zeros, so
+//! nothing of an older journal lies directly behind the end.
 //!
 //! # What a power cut, or a killed process, leaves
 //! | when | what SQLite finds |
@@ -18,12 +22,14 @@
 //! | after | the journal, with zeros or an older journal's records behind its end; those fail their checksum, which has a random number of the journal in it |
 //! | after the header is zeros | a dead journal: the transaction is committed |
 //!
-//! A journal that ends with the name of a super-journal is recognised by its last eight bytes, which must be the last of the file: then
-//! the file is cut to its length at once, and to nothing when it is dead.
+//! A journal that ends with the name of a super-journal is recognised by its last eight bytes,
+//! which must be the last of the file: then the file is cut to its length at once, and to nothing
+//! when it is dead.
 //!
 //! # A journal of class pass (`place=data`)
-//! The same file operations go straight to home. There SQLite syncs the journal itself, with one exception: when an atomic batch
-//! fails it makes the journal late and writes the database without a sync between. [`Journal::before_database`] does that sync.
+//! The same file operations go straight to home. There SQLite syncs the journal itself, with one
+//! exception: when an atomic batch fails it makes the journal late and writes the database without
+//! a sync between. [`Journal::before_database`] does that sync.
 //!
 //! Read next: `file.rs`, which calls this; "Rollback journal format" on sqlite.org.
 
@@ -40,7 +46,8 @@ const WAITING_MAX: usize = 1 << 20;
 const KEPT_MAX: u64 = 4 << 20;
 static ZEROS: [u8; 32768] = [0; 32768];
 
-/// The journal of one database, shared by its connections. Only the one that holds RESERVED or more writes it.
+/// The journal of one database, shared by its connections. Only the one that holds RESERVED or more
+/// writes it.
 #[derive(Default)]
 pub(crate) struct Journal {
     /// It exists for SQLite and has bytes: what `xAccess` asks.
@@ -89,7 +96,8 @@ impl Journal {
         let got = state.file()?.read(0, &mut first)?;
         state.live = got == 1 && first != [0];
         if state.writes_are_durable() && !state.live {
-            // A dead one, left by a process that did not come to remove it. As long as it is there every transaction would look into it.
+            // A dead one, left by a process that did not come to remove it. As long as it is there
+            // every transaction would look into it.
             (state.named, state.len) = (false, 0);
         }
         // Whatever its last bytes are: the next journal must not end with them.
@@ -160,8 +168,9 @@ impl Journal {
         state.len = state.len.max(offset + data.len() as u64);
         state.exact = data == MAGIC;
         self.waiting.store(true, Ordering::Release);
-        // Zeros over the header of a journal that is on the tier end a transaction (PERSIST, exclusive locking). With synchronous = OFF nothing
-        // follows, and while they waited here a killed process left a hot journal, which takes the transaction back.
+        // Zeros over the header of a journal that is on the tier end a transaction (PERSIST,
+        // exclusive locking). With synchronous = OFF nothing follows, and while they waited here a
+        // killed process left a hot journal, which takes the transaction back.
         if offset == 0 && state.live && data.first() == Some(&0) {
             self.push_locked(&mut state)?;
         }
@@ -217,7 +226,8 @@ impl Journal {
             state.physical = size;
         }
         state.len = size;
-        self.waiting.store(!state.writes_are_durable() || !state.pieces.is_empty(), Ordering::Release);
+        self.waiting
+            .store(!state.writes_are_durable() || !state.pieces.is_empty(), Ordering::Release);
         self.note(&state);
         Ok(())
     }
@@ -249,7 +259,8 @@ impl Journal {
         Ok(true)
     }
 
-    /// The last connection goes: a dead journal is removed, another one stays for whoever opens the database next.
+    /// The last connection goes: a dead journal is removed, another one stays for whoever opens the
+    /// database next.
     ///
     /// # Errors
     /// Those of the home's file system; a dead journal that stays does no harm.
@@ -290,7 +301,8 @@ impl Journal {
             let filled = end.next_multiple_of(state.block) - state.pieces_at;
             state.pieces.resize(filled as usize, 0);
         }
-        // Before the write: it goes block by block, and the header may be there although a later block failed.
+        // Before the write: it goes block by block, and the header may be there although a later
+        // block failed.
         state.live |= state.pieces_at == 0;
         let State { file, pieces, pieces_at, .. } = &mut **state;
         let file = file.as_ref().ok_or(Error::Detached)?;

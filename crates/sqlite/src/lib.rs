@@ -1,14 +1,19 @@
 //! SQLite on a fast tier: the VFS `tiersmith`, linked into a program or loaded as an extension.
 //!
-//! A database is attached by the URI it is opened with (`file:app.db?vfs=tiersmith&fast=/mnt/pmem0/app.tier&size=1G`) and stays attached
-//! until it is detached; from then on `file:app.db?vfs=tiersmith` is enough. A database that is not attached goes to the VFS below, timed.
+//! A database is attached by the URI it is opened with
+//! (`file:app.db?vfs=tiersmith&fast=/mnt/pmem0/app.tier&size=1G`) and stays attached until it is
+//! detached; from then on `file:app.db?vfs=tiersmith` is enough. A database that is not attached
+//! goes to the VFS below, timed.
 //!
-//! Start reading at `vfs.rs` (which file goes where), then `file.rs` and `batch.rs` (what a commit does); [`place`] is how a database is
-//! attached and what keeps others from opening it; `border` is where C ends.
+//! Start reading at `vfs.rs` (which file goes where), then `file.rs` and `batch.rs` (what a commit
+//! does); [`place`] is how a database is attached and what keeps others from opening it; `border`
+//! is where C ends.
 //!
-//! **Invariant**: no `unsafe` outside `ffi`, `border`, `extension` and the file locks of `place`; no panic reaches SQLite.
+//! **Invariant**: no `unsafe` outside `ffi`, `border`, `extension` and the file locks of `place`;
+//! no panic reaches SQLite.
 //!
-//! **Deliberately absent**: SQL of our own, and sharing an attached database between processes (that is the mount's).
+//! **Deliberately absent**: SQL of our own, and sharing an attached database between processes
+//! (that is the mount's).
 
 #![deny(unsafe_code)]
 

@@ -1,15 +1,18 @@
 //! SQLite's file locks among the connections of this process: SHARED, RESERVED, PENDING, EXCLUSIVE.
 //!
-//! No other process can have an attached database open (the store's lock on the home sees to that), so the state is one word of memory
-//! and a lock costs a compare-and-swap. What is granted when is what the `unix` VFS grants, in `sqlite3.c` under `unixLock`:
+//! No other process can have an attached database open (the store's lock on the home sees to that),
+//! so the state is one word of memory and a lock costs a compare-and-swap. What is granted when is
+//! what the `unix` VFS grants, in `sqlite3.c` under `unixLock`:
 //!
 //! - SHARED: when nobody holds PENDING or EXCLUSIVE.
 //! - RESERVED: from SHARED, when nobody else holds more than SHARED.
-//! - EXCLUSIVE: from RESERVED by way of PENDING, which stays when readers are still there (so that no new ones come). Straight from SHARED,
-//!   as the rollback of a hot journal asks for it, without PENDING: a connection that asks whether the journal is hot must not take the
-//!   attempt of another one for a writer.
+//! - EXCLUSIVE: from RESERVED by way of PENDING, which stays when readers are still there (so that
+//!   no new ones come). Straight from SHARED, as the rollback of a hot journal asks for it, without
+//!   PENDING: a connection that asks whether the journal is hot must not take the attempt of
+//!   another one for a writer.
 //!
-//! Invariant: the number of holders of SHARED counts every connection with any lock; at most one holds more than SHARED.
+//! Invariant: the number of holders of SHARED counts every connection with any lock; at most one
+//! holds more than SHARED.
 
 use crate::ffi;
 use std::ffi::c_int;
@@ -48,9 +51,9 @@ impl Locks {
             return ffi::OK;
         }
         match level {
-            ffi::LOCK_SHARED => {
-                self.take(held, level, |word, _| (word & (PENDING | EXCLUSIVE) == 0).then_some((word + 1, 0)))
-            }
+            ffi::LOCK_SHARED => self.take(held, level, |word, _| {
+                (word & (PENDING | EXCLUSIVE) == 0).then_some((word + 1, 0))
+            }),
             ffi::LOCK_RESERVED => self.take(held, level, |word, _| {
                 (word & ABOVE_SHARED == 0).then_some((word | RESERVED, RESERVED))
             }),
@@ -70,8 +73,14 @@ impl Locks {
         })
     }
 
-    /// Changes the word as `change` says, from the word and this connection's bits to the new ones; `None` from it is `SQLITE_BUSY`.
-    fn take(&self, held: &mut Held, level: c_int, change: impl Fn(u64, u64) -> Option<(u64, u64)>) -> c_int {
+    /// Changes the word as `change` says, from the word and this connection's bits to the new ones;
+    /// `None` from it is `SQLITE_BUSY`.
+    fn take(
+        &self,
+        held: &mut Held,
+        level: c_int,
+        change: impl Fn(u64, u64) -> Option<(u64, u64)>,
+    ) -> c_int {
         let mut word = self.0.load(Ordering::Acquire);
         loop {
             let Some((next, bits)) = change(word, held.bits) else { return ffi::BUSY };
@@ -104,12 +113,15 @@ impl Locks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ffi::{BUSY, LOCK_EXCLUSIVE, LOCK_NONE, LOCK_PENDING, LOCK_RESERVED, LOCK_SHARED, OK};
+    use crate::ffi::{
+        BUSY, LOCK_EXCLUSIVE, LOCK_NONE, LOCK_PENDING, LOCK_RESERVED, LOCK_SHARED, OK,
+    };
 
     #[test]
     fn a_writer_waits_for_readers_and_keeps_new_ones_out() {
         let locks = Locks::default();
-        let (mut writer, mut reader, mut late) = (Held::default(), Held::default(), Held::default());
+        let (mut writer, mut reader, mut late) =
+            (Held::default(), Held::default(), Held::default());
         assert_eq!(locks.lock(&mut reader, LOCK_SHARED), OK);
         assert_eq!(locks.lock(&mut writer, LOCK_SHARED), OK);
         assert_eq!(locks.lock(&mut writer, LOCK_RESERVED), OK);

@@ -1,8 +1,11 @@
-//! A file of a database that is not attached: every call goes to the VFS below, and reads, writes and syncs are timed.
+//! A file of a database that is not attached: every call goes to the VFS below, and reads, writes
+//! and syncs are timed.
 //!
-//! Locks, the WAL index and lent pages are the other VFS's: so several processes share a plain database as they always do.
+//! Locks, the WAL index and lent pages are the other VFS's: so several processes share a plain
+//! database as they always do.
 //!
-//! Deliberately absent: temporary files and super-journals. They are opened by the VFS below without anything of ours around them.
+//! Deliberately absent: temporary files and super-journals. They are opened by the VFS below
+//! without anything of ours around them.
 
 use crate::ffi::foreign::ForeignFile;
 use crate::place::Role;

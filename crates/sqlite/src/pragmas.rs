@@ -1,11 +1,15 @@
-//! The pragmas: `tiersmith_stats`, `tiersmith_flush`, `tiersmith_check`. Each answers with one text.
+//! The pragmas: `tiersmith_stats`, `tiersmith_flush`, `tiersmith_check`. Each answers with one
+//! text.
 //!
-//! The names are fixed by what users type; `flush` here means "write every dirty block home", as `AttachedHome::flush_all` does.
+//! The names are fixed by what users type; `flush` here means "write every dirty block home", as
+//! `AttachedHome::flush_all` does.
 //!
 //! # What `tiersmith_check` can see
-//! The store's offline check reads a tier that nobody uses. Here the tier is in use, so another thing is checked, and said: every dirty
-//! block is written home, then each block that the tier lends is compared with the home file, and the sizes are. That is promise 3 (home is
-//! truth for clean blocks) for the blocks that are in the tier now. Blocks written while it runs are looked at again, a few times.
+//! The store's offline check reads a tier that nobody uses. Here the tier is in use, so another
+//! thing is checked, and said: every dirty block is written home, then each block that the tier
+//! lends is compared with the home file, and the sizes are. That is promise 3 (home is truth for
+//! clean blocks) for the blocks that are in the tier now. Blocks written while it runs are looked
+//! at again, a few times.
 
 use crate::database::User;
 use crate::ffi::api::Api;
@@ -40,7 +44,9 @@ pub(crate) fn answer(
              file:PATH?vfs=tiersmith&fast=TIER&size=BYTES to attach it"
                 .to_string())
         }
-        ("tiersmith_inspect", Some((user, file))) => return crate::inspect::answer(value?, user, file),
+        ("tiersmith_inspect", Some((user, file))) => {
+            return crate::inspect::answer(value?, user, file);
+        }
         _ => return None,
     })
 }
@@ -79,7 +85,11 @@ fn stats(api: &Api, place: &Place, file: &File) -> String {
                 let _ = writeln!(out, "  medium           {}", line.trim());
             }
         }
-        let _ = writeln!(out, "  size             {} bytes, {} free", tier.usable_bytes, tier.free_bytes);
+        let _ = writeln!(
+            out,
+            "  size             {} bytes, {} free",
+            tier.usable_bytes, tier.free_bytes
+        );
         let _ = writeln!(
             out,
             "  blocks           {} bytes dirty, {} bytes cached",
@@ -124,13 +134,17 @@ fn waits(out: &mut String, totals: &Totals) {
 fn check(place: &Place, file: &File) -> Answer {
     match compare(place, file) {
         Ok((compared, different, home_only)) if different.is_empty() => Ok(format!(
-            "ok: every dirty block was written home; {compared} blocks of the database file are in the tier and equal those at home, \
-             {home_only} are at home only and were not read. The tier's own structures are checked while nobody has it open \
+            "ok: every dirty block was written home; {compared} blocks of the database file are in \
+             the tier and equal those at home, \
+             {home_only} are at home only and were not read. The tier's own structures are checked \
+             while nobody has it open \
              (tiersmith check)"
         )),
         Ok((compared, different, _)) => Err(format!(
-            "{} of {compared} blocks in the tier differ from home after they were written there, the first at byte {} of {}: the tier or \
-             the home file is damaged, or somebody writes the home file. Close the database, run tiersmith check, and keep both",
+            "{} of {compared} blocks in the tier differ from home after they were written there, \
+             the first at byte {} of {}: the tier or \
+             the home file is damaged, or somebody writes the home file. Close the database, run \
+             tiersmith check, and keep both",
             different.len(),
             different[0],
             place.database().display()
@@ -142,10 +156,16 @@ fn check(place: &Place, file: &File) -> Answer {
 /// Blocks compared, offsets of those that differ, and blocks that are at home only.
 fn compare(place: &Place, file: &File) -> Result<(u64, Vec<u64>, u64)> {
     place.home().flush_all()?;
-    let Some(block) = file.block_size().map(|b| b.bytes() as u64) else { return Ok((0, Vec::new(), 0)) };
+    let Some(block) = file.block_size().map(|b| b.bytes() as u64) else {
+        return Ok((0, Vec::new(), 0));
+    };
     let blocks = file.len()?.div_ceil(block);
     let name = place.name(Role::Main);
-    let io = |source| tiersmith_store::Error::Io { what: "cannot read", path: name.to_path_buf(), source };
+    let io = |source| tiersmith_store::Error::Io {
+        what: "cannot read",
+        path: name.to_path_buf(),
+        source,
+    };
     let home = place.home().home().open(name, OpenMode::READ).map_err(io)?;
     let mut buffer = vec![0; block as usize];
     let (mut compared, mut home_only) = (0, 0);

@@ -1,4 +1,5 @@
-//! Registering the VFS with the SQLite that is linked into the program, and what a program may want to know of it then.
+//! Registering the VFS with the SQLite that is linked into the program, and what a program may want
+//! to know of it then.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,12 +34,14 @@ use std::path::Path;
 pub enum Error {
     /// SQLite refused the VFS.
     #[error(
-        "SQLite does not take the VFS `tiersmith`: result code {0}; it needs a default VFS (unix) to build on"
+        "SQLite does not take the VFS `tiersmith`: result code {0}; it needs a default VFS (unix) \
+         to build on"
     )]
     Register(c_int),
     /// SQLite keeps its own way to open files.
     #[error(
-        "cannot keep SQLite from waiting for what is put at a file's name: result code {0}; it needs the VFS `unix`, \
+        "cannot keep SQLite from waiting for what is put at a file's name: result code {0}; it \
+         needs the VFS `unix`, \
          whose system calls a program may replace"
     )]
     Opens(c_int),
@@ -47,8 +50,9 @@ pub enum Error {
     Place(#[from] PlaceError),
 }
 
-/// Registers the VFS `tiersmith` with the SQLite linked into this program. It does not become the default, unless the environment says
-/// `TIERSMITH_SQLITE_DEFAULT=1`. A second call changes nothing.
+/// Registers the VFS `tiersmith` with the SQLite linked into this program. It does not become the
+/// default, unless the environment says `TIERSMITH_SQLITE_DEFAULT=1`. A second call changes
+/// nothing.
 ///
 /// # Errors
 /// SQLite's result code.
@@ -80,7 +84,8 @@ pub fn open_only_files() -> Result<(), Error> {
 /// # Durability
 /// The attachment is durable on return.
 pub fn attach(database: &Path, fast: FastSpec) -> Result<(), Error> {
-    let below = border::register(api::use_linked(), crate::wants_default()).map_err(Error::Register)?;
+    let below =
+        border::register(api::use_linked(), crate::wants_default()).map_err(Error::Register)?;
     let want = Want { fast: Some(fast), create: false, read_only: false };
     match Place::open(database, &want, &|path| vfs::fold(&below, path))? {
         Some(_attached) => Ok(()),
@@ -88,8 +93,8 @@ pub fn attach(database: &Path, fast: FastSpec) -> Result<(), Error> {
     }
 }
 
-/// Detaches the database at the path: everything goes home, and the plain file is at its path again. No connection of this process may
-/// have it open. What a crash left is recovered first.
+/// Detaches the database at the path: everything goes home, and the plain file is at its path
+/// again. No connection of this process may have it open. What a crash left is recovered first.
 ///
 /// # Errors
 /// Each is a sentence with the remedy; another call goes on where one failed.
@@ -97,12 +102,14 @@ pub fn attach(database: &Path, fast: FastSpec) -> Result<(), Error> {
 /// # Durability
 /// Durable on return.
 pub fn detach(database: &Path) -> Result<(), Error> {
-    let below = border::register(api::use_linked(), crate::wants_default()).map_err(Error::Register)?;
+    let below =
+        border::register(api::use_linked(), crate::wants_default()).map_err(Error::Register)?;
     Ok(Place::detach(database, &|path| vfs::fold(&below, path))?)
 }
 
-/// [`detach`] for a database whose file in the directory was changed past Tiersmith: keeps that version and Tiersmith's, as two databases,
-/// and says where. When nothing was changed it is an ordinary detach.
+/// [`detach`] for a database whose file in the directory was changed past Tiersmith: keeps that
+/// version and Tiersmith's, as two databases, and says where. When nothing was changed it is an
+/// ordinary detach.
 ///
 /// # Errors
 /// Each is a sentence with the remedy; another call goes on where one failed.
@@ -110,6 +117,7 @@ pub fn detach(database: &Path) -> Result<(), Error> {
 /// # Durability
 /// Durable on return.
 pub fn detach_keeping_both(database: &Path) -> Result<KeptBoth, Error> {
-    let below = border::register(api::use_linked(), crate::wants_default()).map_err(Error::Register)?;
+    let below =
+        border::register(api::use_linked(), crate::wants_default()).map_err(Error::Register)?;
     Ok(Place::detach_keeping_both(database, &|path| vfs::fold(&below, path))?)
 }

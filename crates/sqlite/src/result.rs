@@ -1,10 +1,10 @@
 //! From errors to SQLite's result codes, and the last error in words.
 //!
-//! SQLite has a number for an error and its own sentence for the number; what happened, on which file
-//! and what to do about it, it can carry for a failed open (`border/refused.rs`) and a pragma only. So
-//! each error goes to three places, here and nowhere else: the code to SQLite, the whole sentence to
-//! SQLite's log (`sqlite3_log`, of each SQLite of the process), and to `tiersmith_last_error()` and
-//! `xGetLastError`.
+//! SQLite has a number for an error and its own sentence for the number; what happened, on which
+//! file and what to do about it, it can carry for a failed open (`border/refused.rs`) and a pragma
+//! only. So each error goes to three places, here and nowhere else: the code to SQLite, the whole
+//! sentence to SQLite's log (`sqlite3_log`, of each SQLite of the process), and to
+//! `tiersmith_last_error()` and `xGetLastError`.
 //!
 //! | error | code |
 //! |---|---|
@@ -69,7 +69,8 @@ fn code_of(error: &Error, otherwise: c_int) -> c_int {
         | Error::HomeChanged { .. }
         | Error::LogOfAnother { .. } => ffi::CANTOPEN,
         Error::Io { source, .. } => code_of_io(source, otherwise),
-        // A medium is opened, mapped or grown: there is no operation on a file that fails by it but for want of space.
+        // A medium is opened, mapped or grown: there is no operation on a file that fails by it but
+        // for want of space.
         Error::Medium(_) if error.errno() == rustix::io::Errno::NOSPC.raw_os_error() => ffi::FULL,
         _ => otherwise,
     }
@@ -83,7 +84,8 @@ fn code_of_io(error: &io::Error, otherwise: c_int) -> c_int {
     }
 }
 
-/// The result code for an error of the store during an operation whose own code is `otherwise`; kept and logged.
+/// The result code for an error of the store during an operation whose own code is `otherwise`;
+/// kept and logged.
 pub(crate) fn of_store(error: &Error, otherwise: c_int) -> c_int {
     report(code_of(error, otherwise), error.errno(), &error.to_string())
 }
@@ -119,10 +121,14 @@ mod tests {
 
     #[test]
     fn every_way_to_be_full_is_sqlite_full() {
-        let full = Error::TierFull { tier: "fast".into(), free_bytes: 0, reason: "all pinned".into() };
+        let full =
+            Error::TierFull { tier: "fast".into(), free_bytes: 0, reason: "all pinned".into() };
         assert_eq!(code_of(&full, ffi::IOERR_WRITE), ffi::FULL);
         assert_eq!(code_of(&io(io::ErrorKind::StorageFull), ffi::IOERR_WRITE), ffi::FULL);
-        assert_eq!(code_of(&Error::BatchTooLarge { blocks: 2, most: 1 }, ffi::IOERR_WRITE), ffi::FULL);
+        assert_eq!(
+            code_of(&Error::BatchTooLarge { blocks: 2, most: 1 }, ffi::IOERR_WRITE),
+            ffi::FULL
+        );
     }
 
     #[test]

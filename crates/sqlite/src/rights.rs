@@ -15,15 +15,16 @@
 //!
 //! Not here: what a process that is not root may do. That the kernel decides.
 //!
-//! Invariants: what is real and saved stays root's, so the account cannot send this process signals,
-//! and there is a way back. A thread that was started meanwhile may change its users and groups as the
-//! others may: a program that gives its rights up (setuid, setgroups) does so in all threads at once, and
-//! the C library ends it where that works in one thread and not in another.
+//! Invariants: what is real and saved stays root's, so the account cannot send this process
+//! signals, and there is a way back. A thread that was started meanwhile may change its users and
+//! groups as the others may: a program that gives its rights up (setuid, setgroups) does so in all
+//! threads at once, and the C library ends it where that works in one thread and not in another.
 
 use crate::error::PlaceError;
 use rustix::process::{DumpableBehavior, Gid, Uid, geteuid};
 use rustix::thread::{
-    CapabilitySet, capabilities, set_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+    CapabilitySet, capabilities, set_capabilities, set_thread_groups, set_thread_res_gid,
+    set_thread_res_uid,
 };
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -63,7 +64,12 @@ impl Rights {
     ///
     /// # Errors
     /// What the file system says.
-    pub(crate) fn of(dir: &Dir, name: &Path, home: &Path, database: &Path) -> Result<Self, PlaceError> {
+    pub(crate) fn of(
+        dir: &Dir,
+        name: &Path,
+        home: &Path,
+        database: &Path,
+    ) -> Result<Self, PlaceError> {
         if !geteuid().is_root() {
             return Ok(Self::Own);
         }
@@ -77,11 +83,14 @@ impl Rights {
             true => things.clone().next().copied().unwrap_or(parent),
             false => parent,
         };
-        let same = |found: &Found| found.user == first.user || (found.is_roots() && first.is_roots());
+        let same =
+            |found: &Found| found.user == first.user || (found.is_roots() && first.is_roots());
         if let Some(other) = things.find(|found| !same(found)) {
-            let of = if parent.is_roots() { "its data directory" } else { "the directory it is in" };
+            let of =
+                if parent.is_roots() { "its data directory" } else { "the directory it is in" };
             let why = format!(
-                "one of it and {of} belongs to user {}, the other to user {}, who could exchange it. Give both one \
+                "one of it and {of} belongs to user {}, the other to user {}, who could exchange \
+                 it. Give both one \
                  owner (chown), or work as the account that uses the database",
                 other.user, first.user
             );
@@ -133,7 +142,8 @@ impl Rights {
         begin().map_err(|e| PlaceError::Rights {
             database: account.database.clone(),
             why: format!(
-                "it belongs to user {user}, and this process may not act as that user ({}). Run the program as user {user}",
+                "it belongs to user {user}, and this process may not act as that user ({}). Run \
+                 the program as user {user}",
                 std::io::Error::from(e),
                 user = account.user.as_raw()
             ),
@@ -143,9 +153,10 @@ impl Rights {
     /// User and group that a file made by root is to have.
     pub(crate) fn owner(&self) -> Option<tiersmith_dir::Owner> {
         match self {
-            Self::Of(account) => {
-                Some(tiersmith_dir::Owner { user: account.user.as_raw(), group: account.group.as_raw() })
-            }
+            Self::Of(account) => Some(tiersmith_dir::Owner {
+                user: account.user.as_raw(),
+                group: account.group.as_raw(),
+            }),
             _ => None,
         }
     }

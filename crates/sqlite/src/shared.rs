@@ -1,7 +1,7 @@
 //! What all connections of one attached database share in this process.
 //!
-//! Read next: `locks.rs`, `shm.rs`, `journal.rs`, `wal.rs` and `statistics.rs`, its parts; `database.rs`
-//! for who uses it.
+//! Read next: `locks.rs`, `shm.rs`, `journal.rs`, `wal.rs` and `statistics.rs`, its parts;
+//! `database.rs` for who uses it.
 
 use crate::journal::Journal;
 use crate::locks::Locks;

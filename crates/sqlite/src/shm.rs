@@ -1,14 +1,18 @@
-//! The WAL index of an attached database, in memory of this process: regions of 32 KiB, eight locks, a barrier.
+//! The WAL index of an attached database, in memory of this process: regions of 32 KiB, eight
+//! locks, a barrier.
 //!
-//! SQLite keeps it in a file mapped by every process (`-shm`). Only one process has an attached database, so it is plain memory here, and
-//! it is gone when its last user is: the next one finds zeros and reads the WAL, as after a crash.
+//! SQLite keeps it in a file mapped by every process (`-shm`). Only one process has an attached
+//! database, so it is plain memory here, and it is gone when its last user is: the next one finds
+//! zeros and reads the WAL, as after a crash.
 //!
 //! Invariants:
-//! - A region never moves and stays until the last connection has unmapped: SQLite keeps pointers to them.
+//! - A region never moves and stays until the last connection has unmapped: SQLite keeps pointers
+//!   to them.
 //! - The index is empty when its first connection joins.
 //! - A lock slot holds 0, a number of shared holders, or [`EXCLUSIVE`].
 //!
-//! Read next: "The WAL-Index File Format" on sqlite.org has the meaning of the regions and of each lock.
+//! Read next: "The WAL-Index File Format" on sqlite.org has the meaning of the regions and of each
+//! lock.
 
 use crate::ffi::{self, SHM_REGION};
 use parking_lot::Mutex;
@@ -71,7 +75,8 @@ impl Index {
                 users.regions.push(region());
             }
         }
-        // SQLite writes through the pointer: the words are atomic, so that nothing here assumes that they stay the same.
+        // SQLite writes through the pointer: the words are atomic, so that nothing here assumes
+        // that they stay the same.
         users.regions.get(number).map_or(std::ptr::null_mut(), |r| r.as_ptr().cast_mut().cast())
     }
 
@@ -96,7 +101,12 @@ impl Index {
                 if count >= EXCLUSIVE - 1 {
                     return ffi::BUSY;
                 }
-                match slot.compare_exchange_weak(count, count + 1, Ordering::AcqRel, Ordering::Acquire) {
+                match slot.compare_exchange_weak(
+                    count,
+                    count + 1,
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                ) {
                     Ok(_) => break,
                     Err(now) => count = now,
                 }

@@ -1,8 +1,10 @@
-//! What an attached database counted, for other processes to read: a file among Tiersmith's own in the database's directory.
+//! What an attached database counted, for other processes to read: a file among Tiersmith's own in
+//! the database's directory.
 //!
-//! The process that has the database open leaves its totals in `statistics`, when it opens and closes it, and at most once a second by
-//! the thread that just ended a transaction. Each version replaces the one before by a rename, so a reader sees a whole one. Nothing depends
-//! on the file: it is never synced, a failure to write it is no error for SQLite, and `detach` removes it.
+//! The process that has the database open leaves its totals in `statistics`, when it opens and
+//! closes it, and at most once a second by the thread that just ended a transaction. Each version
+//! replaces the one before by a rename, so a reader sees a whole one. Nothing depends on the file:
+//! it is never synced, a failure to write it is no error for SQLite, and `detach` removes it.
 //!
 //! | line (fields between tabs) | meaning |
 //! |---|---|
@@ -17,8 +19,9 @@
 //! | `counter`, name, unit, value, help | one a counter |
 //! | `end` | the last line |
 //!
-//! Invariants: a reader takes nothing for granted: the size is bounded, links are not followed, a line that is not as above is an error.
-//! Between two versions a transaction costs a load and a look at the coarse clock.
+//! Invariants: a reader takes nothing for granted: the size is bounded, links are not followed, a
+//! line that is not as above is an error. Between two versions a transaction costs a load and a
+//! look at the coarse clock.
 
 use crate::clock::{boot_ns, coarse_ms};
 use crate::error::PlaceError;
@@ -85,7 +88,8 @@ impl Publishing {
     #[inline]
     pub(crate) fn committed(&self, files: &Files) {
         self.commits.fetch_add(1, Ordering::Relaxed);
-        // With `locking_mode = EXCLUSIVE` no lock is ever let go, so that nothing else would write it.
+        // With `locking_mode = EXCLUSIVE` no lock is ever let go, so that nothing else would write
+        // it.
         let now_ms = coarse_ms();
         if now_ms >= self.next_ms.load(Ordering::Relaxed).saturating_add(PERIOD_MS) {
             self.publish(files);
@@ -126,14 +130,17 @@ impl Publishing {
         let start = state_and_start(pid).map_or(0, |(_, start)| start);
         let mut out = format!("{HEADER}\nprocess\t{pid}\t{start}\t{}\n", boot());
         let closed = u8::from(opening.connections == 0);
-        let _ = writeln!(out, "opened\t{}\nwritten\t{written_ns}\t{closed}", opening.opened_unix_ns);
+        let _ =
+            writeln!(out, "opened\t{}\nwritten\t{written_ns}\t{closed}", opening.opened_unix_ns);
         // Of several libraries the one that was first.
         let version = crate::ffi::api::all().next().map_or(0, |api| i64::from(api.version()));
         let _ = writeln!(out, "connections\t{}\nsqlite\t{version}", opening.connections);
         for tier in &stats.tiers {
             let used = tier.usable_bytes.saturating_sub(tier.free_bytes);
-            let medium = tier.media.first().and_then(|medium| medium.lines().next()).unwrap_or_default();
-            let (name, medium, emulated) = (plain(&tier.name), plain(medium), u8::from(tier.emulated));
+            let medium =
+                tier.media.first().and_then(|medium| medium.lines().next()).unwrap_or_default();
+            let (name, medium, emulated) =
+                (plain(&tier.name), plain(medium), u8::from(tier.emulated));
             let sizes = [tier.bytes, used, tier.free_bytes, tier.dirty_bytes, tier.cached_bytes];
             let sizes = sizes.map(|bytes| bytes.to_string()).join("\t");
             let _ = writeln!(out, "tier\t{name}\t{emulated}\t{sizes}\t{medium}");
@@ -150,9 +157,13 @@ impl Publishing {
 
 fn totals(out: &mut String, totals: &Totals) {
     for (def, of) in totals.events() {
-        let buckets: Vec<String> =
-            of.histogram().buckets().map(|bucket| format!("{}:{}", bucket.low_ns, bucket.count)).collect();
-        let (class, background, help) = (def.class.name(), u8::from(def.background), plain(def.help));
+        let buckets: Vec<String> = of
+            .histogram()
+            .buckets()
+            .map(|bucket| format!("{}:{}", bucket.low_ns, bucket.count))
+            .collect();
+        let (class, background, help) =
+            (def.class.name(), u8::from(def.background), plain(def.help));
         let figures = format!("{}\t{}\t{}", of.total_ns(), of.max_ns(), of.bytes());
         let _ = writeln!(
             out,
@@ -171,9 +182,11 @@ fn plain(text: &str) -> String {
     text.chars().take(TEXT_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Replaces the file. A reader has the old version or the new one; after a power cut it may be gone or empty.
+/// Replaces the file. A reader has the old version or the new one; after a power cut it may be gone
+/// or empty.
 fn replace(directory: &Dir, text: &str) -> io::Result<()> {
-    // Left by a process that was killed; nobody else writes here, for one process has the database open.
+    // Left by a process that was killed; nobody else writes here, for one process has the database
+    // open.
     match directory.remove(STATISTICS_NEW) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
@@ -196,7 +209,8 @@ pub struct Statistics {
     pub process: u32,
     /// Another one for every opening: counters begin at zero with it.
     pub instance: String,
-    /// Whether the process has it open still. In another process namespace than the writer's it seems closed.
+    /// Whether the process has it open still. In another process namespace than the writer's it
+    /// seems closed.
     pub open: bool,
     /// When it was written: nanoseconds of the clock that goes on while the machine is suspended.
     pub written_boot_ns: u64,
@@ -263,7 +277,8 @@ pub(crate) fn read_in(inside: &Dir) -> Result<Option<Statistics>, PlaceError> {
     };
     read(file).map(Some).map_err(|why| {
         let why = format!(
-            "{why}; it holds figures only: remove it, the next process to open the database writes it"
+            "{why}; it holds figures only: remove it, the next process to open the database writes \
+             it"
         );
         PlaceError::io("cannot read", &path)(io::Error::new(io::ErrorKind::InvalidData, why))
     })
@@ -286,7 +301,8 @@ fn parse(text: &str) -> Result<Statistics, String> {
     let mut lines = text.lines();
     if lines.next() != Some(HEADER) {
         return Err(
-            "its first line is not that of format 1; another version of Tiersmith may have written it".into(),
+            "its first line is not that of format 1; another version of Tiersmith may have written \
+             it".into(),
         );
     }
     let mut found = Statistics {
@@ -300,7 +316,8 @@ fn parse(text: &str) -> Result<Statistics, String> {
         waits: Vec::new(),
         counters: Vec::new(),
     };
-    let (mut started, mut booted, mut opened, mut closed, mut ended) = (0, String::new(), 0, true, false);
+    let (mut started, mut booted, mut opened, mut closed, mut ended) =
+        (0, String::new(), 0, true, false);
     for (number, line) in lines.enumerate() {
         let fields: Vec<&str> = line.split('\t').collect();
         let done = (|| {
@@ -414,8 +431,10 @@ mod tests {
     fn sound() -> String {
         let (pid, start) = (std::process::id(), state_and_start(std::process::id()).unwrap().1);
         format!(
-            "{HEADER}\nprocess\t{pid}\t{start}\t{}\nopened\t7\nwritten\t9\t0\nconnections\t2\nsqlite\t3045001\n\
-             tier\tfast\t1\t1\t2\t3\t4\t5\tram\nevent\tlog file sync\t{}\t0\t5\t5\t0\t4:1,8:2\thelp\n\
+            "{HEADER}\nprocess\t{pid}\t{start}\t{}\nopened\t7\nwritten\t9\t0\nconnections\t2\n\
+             sqlite\t3045001\n\
+             tier\tfast\t1\t1\t2\t3\t4\t5\tram\nevent\tlog file \
+             sync\t{}\t0\t5\t5\t0\t4:1,8:2\thelp\n\
              counter\tuser commits\ttransactions\t3\thelp\nend\n",
             boot(),
             WaitClass::Commit.name()
@@ -426,7 +445,10 @@ mod tests {
     fn a_file_is_read_as_written_and_says_whether_its_process_lives() {
         let found = parse(&sound()).unwrap();
         assert!(found.open && found.connections == 2 && found.tiers[0].emulated);
-        assert_eq!((found.waits[0].buckets.clone(), found.counters[0].value), (vec![(4, 1), (8, 2)], 3));
+        assert_eq!(
+            (found.waits[0].buckets.clone(), found.counters[0].value),
+            (vec![(4, 1), (8, 2)], 3)
+        );
         assert!(!parse(&sound().replace("written\t9\t0", "written\t9\t1")).unwrap().open);
         // Another process has the number now, or the machine was started anew.
         for (from, to) in [

@@ -1,4 +1,5 @@
-//! Opening, deleting and finding files: which of them are an attached database's, and which go to the VFS below.
+//! Opening, deleting and finding files: which of them are an attached database's, and which go to
+//! the VFS below.
 //!
 //! | what SQLite opens | goes to |
 //! |---|---|
@@ -7,8 +8,9 @@
 //! | WAL and journal | where their database is, found by name |
 //! | super-journals, temporary files, everything else | the VFS below |
 //!
-//! A journal may be asked for while its database is not open: SQLite does so to learn whether a super-journal is still needed. If that
-//! database is attached its place is opened for the question; answering "no such file" would lose a transaction over two databases.
+//! A journal may be asked for while its database is not open: SQLite does so to learn whether a
+//! super-journal is still needed. If that database is attached its place is opened for the
+//! question; answering "no such file" would lose a transaction over two databases.
 //!
 //! Deliberately absent: pointers. `border` calls this with what it has checked.
 
@@ -30,14 +32,19 @@ use tiersmith_store::OpenMode;
 pub(crate) enum Opened {
     Main(Box<Main>),
     Side(Box<Side>),
-    /// The VFS below is to open it; its calls are timed as those of this role. The name is kept as long as the file is open.
+    /// The VFS below is to open it; its calls are timed as those of this role. The name is kept as
+    /// long as the file is open.
     Plain(Role, Option<Name>),
     /// The VFS below is to open it, alone.
     Below,
 }
 
 /// Opens the file if it is an attached database's; the error is a result code, reported.
-pub(crate) fn open(below: &ForeignVfs, name: Option<Filename<'_>>, flags: c_int) -> Result<Opened, c_int> {
+pub(crate) fn open(
+    below: &ForeignVfs,
+    name: Option<Filename<'_>>,
+    flags: c_int,
+) -> Result<Opened, c_int> {
     let Some(name) = name else { return Ok(Opened::Below) };
     if flags & ffi::OPEN_MAIN_DB != 0 {
         return open_main(below, name, flags);
@@ -78,7 +85,8 @@ fn open_main(below: &ForeignVfs, name: Filename<'_>, flags: c_int) -> Result<Ope
     let create = flags & ffi::OPEN_CREATE != 0;
     let read_only = flags & ffi::OPEN_READONLY != 0;
     let spec = spec.or_else(|| {
-        // Only where the VFS was made the default one too: nobody gets an emulated tier by one stray variable. Reading only does not attach.
+        // Only where the VFS was made the default one too: nobody gets an emulated tier by one
+        // stray variable. Reading only does not attach.
         std::env::var_os("TIERSMITH_SQLITE_DEFAULT").filter(|_| !read_only)?;
         fast_of(std::env::var_os(FAST_DIRECTORY)?.as_ref(), path)
     });
@@ -97,11 +105,13 @@ fn open_main(below: &ForeignVfs, name: Filename<'_>, flags: c_int) -> Result<Ope
     }
 }
 
-/// Bytes of the tier that each main database opened without `fast=` gets in the directory of [`FAST_DIRECTORY`]. For SQLite's own tests, which
-/// know no `fast=`; works together with TIERSMITH_SQLITE_DEFAULT only.
+/// Bytes of the tier that each main database opened without `fast=` gets in the directory of
+/// [`FAST_DIRECTORY`]. For SQLite's own tests, which know no `fast=`; works together with
+/// TIERSMITH_SQLITE_DEFAULT only.
 const FAST_BYTES: u64 = 8 << 20;
 
-/// The tier in `directory` of the database at `path`: the path with `+` for each `/`. None where that is no file name.
+/// The tier in `directory` of the database at `path`: the path with `+` for each `/`. None where
+/// that is no file name.
 fn fast_of(directory: &Path, path: &Path) -> Option<FastSpec> {
     let name = format!("{}.tier", path.to_str()?.replace('/', "+"));
     let member = directory.join(name);
@@ -115,7 +125,11 @@ fn fast_of(directory: &Path, path: &Path) -> Option<FastSpec> {
     })
 }
 
-fn open_place(below: &ForeignVfs, path: &Path, want: &Want) -> Result<Option<Arc<Place>>, PlaceError> {
+fn open_place(
+    below: &ForeignVfs,
+    path: &Path,
+    want: &Want,
+) -> Result<Option<Arc<Place>>, PlaceError> {
     Place::open(path, want, &|database| fold(below, database))
 }
 
@@ -170,7 +184,8 @@ pub(crate) fn access(below: &ForeignVfs, name: &CStr, flags: c_int) -> Result<bo
         return below.access(name, flags);
     }
     if let Owner::Attached(place, role) = owner(name.to_bytes()) {
-        // The common case, several times in a transaction: the place is open, so what is in memory is right.
+        // The common case, several times in a transaction: the place is open, so what is in memory
+        // is right.
         return Ok(match role {
             Role::Journal => place.shared.journal.is_present(),
             _ => place.shared.wal.is_present(),

@@ -1,7 +1,8 @@
 //! The wait events of databases that are not attached: the stock VFS, timed.
 //!
-//! An attached database's waits are in the registry of its home ([`tiersmith_store::AttachedHome::events`]), where the store records
-//! them; none of them is recorded here a second time. The names are those a database administrator knows from Oracle.
+//! An attached database's waits are in the registry of its home
+//! ([`tiersmith_store::AttachedHome::events`]), where the store records them; none of them is
+//! recorded here a second time. The names are those a database administrator knows from Oracle.
 
 use std::sync::LazyLock;
 use tiersmith_store::events::{Registry, wait_events};

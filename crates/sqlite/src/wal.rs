@@ -1,28 +1,40 @@
-//! The write-ahead log of an attached database: frames are put together, so that a transaction is one write with one fence.
+//! The write-ahead log of an attached database: frames are put together, so that a transaction is
+//! one write with one fence.
 //!
-//! SQLite writes a frame as a header of 24 bytes and a page. On the tier every write is durable on return and costs a fence, so frames wait
-//! in memory until the one that commits is complete, and are written together.
+//! SQLite writes a frame as a header of 24 bytes and a page. On the tier every write is durable on
+//! return and costs a fence, so frames wait in memory until the one that commits is complete, and
+//! are written together.
 //!
 //! # When frames are written
-//! With the page of a frame whose header has a database size (the commit mark); at a sync, a look at the size, a read of what waits; when
-//! 256 KiB wait; at close. So a commit survives a killed process also with `synchronous=NORMAL`, as with the stock VFS, and here a power cut
-//! too. Frames that still wait when a connection gives up the WAL's write lock are those of a transaction that was rolled back: they go.
+//! With the page of a frame whose header has a database size (the commit mark); at a sync, a look
+//! at the size, a read of what waits; when 256 KiB wait; at close. So a commit survives a killed
+//! process also with `synchronous=NORMAL`, as with the stock VFS, and here a power cut too. Frames
+//! that still wait when a connection gives up the WAL's write lock are those of a transaction that
+//! was rolled back: they go.
 //!
-//! The WAL's own header is written alone, durable before the frames behind it: with the old header and some of the old frames, a torn new
-//! one behind them would be taken for the end of a WAL of long ago. On flash, where a write is durable only after a sync, SQLite syncs between
-//! the two; and since the header ends what the WAL held, what a checkpoint wrote is synced before it, whatever `synchronous` says.
+//! The WAL's own header is written alone, durable before the frames behind it: with the old header
+//! and some of the old frames, a torn new one behind them would be taken for the end of a WAL of
+//! long ago. On flash, where a write is durable only after a sync, SQLite syncs between the two;
+//! and since the header ends what the WAL held, what a checkpoint wrote is synced before it,
+//! whatever `synchronous` says.
 //!
-//! Only whole headers of frames and whole pages wait, each at its place in the file. Anything else is written at once, with what waits before it:
-//! SQLite rewrites checksums in place, without a page behind; and a VFS above this one may hide that bytes beside a write stay as they are
-//! (`POWERSAFE_OVERWRITE`), or cut writes in pieces. Then SQLite fills up the sector with copies of the frame that commits and syncs in the
-//! middle of one, and the rest of that one is not followed by anything.
+//! Only whole headers of frames and whole pages wait, each at its place in the file. Anything else
+//! is written at once, with what waits before it: SQLite rewrites checksums in place, without a
+//! page behind; and a VFS above this one may hide that bytes beside a write stay as they are
+//! (`POWERSAFE_OVERWRITE`), or cut writes in pieces. Then SQLite fills up the sector with copies of
+//! the frame that commits and syncs in the middle of one, and the rest of that one is not followed
+//! by anything.
 //!
 //! # Invariants
-//! - What was committed does not wait: behind a commit mark nothing but its page, and that ends the waiting.
-//! - What waits belongs to the connection that has the WAL's write lock: no other one writes, and others read only what was committed.
-//! - Nothing that waited is written after that lock was given up: another connection may have written the same place by then.
+//! - What was committed does not wait: behind a commit mark nothing but its page, and that ends the
+//!   waiting.
+//! - What waits belongs to the connection that has the WAL's write lock: no other one writes, and
+//!   others read only what was committed.
+//! - Nothing that waited is written after that lock was given up: another connection may have
+//!   written the same place by then.
 //!
-//! Read next: `walWriteOneFrame` and `walRewriteChecksums` in `sqlite3.c`; "The WAL File Format" on sqlite.org.
+//! Read next: `walWriteOneFrame` and `walRewriteChecksums` in `sqlite3.c`; "The WAL File Format" on
+//! sqlite.org.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,7 +80,8 @@ enum Piece {
 impl State {
     /// What `data` at `offset` is.
     fn piece(&self, offset: u64, data: &[u8]) -> Piece {
-        let Some(in_frames) = offset.checked_sub(FILE_HEADER as u64).filter(|_| self.page > 0) else {
+        let Some(in_frames) = offset.checked_sub(FILE_HEADER as u64).filter(|_| self.page > 0)
+        else {
             return Piece::Other;
         };
         match in_frames % (HEADER as u64 + self.page) {
@@ -82,8 +95,11 @@ impl State {
 /// The page size in the header of a WAL, 0 if it has none that SQLite knows.
 fn page_size(header: &[u8]) -> u64 {
     // SQLite's formats are big-endian.
-    let size =
-        header.get(8..12).unwrap_or_default().iter().fold(0, |size, byte| size << 8 | u64::from(*byte));
+    let size = header
+        .get(8..12)
+        .unwrap_or_default()
+        .iter()
+        .fold(0, |size, byte| size << 8 | u64::from(*byte));
     if size.is_power_of_two() && (512..=65536).contains(&size) { size } else { 0 }
 }
 
@@ -161,7 +177,8 @@ impl Wal {
     /// Writes.
     ///
     /// # Durability
-    /// Where it is ordered, the frames of a transaction are durable when its last page was written. Else after [`Wal::sync`].
+    /// Where it is ordered, the frames of a transaction are durable when its last page was written.
+    /// Else after [`Wal::sync`].
     pub(crate) fn write(&self, frames: &Frames, offset: u64, data: &[u8]) -> Result<()> {
         frames.set_present(true);
         if !self.placed {
@@ -290,13 +307,16 @@ mod tests {
         assert_eq!(wal.size(&frames).unwrap(), next);
     }
 
-    /// What SQLite does above a VFS that does not say POWERSAFE_OVERWRITE: it syncs in the middle of a frame, and nothing follows the rest.
+    /// What SQLite does above a VFS that does not say POWERSAFE_OVERWRITE: it syncs in the middle
+    /// of a frame, and nothing follows the rest.
     #[test]
     fn no_part_of_a_frame_that_commits_waits_however_it_is_cut() {
         let at = FIRST + HEADER as u64;
-        for cuts in
-            [vec![0, 10, HEADER], vec![0, HEADER, HEADER + 1000], vec![0, HEADER, HEADER + PAGE - HEADER]]
-        {
+        for cuts in [
+            vec![0, 10, HEADER],
+            vec![0, HEADER, HEADER + 1000],
+            vec![0, HEADER, HEADER + PAGE - HEADER],
+        ] {
             for synced in [false, true] {
                 let dir = tempfile::tempdir().unwrap();
                 let (_place, wal, frames) = wal(&dir);

@@ -1,14 +1,18 @@
-//! Durable block writes, redo appends and reads of blocks in the tier, against the limit of the medium and against peers.
+//! Durable block writes, redo appends and reads of blocks in the tier, against the limit of the
+//! medium and against peers.
 //!
-//! `cargo bench -p tiersmith-store --bench block_write -- [--quick]`; writes `target/bench/block_write.json`.
+//! `cargo bench -p tiersmith-store --bench block_write -- [--quick]`; writes
+//! `target/bench/block_write.json`.
 //!
-//! Everything runs on files of one medium: `/dev/shm` if it has 3 GiB free, else the build folder. Both stand for
-//! persistent memory (`emulated`). Data is 512 MiB a file, many times the last-level cache; blocks are visited in a random
-//! order that is drawn before the clock starts; the bytes written change with every operation. Peers take turns, round by
-//! round. libpmemblk is measured when it is installed (Debian: `apt-get install libpmemblk1`).
+//! Everything runs on files of one medium: `/dev/shm` if it has 3 GiB free, else the build folder.
+//! Both stand for persistent memory (`emulated`). Data is 512 MiB a file, many times the last-level
+//! cache; blocks are visited in a random order that is drawn before the clock starts; the bytes
+//! written change with every operation. Peers take turns, round by round. libpmemblk is measured
+//! when it is installed (Debian: `apt-get install libpmemblk1`).
 //!
-//! Medians come from batches of operations, percentiles from single ones (the tables named `single`). The first row of each
-//! table is the limit: non-temporal stores in place and one fence, which is durable and not atomic.
+//! Medians come from batches of operations, percentiles from single ones (the tables named
+//! `single`). The first row of each table is the limit: non-temporal stores in place and one fence,
+//! which is durable and not atomic.
 //!
 //! | key of `ratios` | is |
 //! |---|---|
@@ -86,7 +90,8 @@ impl Bench {
 fn main() -> ExitCode {
     // SAFETY: nothing has started a thread yet.
     unsafe { peers::force_flush_instructions() };
-    let title = "durable block writes, redo appends and reads in the tier, against the medium's limit";
+    let title =
+        "durable block writes, redo appends and reads in the tier, against the medium's limit";
     let mut report = Report::from_args("block_write", title);
     match measure(&mut report) {
         Ok(()) => report.finish(),
@@ -116,17 +121,26 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
     reopen::reopen(report, &scratch)
 }
 
-fn describe(report: &mut Report, scratch: &Scratch, raw: &Raw, has_library: bool, operations: usize) {
+fn describe(
+    report: &mut Report,
+    scratch: &Scratch,
+    raw: &Raw,
+    has_library: bool,
+    operations: usize,
+) {
     report.config("medium", scratch.medium());
     report.config("data_bytes", DATA);
     report.config("operations_per_round", operations);
     report.config("operations_per_sample", timing::BATCH);
     report.config("warm_up_ms_per_round", timing::WARM_UP.as_millis() as u64);
     report.config("mapping", raw.report());
-    let place = if scratch.tmpfs { "tmpfs (/dev/shm)" } else { "files on disk in the build folder" };
+    let place =
+        if scratch.tmpfs { "tmpfs (/dev/shm)" } else { "files on disk in the build folder" };
     report.warn(format!("emulated: {place} stands for persistent memory"));
     if !scratch.tmpfs {
-        report.warn("/dev/shm has less than 3 GiB free; free some for figures without a disk in them");
+        report.warn(
+            "/dev/shm has less than 3 GiB free; free some for figures without a disk in them",
+        );
     }
     if has_library {
         report.version("libpmemblk", "libpmemblk.so.1");
@@ -134,7 +148,8 @@ fn describe(report: &mut Report, scratch: &Scratch, raw: &Raw, has_library: bool
         report.warn("libpmemblk is not installed and not measured; apt-get install libpmemblk1");
     }
     report.note(
-        "medians are of batches of 32 operations, of redo 512; tables named `single` time each one, for the p99",
+        "medians are of batches of 32 operations, of redo 512; tables named `single` time each \
+         one, for the p99",
     );
     report.note("the raw rows are durable and not atomic: a power cut tears the block");
 }

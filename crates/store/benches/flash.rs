@@ -1,12 +1,14 @@
-//! A tier on flash against its own disk: `cargo bench -p tiersmith-store --bench flash -- [--quick] [DIR]`.
+//! A tier on flash against its own disk: `cargo bench -p tiersmith-store --bench flash -- [--quick]
+//! [DIR]`.
 //!
-//! - `durable_write_over_fio`: a write of 8 KiB and its sync, over `pwrite` and `fdatasync` of 8 KiB in a file of the same
-//!   size that was written in full, as fio's `--fdatasync=1` does it. With one thread and with eight.
-//! - `hit_over_device_read`: a read of 8 KiB from the tier, over `pread` of as much from such a file; both from the page
-//!   cache.
+//! - `durable_write_over_fio`: a write of 8 KiB and its sync, over `pwrite` and `fdatasync` of 8
+//!   KiB in a file of the same size that was written in full, as fio's `--fdatasync=1` does it.
+//!   With one thread and with eight.
+//! - `hit_over_device_read`: a read of 8 KiB from the tier, over `pread` of as much from such a
+//!   file; both from the page cache.
 //!
-//! Both sides take turns, in rounds, and the medians of the rounds are compared. The disk is the one of DIR, or of the build's
-//! directory.
+//! Both sides take turns, in rounds, and the medians of the rounds are compared. The disk is the
+//! one of DIR, or of the build's directory.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
@@ -31,12 +33,19 @@ impl Subject {
     fn make(dir: &Path) -> Self {
         let home = dir.join("home");
         std::fs::create_dir(&home).unwrap();
-        let text = "description = \"a benchmark\"\n[default]\nclass = \"data\"\nblock_size = 8192\n";
-        let options = Options { profile: Some(Profile::parse("bench", text).unwrap()), ..Options::default() };
+        let text =
+            "description = \"a benchmark\"\n[default]\nclass = \"data\"\nblock_size = 8192\n";
+        let options =
+            Options { profile: Some(Profile::parse("bench", text).unwrap()), ..Options::default() };
         let spec = TierSpec::new("fast", dir.join("tier"), Medium::Flash, 128 << 20);
         let home = attach(&home, &[spec], options).unwrap();
         let tiered = home.open("data", OpenMode::CREATE).unwrap();
-        let plain = Plain::options().read(true).write(true).create_new(true).open(dir.join("plain")).unwrap();
+        let plain = Plain::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(dir.join("plain"))
+            .unwrap();
         let bytes = [7; BLOCK];
         for n in 0..BLOCKS {
             tiered.write(n * BLOCK as u64, &bytes).unwrap();
@@ -112,7 +121,9 @@ fn main() {
     let bytes = [9; BLOCK];
     for threads in THREADS {
         compare(&format!("durable_write_over_fio, {threads} threads"), rounds, |tiered| {
-            each(threads, count, |thread, n| subject.durable_write(tiered, offset(thread, n), &bytes))
+            each(threads, count, |thread, n| {
+                subject.durable_write(tiered, offset(thread, n), &bytes)
+            })
         });
     }
     compare("hit_over_device_read", rounds, |tiered| {

@@ -1,11 +1,14 @@
-//! What eviction policies keep behind a database's buffer: traces played against the store's and against published ones.
+//! What eviction policies keep behind a database's buffer: traces played against the store's and
+//! against published ones.
 //!
-//! `cargo bench -p tiersmith-store --bench hit_ratio -- TRACE...`; writes `target/bench/hit_ratio.json`. `hit_ratio/trace.rs`
-//! says what a trace is, where the two public ones are to be had, and how to record one.
+//! `cargo bench -p tiersmith-store --bench hit_ratio -- TRACE...`; writes
+//! `target/bench/hit_ratio.json`. `hit_ratio/trace.rs` says what a trace is, where the two public
+//! ones are to be had, and how to record one.
 //!
-//! A public trace is played behind an LRU buffer of 1 % and of 5 % of its blocks, and what that misses is asked of caches
-//! of 2, 5, 10 and 25 %. A recorded one was taken behind a database's buffer and is played as it is. A request is a
-//! request, read or write: the store itself takes every write, whatever its policy says of reads.
+//! A public trace is played behind an LRU buffer of 1 % and of 5 % of its blocks, and what that
+//! misses is asked of caches of 2, 5, 10 and 25 %. A recorded one was taken behind a database's
+//! buffer and is played as it is. A request is a request, read or write: the store itself takes
+//! every write, whatever its policy says of reads.
 //!
 //! | key of `ratios` | is |
 //! |---|---|
@@ -75,10 +78,16 @@ struct Cell {
 
 fn main() -> ExitCode {
     let mut report = Report::from_args("hit_ratio", "hits and fills behind a database's buffer");
-    let paths: Vec<PathBuf> =
-        std::env::args().skip(1).filter(|option| !option.starts_with("--")).map(PathBuf::from).collect();
+    let paths: Vec<PathBuf> = std::env::args()
+        .skip(1)
+        .filter(|option| !option.starts_with("--"))
+        .map(PathBuf::from)
+        .collect();
     if paths.is_empty() {
-        println!("hit_ratio: name traces to play; crates/store/benches/hit_ratio/trace.rs says where from");
+        println!(
+            "hit_ratio: name traces to play; crates/store/benches/hit_ratio/trace.rs says where \
+             from"
+        );
         return ExitCode::SUCCESS;
     }
     let mut cells = Vec::new();
@@ -114,7 +123,8 @@ fn play(trace: &Trace, cells: &mut Vec<Cell>) {
     } else {
         for buffer in BUFFERS {
             let mut lru = Lru::new(trace.blocks, share(buffer));
-            let missed = trace.requests.iter().copied().filter(|block| !lru.request(*block)).collect();
+            let missed =
+                trace.requests.iter().copied().filter(|block| !lru.request(*block)).collect();
             streams.push((format!("a buffer of {:.0} %", buffer * 100.0), missed));
         }
     }
@@ -123,7 +133,8 @@ fn play(trace: &Trace, cells: &mut Vec<Cell>) {
             let size = share(cache);
             let best = belady::hits(&requests, trace.blocks, size);
             println!(
-                "\nbehind {buffer}, a cache of {:.0} %: Belady hits {:.1} %\n{:<18} {:>8} {:>12} {:>12}",
+                "\nbehind {buffer}, a cache of {:.0} %: Belady hits {:.1} %\n{:<18} {:>8} {:>12} \
+                 {:>12}",
                 cache * 100.0,
                 best as f64 * 100.0 / requests.len() as f64,
                 "policy",
@@ -155,8 +166,10 @@ fn means(report: &mut Report, cells: &[Cell]) {
     traces.dedup();
     for (policy, _) in POLICIES {
         let of = |trace: Option<&str>, figure: fn(&Cell) -> f64| {
-            let cells = cells.iter().filter(|c| c.policy == policy && trace.is_none_or(|t| c.trace == t));
-            let (sum, count) = cells.fold((0.0, 0.0), |(sum, count), cell| (sum + figure(cell), count + 1.0));
+            let cells =
+                cells.iter().filter(|c| c.policy == policy && trace.is_none_or(|t| c.trace == t));
+            let (sum, count) =
+                cells.fold((0.0, 0.0), |(sum, count), cell| (sum + figure(cell), count + 1.0));
             sum / count
         };
         report.ratio(&format!("hits.{policy}"), of(None, |cell| cell.hits));

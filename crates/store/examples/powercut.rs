@@ -1,9 +1,12 @@
-//! Checks on a real machine, or a virtual one, that what the store acknowledged survives a power cut.
+//! Checks on a real machine, or a virtual one, that what the store acknowledged survives a power
+//! cut.
 //!
-//! `powercut write HOME TIER` writes and prints `acknowledged N` after operation N is durable. Cut the power under it, having kept the last
-//! line somewhere else (a serial console, another machine). When the machine is up again, `powercut verify HOME TIER N` attaches, which
-//! recovers, and compares every byte. Then `write` again: it goes on where the cut left it. `powercut detach HOME TIER N` verifies, detaches,
-//! and compares the plain files. `docs/guide/vm-lab.md` shows it with a virtual NVDIMM.
+//! `powercut write HOME TIER` writes and prints `acknowledged N` after operation N is durable. Cut
+//! the power under it, having kept the last line somewhere else (a serial console, another
+//! machine). When the machine is up again, `powercut verify HOME TIER N` attaches, which recovers,
+//! and compares every byte. Then `write` again: it goes on where the cut left it.
+//! `powercut detach HOME TIER N` verifies, detaches, and compares the plain files.
+//! `docs/guide/vm-lab.md` shows it with a virtual NVDIMM.
 //!
 //! ```text
 //! cargo build --release -p tiersmith-store --example powercut
@@ -12,12 +15,15 @@
 //! powercut verify /data/home /pmem/fast.tier 1024
 //! ```
 //!
-//! What an operation is follows from its number alone, so a number is all that an acknowledgement carries. Numbers 4n overwrite a block
-//! of a data file, 4n+2 overwrite two to eight blocks as one batch, odd numbers append a record to a redo file that begins anew
-//! when it is full. After a cut the files must hold operations 1 to K for one K that is not below the last acknowledged number. Of
-//! operation K+1 there may be the words of a torn record, nothing else: blocks and batches are whole.
+//! What an operation is follows from its number alone, so a number is all that an acknowledgement
+//! carries. Numbers 4n overwrite a block of a data file, 4n+2 overwrite two to eight blocks as one
+//! batch, odd numbers append a record to a redo file that begins anew when it is full. After a cut
+//! the files must hold operations 1 to K for one K that is not below the last acknowledged number.
+//! Of operation K+1 there may be the words of a torn record, nothing else: blocks and batches are
+//! whole.
 //!
-//! Deliberately absent: threads, renames, truncation (`tests/alone/kill.rs` and the crash suite have those).
+//! Deliberately absent: threads, renames, truncation (`tests/alone/kill.rs` and the crash suite
+//! have those).
 
 #![forbid(unsafe_code)]
 
@@ -32,7 +38,8 @@ use tiersmith_store::{AttachedHome, Medium, OpenMode, Options, Profile, TierSpec
 const HELP: &str = "\
 Checks that what the store acknowledged survives a power cut.
 
-usage: powercut write  HOME TIER [COUNT]      write until killed, or COUNT operations; prints `acknowledged N`
+usage: powercut write  HOME TIER [COUNT]      write until killed, or COUNT operations; prints \
+`acknowledged N`
        powercut verify HOME TIER LAST_ACKED   recover and compare every byte
        powercut detach HOME TIER LAST_ACKED   the same, then detach and compare the plain files
 
@@ -82,12 +89,14 @@ fn main() -> ExitCode {
         }
     };
     let place = |home: &str, tier: &str| Place { home: home.into(), tier: tier.into(), medium };
-    let number = |word: &str| word.parse::<u64>().map_err(|e| format!("{word} is not a number: {e}"));
+    let number =
+        |word: &str| word.parse::<u64>().map_err(|e| format!("{word} is not a number: {e}"));
     let done = match words[..] {
         ["write", home, tier] => place(home, tier).write(u64::MAX).map(|()| true),
-        ["write", home, tier, count] => {
-            number(count).map_err(Into::into).and_then(|count| place(home, tier).write(count)).map(|()| true)
-        }
+        ["write", home, tier, count] => number(count)
+            .map_err(Into::into)
+            .and_then(|count| place(home, tier).write(count))
+            .map(|()| true),
         ["verify", home, tier, last] => {
             number(last).map_err(Into::into).and_then(|last| place(home, tier).verify(last, false))
         }
@@ -120,7 +129,8 @@ impl Place {
     fn attach(&self) -> Result<AttachedHome> {
         let profile = Profile::parse("powercut", PROFILE)?;
         // Little redo is kept, so that the drain is at work when the cut comes.
-        let options = Options { profile: Some(profile), redo_keep_bytes: 256 << 10, ..Options::default() };
+        let options =
+            Options { profile: Some(profile), redo_keep_bytes: 256 << 10, ..Options::default() };
         let spec = TierSpec::new("fast", &self.tier, self.medium, TIER_SIZE);
         let attached = attach(&self.home, &[spec], options)?;
         let stats = attached.stats();
@@ -131,7 +141,8 @@ impl Place {
     /// Goes on after the operations that are there, for `count` operations.
     fn write(&self, count: u64) -> Result<()> {
         let attached = self.attach()?;
-        let (table, redo) = (attached.open(TABLE, OpenMode::CREATE)?, attached.open(REDO, OpenMode::CREATE)?);
+        let (table, redo) =
+            (attached.open(TABLE, OpenMode::CREATE)?, attached.open(REDO, OpenMode::CREATE)?);
         let first = Found::in_home(&attached)?.last() + 1;
         let mut bytes = vec![0; BLOCK * 8];
         for n in first..first.saturating_add(count) {
@@ -147,7 +158,8 @@ impl Place {
                 match &blocks[..] {
                     [block] => table.write(at(block), &bytes[..BLOCK])?,
                     _ => {
-                        let batch: Vec<_> = blocks.iter().map(at).zip(bytes.chunks(BLOCK)).collect();
+                        let batch: Vec<_> =
+                            blocks.iter().map(at).zip(bytes.chunks(BLOCK)).collect();
                         table.write_batch(&batch)?;
                     }
                 }
@@ -174,7 +186,8 @@ impl Place {
         if detach {
             attached.detach()?;
             let read = |name| fs::read(self.home.join(name));
-            good &= Found { table: read(TABLE)?, redo: read(REDO)? }.verify(acknowledged, "plain files");
+            good &= Found { table: read(TABLE)?, redo: read(REDO)? }
+                .verify(acknowledged, "plain files");
         } else {
             drop(attached);
             good &= self.check("closed", true)?;
@@ -242,7 +255,10 @@ impl Found {
         let (blocks, records) = (blocks_after(last), records_after(last));
         let mut wrong = Vec::new();
         if last < acknowledged {
-            wrong.push(format!("operations {} to {acknowledged} were acknowledged and are lost", last + 1));
+            wrong.push(format!(
+                "operations {} to {acknowledged} were acknowledged and are lost",
+                last + 1
+            ));
         }
         // The operation under way may leave words of its record, over those of the one before.
         let torn = record_of(last + 1);
@@ -250,8 +266,10 @@ impl Found {
         for (file, name, size, expected) in
             [(&self.table, TABLE, BLOCK, &blocks), (&self.redo, REDO, RECORD, &records)]
         {
-            let written = expected.iter().rposition(|n| *n > 0).map_or(0, |place| (place + 1) * size);
-            let under_way = torn.filter(|_| name == REDO).map_or(written, |slot| (slot as usize + 1) * size);
+            let written =
+                expected.iter().rposition(|n| *n > 0).map_or(0, |place| (place + 1) * size);
+            let under_way =
+                torn.filter(|_| name == REDO).map_or(written, |slot| (slot as usize + 1) * size);
             if file.len() != written && file.len() != written.max(under_way) {
                 wrong.push(format!("{name} has {} bytes, {written} were written", file.len()));
             }
@@ -266,7 +284,10 @@ impl Found {
                 }
                 fill(&mut new, last + 1, place);
                 let words = found.chunks(8).zip(old.chunks(8).zip(new.chunks(8)));
-                if name == REDO && torn == Some(place) && words.clone().all(|(f, (o, n))| f == o || f == n) {
+                if name == REDO
+                    && torn == Some(place)
+                    && words.clone().all(|(f, (o, n))| f == o || f == n)
+                {
                     torn_words = words.filter(|(f, (o, _))| f != o).count();
                     continue;
                 }
@@ -280,7 +301,8 @@ impl Found {
             println!("WRONG: {line}");
         }
         println!(
-            "{}, {what}: acknowledged {acknowledged}, found {last}, {torn_words} words of the record under way, {} places wrong",
+            "{}, {what}: acknowledged {acknowledged}, found {last}, {torn_words} words of the \
+             record under way, {} places wrong",
             if wrong.is_empty() { "VERIFIED" } else { "FAILED" },
             wrong.len()
         );
@@ -334,7 +356,8 @@ fn records_after(last: u64) -> Vec<u64> {
     found
 }
 
-/// The bytes that operation `n` writes to a place: its number, then words that follow from number and place. Zeros for 0.
+/// The bytes that operation `n` writes to a place: its number, then words that follow from number
+/// and place. Zeros for 0.
 fn fill(bytes: &mut [u8], n: u64, place: u64) {
     for (word, at) in bytes.chunks_mut(8).zip(0..) {
         let value = if at == 0 || n == 0 { n } else { mix(n ^ place << 32 ^ at << 48) };

@@ -1,7 +1,8 @@
 //! What the state of a large home takes of memory: a home of 1 TiB, a tier of 100 GiB, both sparse.
 //!
-//! `cargo run --release -p tiersmith-store --example state_memory [DIRECTORY]`; the tier is in DIRECTORY
-//! (`/dev/shm`), and takes 3.5 GiB of it. The home is in the directory for temporary files.
+//! `cargo run --release -p tiersmith-store --example state_memory [DIRECTORY]`; the tier is in
+//! DIRECTORY (`/dev/shm`), and takes 3.5 GiB of it. The home is in the directory for temporary
+//! files.
 //!
 //! Entries are fabricated where many blocks lie one behind the other. One block in each 4 MiB is
 //! written: the worst case, where each block has a map page of its own.
@@ -21,7 +22,8 @@ const PAGE_COVERS: u64 = 512 * BLOCK;
 fn memory() -> Result<u64, Box<dyn Error>> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    Ok(line.and_then(|line| line.trim().strip_suffix(" kB")).ok_or("no RssAnon")?.parse::<u64>()? >> 10)
+    Ok(line.and_then(|line| line.trim().strip_suffix(" kB")).ok_or("no RssAnon")?.parse::<u64>()?
+        >> 10)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

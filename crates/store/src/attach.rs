@@ -57,11 +57,13 @@ mod tests;
 /// Bytes of the owner note.
 const OWNER_NOTE: usize = 256;
 
-/// Attaches `tiers` to the directory `home`: formats them when they are new, else recovers what they hold.
+/// Attaches `tiers` to the directory `home`: formats them when they are new, else recovers what
+/// they hold.
 ///
 /// # Errors
-/// Each reason has its own error: no directory, read-only, somebody else's tier, a member missing, out of order or cut short,
-/// a damaged structure, a home file changed while the tier had newer blocks of it, another owner. Nothing is changed then.
+/// Each reason has its own error: no directory, read-only, somebody else's tier, a member missing,
+/// out of order or cut short, a damaged structure, a home file changed while the tier had newer
+/// blocks of it, another owner. Nothing is changed then.
 ///
 /// # Durability
 /// The attachment is durable on return.
@@ -84,7 +86,8 @@ pub fn attach(home: &Path, tiers: &[TierSpec], options: Options) -> Result<Attac
     attached
 }
 
-/// Opens the home and becomes its owner. Another process may attach or detach it between the two, which moves the directory.
+/// Opens the home and becomes its owner. Another process may attach or detach it between the two,
+/// which moves the directory.
 fn open_and_lock(home: &Path) -> Result<RealHome> {
     for _ in 0..100 {
         let real = RealHome::open(home).map_err(|e| home_error(home, e))?;
@@ -100,7 +103,8 @@ fn open_and_lock(home: &Path) -> Result<RealHome> {
     })
 }
 
-/// The place a home was moved aside to is not its name: attached by that, it would be moved aside once more.
+/// The place a home was moved aside to is not its name: attached by that, it would be moved aside
+/// once more.
 fn refuse_aside(real: &RealHome) -> Result<()> {
     let path = real.path();
     let Some(home) = crate::home::home_of_aside(path) else { return Ok(()) };
@@ -123,7 +127,8 @@ fn map_and_attach(
     let path = real.path().to_path_buf();
     let mut mapped = Vec::new();
     for (spec, places) in tiers.iter().zip(places) {
-        let members = open::map_members(spec, places, options.members_of, made).map_err(name_owner)?;
+        let members =
+            open::map_members(spec, places, options.members_of, made).map_err(name_owner)?;
         mapped.push((spec.clone(), members));
     }
     let profile = match &options.profile {
@@ -136,7 +141,8 @@ fn map_and_attach(
     }
     let members_of = options.members_of;
     let beside = |spec: &TierSpec| {
-        let first = tiers.iter().position(|tier| tier.name == spec.name).and_then(|n| places[n].first())?;
+        let first =
+            tiers.iter().position(|tier| tier.name == spec.name).and_then(|n| places[n].first())?;
         if spec.medium == Medium::Flash {
             // The kernel would write what no log of ours orders.
             return None;
@@ -151,11 +157,15 @@ fn map_and_attach(
     attach_mapped(home, &path, mapped, &beside, profile, options, started)
 }
 
-/// The built-in profile the home is attached with, else one by looking into it: what a file is must not change because a file that tells the
-/// database is gone.
+/// The built-in profile the home is attached with, else one by looking into it: what a file is must
+/// not change because a file that tells the database is gone.
 fn real_profile(real: &RealHome) -> Result<Profile> {
     use std::os::fd::AsRawFd;
-    let note = real.read_attachment().ok().flatten().and_then(|bytes| Note::parse(&bytes, real.path()).ok());
+    let note = real
+        .read_attachment()
+        .ok()
+        .flatten()
+        .and_then(|bytes| Note::parse(&bytes, real.path()).ok());
     let noted = note.filter(|note| note.profile_file.is_none()).map(|note| note.profile);
     if let Some(profile) = noted.and_then(|name| Profile::named(&name).ok()) {
         return Ok(profile);
@@ -173,8 +183,8 @@ fn home_error(home: &Path, e: HomeError) -> Error {
 
 fn owned_or_home(home: &Path, real: &RealHome, e: std::io::Error) -> Error {
     if e.kind() == std::io::ErrorKind::WouldBlock {
-        let owner =
-            home_owner(real).unwrap_or_else(|| "another process (it has the directory locked)".into());
+        let owner = home_owner(real)
+            .unwrap_or_else(|| "another process (it has the directory locked)".into());
         return Error::Owned { what: format!("the home {}", home.display()), owner };
     }
     Error::Home { path: home.to_path_buf(), reason: e.to_string() }
@@ -203,7 +213,8 @@ fn owner_note(member: &Path) -> Option<String> {
     }
     Some(match rustix::process::test_kill_process(process) {
         Err(rustix::io::Errno::SRCH) => format!(
-            "{text}, which is not running here (it has ended and left a child, or runs in another container)"
+            "{text}, which is not running here (it has ended and left a child, or runs in another \
+             container)"
         ),
         _ => format!("{text}, as the owner note of {} says", member.display()),
     })
@@ -227,13 +238,17 @@ pub(crate) fn attach_mapped(
     started: Instant,
 ) -> Result<AttachedHome> {
     let identity = home.identity().map_err(Error::io("cannot stat", path))?;
-    let note = home.read_attachment().map_err(Error::io("cannot read the attachment note of", path))?;
+    let note =
+        home.read_attachment().map_err(Error::io("cannot read the attachment note of", path))?;
     let note = note.map(|bytes| Note::parse(&bytes, path)).transpose()?;
     let uuid = note.as_ref().map(|n| n.attachment);
     let mut names: Vec<&str> = mapped.iter().map(|(spec, _)| &spec.name[..]).collect();
     names.sort_unstable();
     if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(Error::Options(format!("two tiers are called `{}`; give each its own name", twice[0])));
+        return Err(Error::Options(format!(
+            "two tiers are called `{}`; give each its own name",
+            twice[0]
+        )));
     }
     let mut found = Vec::new();
     let (mut given, mut empty) = (Vec::new(), Vec::new());
@@ -260,7 +275,8 @@ pub(crate) fn attach_mapped(
         note.check(&given, &empty, path)?;
     }
     if note.is_none() && found.iter().any(|(_, tier)| tier.superblocks.is_some()) {
-        // A detach that was killed right after it removed the note: with the power the note would come back, and name a tier made anew here.
+        // A detach that was killed right after it removed the note: with the power the note would
+        // come back, and name a tier made anew here.
         home.sync_dir(Path::new("")).map_err(Error::io("cannot sync", path))?;
     }
     let mut random = Random(options.seed);
@@ -268,15 +284,17 @@ pub(crate) fn attach_mapped(
         Some(uuid) => uuid,
         None => found
             .iter()
-            .find_map(|(_, f)| f.superblocks.as_ref().filter(|_| reopened).map(|sb| sb[0].attachment))
+            .find_map(|(_, f)| {
+                f.superblocks.as_ref().filter(|_| reopened).map(|sb| sb[0].attachment)
+            })
             .unwrap_or_else(|| random.uuid()),
     };
     let mut counted = None;
     let mut tiers = Vec::new();
     for (spec, tier) in found {
         let fresh = !reopened
-            // One of ours that says `attaching` is complete and empty: formatting it again could be cut, and leave a home whose note
-            // names a tier that is not there.
+            // One of ours that says `attaching` is complete and empty: formatting it again could be
+            // cut, and leave a home whose note names a tier that is not there.
             || tier.superblocks.as_ref().is_none_or(|sb| sb[0].state == TierState::Detached);
         let superblocks = match tier.superblocks {
             Some(sb) if !fresh => sb,
@@ -322,22 +340,25 @@ struct Taken<'a> {
 fn check_redo_fits(tier: &Tier, profile: &Profile) -> Result<()> {
     let superblock = tier.superblocks.lock()[0].clone();
     let overhead = tier.geometry.data_start.iter().sum::<u64>();
-    let room =
-        (superblock.max_len.max(superblock.len) * u64::from(superblock.members)).saturating_sub(overhead);
+    let room = (superblock.max_len.max(superblock.len) * u64::from(superblock.members))
+        .saturating_sub(overhead);
     let wanted = profile.redo_at_least();
     if !tier.holds_redo || room >= wanted {
         return Ok(());
     }
-    let each = (wanted + overhead).div_ceil(u64::from(superblock.members)).next_multiple_of(1 << 20);
+    let each =
+        (wanted + overhead).div_ceil(u64::from(superblock.members)).next_multiple_of(1 << 20);
     Err(Error::Options(format!(
-        "tier `{}` has room for {room} bytes of blocks, and the redo of profile `{}` needs {wanted}; give each member at least {} MiB",
+        "tier `{}` has room for {room} bytes of blocks, and the redo of profile `{}` needs \
+         {wanted}; give each member at least {} MiB",
         tier.name,
         profile.name(),
         each >> 20
     )))
 }
 
-/// After a first attach that failed: no note, and the directory at its path. What was formatted is not attached to anything.
+/// After a first attach that failed: no note, and the directory at its path. What was formatted is
+/// not attached to anything.
 fn make_plain_again(home: &dyn Home, path: &Path) {
     let undo = || {
         if home.door_closed()? {
@@ -359,7 +380,14 @@ fn take(
     mut options: Options,
     started: Instant,
 ) -> Result<AttachedHome> {
-    let Taken { attachment, note, path, identity, recovery_reopened: reopened, home_files: counted } = taken;
+    let Taken {
+        attachment,
+        note,
+        path,
+        identity,
+        recovery_reopened: reopened,
+        home_files: counted,
+    } = taken;
     let events = if options.record_waits {
         Registry::new(waits::EVENTS, waits::COUNTERS)
     } else {
@@ -368,8 +396,14 @@ fn take(
     let recovery_started = events.start();
     let mut report = RecoveryReport { reopened, home_files: counted, ..RecoveryReport::default() };
     let home_files = Arc::new(HomeFiles::new(home.clone(), options.home_files_open));
-    let (tiers, recovered) =
-        crate::recover::recover(&home, &home_files, tiers, &profile, options.bound.as_ref(), &mut report)?;
+    let (tiers, recovered) = crate::recover::recover(
+        &home,
+        &home_files,
+        tiers,
+        &profile,
+        options.bound.as_ref(),
+        &mut report,
+    )?;
     let redo_tiers = tiers.iter().filter(|t| t.holds_redo);
     let share = redo_tiers.map(|t| t.allocator.total_frames() * FRAME as u64 / 4).min();
     options.redo_keep_bytes = options.redo_keep_bytes.min(share.unwrap_or(u64::MAX));
@@ -390,7 +424,8 @@ fn take(
         tier.update_superblocks(|sb| {
             sb.state = TierState::Attached;
             sb.attach_count += 1;
-            // The home may have moved, and one that a tier was formatted for and not used yet may be another directory now.
+            // The home may have moved, and one that a tier was formatted for and not used yet may
+            // be another directory now.
             sb.home_ino = identity.ino;
             if identity.btime_ns != 0 {
                 sb.home_btime_ns = identity.btime_ns;
@@ -413,9 +448,11 @@ fn take(
     log::info!("{}: {}", path.display(), store.recovery);
     let store = Arc::new(store);
     let stop = Arc::new(AtomicBool::new(false));
-    let running = Arc::new(Running { store: store.clone(), thread: Mutex::new(None), stop: stop.clone() });
+    let running =
+        Arc::new(Running { store: store.clone(), thread: Mutex::new(None), stop: stop.clone() });
     if store.env.options.background {
-        let thread = spawn_background(&store, &stop).map_err(Error::io("cannot start a thread for", path))?;
+        let thread = spawn_background(&store, &stop)
+            .map_err(Error::io("cannot start a thread for", path))?;
         *running.thread.lock() = Some(thread);
     }
     Ok(AttachedHome { store, _running: running })
@@ -449,7 +486,8 @@ fn reopens(
     let durable = found.iter().filter(|(spec, _)| spec.medium != Medium::Volatile).count();
     if ours > 0 && ours < durable {
         return Err(Error::WrongTier(format!(
-            "{} of the {durable} tiers given belong to {}; name exactly the tiers it was attached to",
+            "{} of the {durable} tiers given belong to {}; name exactly the tiers it was attached \
+             to",
             ours,
             path.display()
         )));
@@ -469,9 +507,10 @@ fn newest_state(tier: &Found) -> TierState {
     states.min_by_key(rank).unwrap_or(TierState::Detached)
 }
 
-/// A tier between the first and the last step of attaching or detaching holds nothing that home lacks; but as long as the other home's note names it,
-/// that home needs it to be attached or detached to the end. The home itself is never refused here, wherever it was moved and whatever is at its old
-/// place now.
+/// A tier between the first and the last step of attaching or detaching holds nothing that home
+/// lacks; but as long as the other home's note names it, that home needs it to be attached or
+/// detached to the end. The home itself is never refused here, wherever it was moved and whatever
+/// is at its old place now.
 fn refuse_noted(
     sb: &Superblock,
     state: TierState,
@@ -487,19 +526,21 @@ fn refuse_noted(
     let why = match noted_at(&was) {
         Ok(attachment) if attachment != Some(sb.attachment) => return Ok(()),
         Ok(_) => String::new(),
-        // It was copied to another place in the middle: what cannot be read where it was is no reason to refuse what its own note names.
+        // It was copied to another place in the middle: what cannot be read where it was is no
+        // reason to refuse what its own note names.
         Err(_) if note == Some(&sb.attachment) => return Ok(()),
         Err(reason) => format!(". Whether that home still needs it cannot be seen: {reason}"),
     };
     Err(Error::WrongTier(format!(
-        "tier `{}` is in the middle of being attached to {} or detached from it, which was interrupted; attach or detach that first{why}",
+        "tier `{}` is in the middle of being attached to {} or detached from it, which was \
+         interrupted; attach or detach that first{why}",
         sb.name,
         was.display()
     )))
 }
 
-/// The attachment that the note of the home at `path` names; `None` where there is no home, or one without a note. The error is why that cannot
-/// be seen.
+/// The attachment that the note of the home at `path` names; `None` where there is no home, or one
+/// without a note. The error is why that cannot be seen.
 fn noted_at(path: &Path) -> std::result::Result<Option<[u8; 16]>, String> {
     let found = match NoteOf::read(path) {
         Err(HomeError::Missing { .. } | HomeError::NotADirectory { .. }) => return Ok(None),
@@ -527,7 +568,8 @@ fn refuse_foreign(
     let was = String::from_utf8_lossy(&sb.home_path).into_owned();
     if note.is_some_and(|uuid| *uuid != sb.attachment) {
         return Err(Error::WrongTier(format!(
-            "tier `{}` belongs to the home {was}, not to {}. Name the tier this home was attached to; {}",
+            "tier `{}` belongs to the home {was}, not to {}. Name the tier this home was attached \
+             to; {}",
             sb.name,
             path.display(),
             how_to_free(sb, &was)
@@ -538,7 +580,8 @@ fn refuse_foreign(
     }
     if note.is_some() {
         return Err(Error::WrongTier(format!(
-            "{} (inode {}) is a copy of the home {was} (inode {}), which tier `{}` belongs to: some blocks of the copy are old. Attach \
+            "{} (inode {}) is a copy of the home {was} (inode {}), which tier `{}` belongs to: \
+             some blocks of the copy are old. Attach \
              the original; to copy it, detach it first",
             path.display(),
             identity.ino,
@@ -547,7 +590,8 @@ fn refuse_foreign(
         )));
     }
     Err(Error::WrongTier(format!(
-        "tier `{}` belongs to the home {was} (inode {}), {} is another directory (inode {}). Give an empty tier; {}",
+        "tier `{}` belongs to the home {was} (inode {}), {} is another directory (inode {}). Give \
+         an empty tier; {}",
         sb.name,
         sb.home_ino,
         path.display(),
@@ -560,20 +604,23 @@ fn refuse_foreign(
 fn how_to_free(sb: &Superblock, was: &str) -> String {
     match noted_at(Path::new(was)) {
         Ok(attachment) if attachment != Some(sb.attachment) => format!(
-            "nothing at {was} needs this one any more: if that home was moved, detach it where it is now; if it is gone for good, so are \
+            "nothing at {was} needs this one any more: if that home was moved, detach it where it \
+             is now; if it is gone for good, so are \
              the blocks it had here only, and removing the tier's file frees it"
         ),
         _ => format!("or detach {was} first"),
     }
 }
 
-/// A tier in use by this home, which has no note, given as volatile: what it was attached as is not known.
+/// A tier in use by this home, which has no note, given as volatile: what it was attached as is not
+/// known.
 fn refuse_unnoted(sb: &Superblock, note: Option<&[u8; 16]>, path: &Path) -> Result<()> {
     if note.is_some() || sb.state != TierState::Attached {
         return Ok(());
     }
     Err(Error::WrongTier(format!(
-        "tier `{}` is attached to {}, whose note .tiersmith is gone, and is given as volatile; give it as what it was attached as",
+        "tier `{}` is attached to {}, whose note .tiersmith is gone, and is given as volatile; \
+         give it as what it was attached as",
         sb.name,
         path.display()
     )))

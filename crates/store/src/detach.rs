@@ -12,9 +12,11 @@ use std::sync::Arc;
 pub(crate) fn people_note(path: &Path, tiers: &[Arc<Ledger>]) -> String {
     let mut text = format!(
         "The directory {} is attached to fast storage by Tiersmith.\n\
-         The newest version of some of its blocks is on that storage only, so the plain files are not a usable\n\
+         The newest version of some of its blocks is on that storage only, so the plain files are \
+         not a usable\n\
          database at the moment. They are in {}.\n\n\
-         To use the database, mount it with Tiersmith. To have the plain directory back, detach it.\n\n",
+         To use the database, mount it with Tiersmith. To have the plain directory back, detach \
+         it.\n\n",
         path.display(),
         crate::home::files_aside(path).display()
     );
@@ -32,7 +34,8 @@ pub(crate) fn undo_detach(store: &Store) {
         && let Err(e) = store.env.home.close_door(&people_note(store.env.home_path(), &store.tiers))
     {
         log::error!(
-            "{}: the door could not be closed again: {e}; do not use the directory before it is attached",
+            "{}: the door could not be closed again: {e}; do not use the directory before it is \
+             attached",
             store.env.home_path().display()
         );
     }
@@ -44,7 +47,8 @@ pub(crate) fn undo_detach(store: &Store) {
 /// Steps 2 to 5 of detaching; step 1 is done.
 pub(crate) fn detach(store: &Store) -> Result<()> {
     for tier in &store.tiers {
-        // The next attach makes another tier of it, which leaves plain files of this one alone: those given back must be gone for good.
+        // The next attach makes another tier of it, which leaves plain files of this one alone:
+        // those given back must be gone for good.
         if let Some(Err(e)) = tier.lent_dir.as_ref().map(|dir| dir.sync())
             && e.kind() != std::io::ErrorKind::NotFound
         {
@@ -53,8 +57,10 @@ pub(crate) fn detach(store: &Store) -> Result<()> {
         tier.update_superblocks(|sb| sb.state = TierState::Detaching);
         tier.sound()?;
     }
-    let failed =
-        |e: std::io::Error| Error::Home { path: store.env.home_path().to_path_buf(), reason: e.to_string() };
+    let failed = |e: std::io::Error| Error::Home {
+        path: store.env.home_path().to_path_buf(),
+        reason: e.to_string(),
+    };
     if store.env.home.door_closed().map_err(failed)? {
         store.env.home.open_door().map_err(failed)?;
     }

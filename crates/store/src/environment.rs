@@ -1,4 +1,5 @@
-//! What every room may need and none owns: events, the home and its clock, the options; and whether this process may act on the home.
+//! What every room may need and none owns: events, the home and its clock, the options; and whether
+//! this process may act on the home.
 
 use crate::error::{Error, Result};
 use crate::home::{FileTime, Home};
@@ -23,8 +24,8 @@ pub(crate) struct Environment {
     process: Process,
     pid: u32,
     closed: AtomicBool,
-    /// In cache lines of its own: each append beyond a redo file's share stores there, and each call of any
-    /// thread reads what is beside it.
+    /// In cache lines of its own: each append beyond a redo file's share stores there, and each
+    /// call of any thread reads what is beside it.
     work: CachePadded<Work>,
 }
 
@@ -37,7 +38,12 @@ struct Work {
 
 impl Environment {
     /// That of this process.
-    pub(crate) fn new(home: Arc<dyn Home>, path: &Path, events: Registry, options: Options) -> Self {
+    pub(crate) fn new(
+        home: Arc<dyn Home>,
+        path: &Path,
+        events: Registry,
+        options: Options,
+    ) -> Self {
         Self {
             events,
             home,

@@ -28,7 +28,8 @@ pub enum Error {
     Device(#[from] tiersmith_block::Error),
     /// Another process owns the home or the tier.
     #[error(
-        "{what} is in use by {owner}; stop the process that has it (`fuser -v` finds it), or detach there first"
+        "{what} is in use by {owner}; stop the process that has it (`fuser -v` finds it), or \
+         detach there first"
     )]
     Owned {
         /// The home or the tier member.
@@ -41,7 +42,8 @@ pub enum Error {
     WrongTier(String),
     /// The tier holds something that is not Tiersmith's.
     #[error(
-        "{} is not empty and not a Tiersmith tier ({reason}); give an empty file. If nobody needs what is there, remove the file, or attach with overwrite (a device)",
+        "{} is not empty and not a Tiersmith tier ({reason}); give an empty file. If nobody needs \
+         what is there, remove the file, or attach with overwrite (a device)",
         path.display()
     )]
     NotATier {
@@ -51,7 +53,8 @@ pub enum Error {
         reason: String,
     },
     /// A tier of a format that this program does not read.
-    #[error("{} is a Tiersmith tier of another format: {reason}. Nothing was changed", path.display())]
+    #[error("{} is a Tiersmith tier of another format: {reason}. Nothing was changed",
+    path.display())]
     OtherFormat {
         /// The member.
         path: PathBuf,
@@ -60,7 +63,8 @@ pub enum Error {
     },
     /// A structure on the tier is damaged.
     #[error(
-        "damaged tier: {structure} at byte {offset} of {} (member {member}): {detail}. Nothing was changed. Run the check \
+        "damaged tier: {structure} at byte {offset} of {} (member {member}): {detail}. Nothing was \
+         changed. Run the check \
          to see what it means for which file, and restore the medium",
         path.display()
     )]
@@ -78,9 +82,12 @@ pub enum Error {
     },
     /// A block that is to be destaged cannot be read.
     #[error(
-        "cannot read block {block} of {} at byte {at} of {}: {source}. The medium lost it or the file was \
-         truncated; its newest version exists only there, so the block stays in the tier. Restore the medium \
-         from a copy, or detach with --skip-unreadable, which gives up such blocks, lists them, and leaves the \
+        "cannot read block {block} of {} at byte {at} of {}: {source}. The medium lost it or the \
+         file was \
+         truncated; its newest version exists only there, so the block stays in the tier. Restore \
+         the medium \
+         from a copy, or detach with --skip-unreadable, which gives up such blocks, lists them, \
+         and leaves the \
          home's older version of each",
         path.display(), member.display()
     )]
@@ -96,10 +103,13 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// The home was changed while Tiersmith was not attached, and the tier has newer blocks for the same file.
+    /// The home was changed while Tiersmith was not attached, and the tier has newer blocks for the
+    /// same file.
     #[error(
-        "{} changed while the tier held {dirty_blocks} newer blocks of it ({how}); attaching would mix the two. Nothing \
-         was changed. Put the same file back as it was, its modification time too ({}), and attach again",
+        "{} changed while the tier held {dirty_blocks} newer blocks of it ({how}); attaching would \
+         mix the two. Nothing \
+         was changed. Put the same file back as it was, its modification time too ({}), and attach \
+         again",
         path.display(), touch(*expected)
     )]
     HomeChanged {
@@ -114,9 +124,12 @@ pub enum Error {
     },
     /// A server ran on the files of the home while the tier was ahead of them.
     #[error(
-        "{} changed ({how}) while the tier held newer blocks of {}: a server ran on the files without Tiersmith. Attaching would mix \
-         what it wrote with what only the tier has, and nothing was changed. If no server ran, put the same file back as it was, its \
-         modification time too ({}), and attach again. If one did, restore a backup; or give up what only the tier has: move the \
+        "{} changed ({how}) while the tier held newer blocks of {}: a server ran on the files \
+         without Tiersmith. Attaching would mix \
+         what it wrote with what only the tier has, and nothing was changed. If no server ran, put \
+         the same file back as it was, its \
+         modification time too ({}), and attach again. If one did, restore a backup; or give up \
+         what only the tier has: move the \
          tier's file away and `detach --force-without-tier`",
         path.display(), ahead.display(), touch(*expected)
     )]
@@ -132,7 +145,8 @@ pub enum Error {
     },
     /// The plain file of a lent file is not there as it should be.
     #[error(
-        "{} is lent: its newest contents are in {}, which cannot be used: {reason}. Nothing was changed. Put that file (or the tier, if it was \
+        "{} is lent: its newest contents are in {}, which cannot be used: {reason}. Nothing was \
+         changed. Put that file (or the tier, if it was \
          moved or copied without the directory beside it) back and attach again",
         path.display(), plain.display()
     )]
@@ -144,9 +158,11 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
-    /// A file was changed, or may have been, while a log that is to be played into it was not empty.
+    /// A file was changed, or may have been, while a log that is to be played into it was not
+    /// empty.
     #[error(
-        "{} {how}, and {} holds {log_bytes} bytes that belong to it as it was; attaching would mix the two. Nothing was changed. Put \
+        "{} {how}, and {} holds {log_bytes} bytes that belong to it as it was; attaching would mix \
+         the two. Nothing was changed. Put \
          the same file back as it was, its modification time too ({}), and attach again",
         path.display(), log.display(), touch(*expected)
     )]
@@ -164,7 +180,8 @@ pub enum Error {
     },
     /// Every block of the tier is pinned or too few blocks are left to work with.
     #[error(
-        "the fast tier `{tier}` is full: {free_bytes} bytes are free and nothing can be moved home ({reason}); unpin files or make the tier larger"
+        "the fast tier `{tier}` is full: {free_bytes} bytes are free and nothing can be moved home \
+         ({reason}); unpin files or make the tier larger"
     )]
     TierFull {
         /// Name of the tier.
@@ -177,7 +194,8 @@ pub enum Error {
     /// A file cannot have a slot of the file table, and its blocks are not written whole without
     /// one.
     #[error(
-        "cannot open {}: the file table of tier `{tier}` has {slots} slots, {open} of them for files \
+        "cannot open {}: the file table of tier `{tier}` has {slots} slots, {open} of them for \
+         files \
          that are open, and none could be freed or added{why}; close files, make room at home, or \
          detach and attach with a larger --size",
         path.display()
@@ -196,7 +214,8 @@ pub enum Error {
     },
     /// A batch that can never fit.
     #[error(
-        "a batch of {blocks} blocks does not fit the tier ({most} blocks); write it in parts, or with a journal"
+        "a batch of {blocks} blocks does not fit the tier ({most} blocks); write it in parts, or \
+         with a journal"
     )]
     BatchTooLarge {
         /// Blocks in the batch.
@@ -219,8 +238,10 @@ pub enum Error {
     Detached,
     /// A forked child uses what its parent attached.
     #[error(
-        "{what} was opened by process {opener}, and this is process {process}, which was forked later: a fork copies an open \
-         database, and two copies would overwrite each other. Open it after the fork, in one process: in the initializer of a \
+        "{what} was opened by process {opener}, and this is process {process}, which was forked \
+         later: a fork copies an open \
+         database, and two copies would overwrite each other. Open it after the fork, in one \
+         process: in the initializer of a \
          multiprocessing pool, in post_fork of gunicorn"
     )]
     Forked {
@@ -289,7 +310,10 @@ impl Error {
         matches!(self, Error::Medium(MediumError::NotDax { .. }))
     }
 
-    pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
+    pub(crate) fn io(
+        what: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();
         move |source| Error::Io { what, path, source }
     }
@@ -298,7 +322,9 @@ impl Error {
     pub fn errno(&self) -> i32 {
         use rustix::io::Errno;
         let errno = match self {
-            Error::Io { source, .. } => return source.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
+            Error::Io { source, .. } => {
+                return source.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+            }
             Error::TierFull { .. } | Error::BatchTooLarge { .. } => Errno::NOSPC,
             Error::Options(_) | Error::Invalid { .. } => Errno::INVAL,
             Error::FileTableFull { .. } => Errno::NFILE,

@@ -1,7 +1,8 @@
 //! The store: attach a fast tier to a directory, never torn, never lost.
 //!
-//! A database directory (the home) stays what it is. Beside it, on fast storage (the tier), the store keeps for each file a block map
-//! and some blocks; one map entry of eight bytes says where the newest version of a block is.
+//! A database directory (the home) stays what it is. Beside it, on fast storage (the tier), the
+//! store keeps for each file a block map and some blocks; one map entry of eight bytes says where
+//! the newest version of a block is.
 //!
 //! ```
 //! use tiersmith_store::{Guard, Medium, OpenMode, Options, TierSpec, attach};
@@ -22,12 +23,13 @@
 //! # }
 //! ```
 //!
-//! Start reading at [`ledger::switch`](crate) (the life of one write is in `ARCHITECTURE.md`), then `file`, `destage`, `recover`.
-//! The formats are in `format`, and read a second time by [`check`].
+//! Start reading at [`ledger::switch`](crate) (the life of one write is in `ARCHITECTURE.md`), then
+//! `file`, `destage`, `recover`. The formats are in `format`, and read a second time by [`check`].
 //!
 //! **Invariants** are numbered in `docs/crash-safety.md`, each with the test that pins it.
 //!
-//! **Deliberately absent**: anything that knows a database, a protocol or a mount. Those are doors, and build on [`AttachedHome`] and [`File`].
+//! **Deliberately absent**: anything that knows a database, a protocol or a mount. Those are doors,
+//! and build on [`AttachedHome`] and [`File`].
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! What a home is attached with: tiers, and how. Deliberately not here: attaching (`attach.rs`), and what a profile says of a file.
+//! What a home is attached with: tiers, and how. Deliberately not here: attaching (`attach.rs`),
+//! and what a profile says of a file.
 
 use crate::error::{Error, Result};
 use crate::format::slot::SLOT;
@@ -40,7 +41,8 @@ pub struct TierSpec {
     pub holds_redo: bool,
     /// Data files may live here.
     pub holds_data: bool,
-    /// Allocate the members' space at once. False leaves holes, which on a full file system end the process; for tests.
+    /// Allocate the members' space at once. False leaves holes, which on a full file system end the
+    /// process; for tests.
     pub preallocate: bool,
     /// Format members that hold something else. What they held is lost.
     pub overwrite: bool,
@@ -48,7 +50,12 @@ pub struct TierSpec {
 
 impl TierSpec {
     /// A tier of one member with the usual sizes, for redo and data.
-    pub fn new(name: impl Into<String>, member: impl Into<PathBuf>, medium: Medium, size: u64) -> Self {
+    pub fn new(
+        name: impl Into<String>,
+        member: impl Into<PathBuf>,
+        medium: Medium,
+        size: u64,
+    ) -> Self {
         Self {
             name: name.into(),
             members: vec![member.into()],
@@ -74,8 +81,8 @@ impl TierSpec {
         if self.slots > 0 {
             return self.slots;
         }
-        // A quarter more than there are, on a sixteenth of each member at most: they are on the first
-        // one, and what it lacks for blocks no other member can use.
+        // A quarter more than there are, on a sixteenth of each member at most: they are on the
+        // first one, and what it lacks for blocks no other member can use.
         let by_size = (len.max(self.size) / (256 << 10)).clamp(64, 65536);
         let most = len / 16 / SLOT as u64;
         by_size.max((files + files / 4 + 256).min(most))
@@ -135,45 +142,53 @@ impl TierSpec {
     }
 }
 
-/// How the home is kept from being used without Tiersmith while the tier is ahead of it (promise 7).
+/// How the home is kept from being used without Tiersmith while the tier is ahead of it (promise
+/// 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
-    /// The directory is moved aside to a sibling; its path holds a note, and becomes the mount point of a door.
+    /// The directory is moved aside to a sibling; its path holds a note, and becomes the mount
+    /// point of a door.
     MoveAside,
-    /// The door guards the home in its own way (a single SQLite file); the directory stays at its path.
+    /// The door guards the home in its own way (a single SQLite file); the directory stays at its
+    /// path.
     Door,
 }
 
-/// A file, and the logs that the database plays into it. A log is only right for the file it was written for: while one of them is not empty,
-/// the file must be at home as the tier left it, also when the tier has no newer block of it.
+/// A file, and the logs that the database plays into it. A log is only right for the file it was
+/// written for: while one of them is not empty, the file must be at home as the tier left it, also
+/// when the tier has no newer block of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bound {
     /// The file, relative to home.
     pub file: PathBuf,
     /// Its logs.
     pub logs: Vec<PathBuf>,
-    /// Why the file may have been changed although nothing is seen of it (a guard of the door's own is gone): refused as if it had been.
+    /// Why the file may have been changed although nothing is seen of it (a guard of the door's own
+    /// is gone): refused as if it had been.
     pub doubt: Option<String>,
-    /// A file that only tells something about the others: when it was changed or removed, what the tier has of it is dropped, and refuses nothing.
+    /// A file that only tells something about the others: when it was changed or removed, what the
+    /// tier has of it is dropped, and refuses nothing.
     pub aside: Option<PathBuf>,
 }
 
 /// How to attach.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Which files are redo, data or pass. `None`: the built-in one the home is attached with, else by looking into the directory, else
-    /// `generic`.
+    /// Which files are redo, data or pass. `None`: the built-in one the home is attached with, else
+    /// by looking into the directory, else `generic`.
     pub profile: Option<Profile>,
     /// Promise 7.
     pub guard: Guard,
-    /// The file `profile` was read from, when it is not a built-in one; only noted, for attaching again.
+    /// The file `profile` was read from, when it is not a built-in one; only noted, for attaching
+    /// again.
     pub profile_file: Option<PathBuf>,
     /// The door's own settings, noted as they are, for attaching again.
     pub door: BTreeMap<String, String>,
-    /// Bytes of each redo file that stay in the tier; older redo is drained to home. Never more than a quarter of the tier, and all redo
-    /// files together half of it.
+    /// Bytes of each redo file that stay in the tier; older redo is drained to home. Never more
+    /// than a quarter of the tier, and all redo files together half of it.
     pub redo_keep_bytes: u64,
-    /// Bytes of plain files that there may be of lent files (redo files that the kernel writes itself); 0: none is lent.
+    /// Bytes of plain files that there may be of lent files (redo files that the kernel writes
+    /// itself); 0: none is lent.
     pub lent_max_bytes: u64,
     /// How long a lent file that nobody has open waits before the background brings it home. A
     /// database that is busy writes it anew before that. While more than half of `lent_max_bytes`
@@ -182,11 +197,12 @@ pub struct Options {
     /// Home files that are held open at most; the others are opened when they are needed. `None`:
     /// half of what the process may open (`RLIMIT_NOFILE`).
     pub home_files_open: Option<usize>,
-    /// Whose the members of the tiers must be, if not root's: who can change a tier decides what is written to the home. `None`: whose they
-    /// are does not matter, because who owns them could write to each file of the home.
+    /// Whose the members of the tiers must be, if not root's: who can change a tier decides what is
+    /// written to the home. `None`: whose they are does not matter, because who owns them could
+    /// write to each file of the home.
     pub members_of: Option<u32>,
-    /// A file that is one with its logs; `None`: a file without newer blocks in the tier may be another than it was, its clean copies are
-    /// dropped then.
+    /// A file that is one with its logs; `None`: a file without newer blocks in the tier may be
+    /// another than it was, its clean copies are dropped then.
     pub bound: Option<Bound>,
     /// Behave as if home were on this slow storage: for studies, which label their figures with it.
     pub home_model: Option<HomeModel>,
@@ -194,7 +210,8 @@ pub struct Options {
     pub admit: bool,
     /// Of which files clean copies are kept longest, and of which there are none.
     pub cache: CacheRules,
-    /// Run a thread that drains redo and keeps blocks free. Without it [`crate::AttachedHome::background_step`] does.
+    /// Run a thread that drains redo and keeps blocks free. Without it
+    /// [`crate::AttachedHome::background_step`] does.
     pub background: bool,
     /// Record wait events. False only to measure what recording costs.
     pub record_waits: bool,

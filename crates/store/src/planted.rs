@@ -1,7 +1,9 @@
-//! Planted bugs: each leaves out or reorders one step that a promise rests on. The crash suite must catch every one of them
-//! (`tests/it/crash_suite/planted.rs`); a bug that it does not catch is a hole in the suite.
+//! Planted bugs: each leaves out or reorders one step that a promise rests on. The crash suite must
+//! catch every one of them (`tests/it/crash_suite/planted.rs`); a bug that it does not catch is a
+//! hole in the suite.
 //!
-//! Without the `testing` feature there is none of this in the program: [`Planted::is`] is `false` at compile time.
+//! Without the `testing` feature there is none of this in the program: [`Planted::is`] is `false`
+//! at compile time.
 
 /// One planted bug, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +21,8 @@ pub enum Planted {
     SkipBlockChecksum,
     /// The entry is stored but its cache line never flushed.
     DropEntryFlush,
-    /// Both records of a lane share one slot, so that a new record destroys the only trace of the last switch.
+    /// Both records of a lane share one slot, so that a new record destroys the only trace of the
+    /// last switch.
     OneRecordSlot,
     /// A block is evicted while a lane record still points to it.
     EvictWithoutRetire,
@@ -31,7 +34,8 @@ pub enum Planted {
     BatchRetiredEarly,
     /// A small batch leaves the entries of the one before it in DRAM.
     BatchEntriesLeft,
-    /// The two records of small batches share one place, so that a new one destroys the only trace of the last.
+    /// The two records of small batches share one place, so that a new one destroys the only trace
+    /// of the last.
     BatchOneSlot,
     /// A block is overwritten while the record of a small batch still speaks of it.
     BatchNotRetired,
@@ -43,7 +47,8 @@ pub enum Planted {
     DestageWithoutSync,
     /// A commit of a log is acknowledged before its sync.
     LogNotSynced,
-    /// A log's header says that records are not needed before the pages are durable in their places.
+    /// A log's header says that records are not needed before the pages are durable in their
+    /// places.
     LogHeadEarly,
     /// The newest record of a log counts also when its blocks did not arrive.
     LogBlocksUnchecked,
@@ -73,11 +78,13 @@ pub enum Planted {
     TruncateKeepsEntries,
     /// Unlinking frees the file's blocks before the home directory entry is gone for good.
     UnlinkFreesFirst,
-    /// Recovery calls done what home shows, without syncing it: after a killed process a power cut may take that back.
+    /// Recovery calls done what home shows, without syncing it: after a killed process a power cut
+    /// may take that back.
     RecoveryWithoutSync,
     /// A new map page is linked before its contents are durable.
     MapPageLinkedFirst,
-    /// A map page that says nothing is free for others while the durable pointer to it is still there.
+    /// A map page that says nothing is free for others while the durable pointer to it is still
+    /// there.
     MapPageFreedEarly,
     /// A file slot is put in use before its contents are durable.
     SlotInUseFirst,
@@ -257,8 +264,8 @@ impl Planted {
     ];
 
     /// Those that show where metadata goes through a log. [`Planted::LogBlockRewritten`] and
-    /// [`Planted::LogPageOverBlock`] show with the log alone (`medium/log/tests.rs`), [`Planted::ReuseUnsynced`]
-    /// between two syncs (`tests/it/crash_suite/flash.rs`).
+    /// [`Planted::LogPageOverBlock`] show with the log alone (`medium/log/tests.rs`),
+    /// [`Planted::ReuseUnsynced`] between two syncs (`tests/it/crash_suite/flash.rs`).
     pub const ON_FLASH: [Planted; 5] = [
         Planted::LogNotSynced,
         Planted::LogHeadEarly,
@@ -270,8 +277,8 @@ impl Planted {
     /// Those that one thread does not show, because it fences a moment later itself.
     pub const BETWEEN_THREADS: [Planted; 2] = [Planted::MapPageShownEarly, Planted::SizeShownEarly];
 
-    /// Those that `tests/shuttle/main.rs` finds, running the code in other orders. They are on hot paths
-    /// and there only with the feature `interleavings`.
+    /// Those that `tests/shuttle/main.rs` finds, running the code in other orders. They are on hot
+    /// paths and there only with the feature `interleavings`.
     pub const RACES: [Planted; 21] = [
         Planted::NoTurns,
         Planted::NoSecondEntry,

@@ -2,25 +2,28 @@
 //!
 //! The order, and why it is safe to be cut at any point of it:
 //!
-//! 1. Lane records, then batch records, are applied to the map entries they speak of, a fence, then emptied: of each lane the older
-//!    first, then the newer, then the batches, with fences between, so that a cut never leaves an older record without the newer
-//!    one. Applying twice does no harm: no entry has moved on, because nobody else is at work.
-//! 2. The file table and every map page are read and checked; which frames are free follows from that. Nothing is written.
-//! 3. Every file is found at home and compared with its stamp. Nothing is written; a changed home with dirty blocks ends here, with
-//!    everything as it was, and so does a changed file whose logs are not empty ([`Bound`]), and a
-//!    file that every server writes when it starts, if the tier has newer blocks of any other.
-//! 4. ([`finish`]) Removed files are freed, cuts are completed, entries past the end dropped, the tail of the last block zeroed, flags cleared:
-//!    each the same code that runs without a crash.
+//! 1. Lane records, then batch records, are applied to the map entries they speak of, a fence, then
+//!    emptied: of each lane the older first, then the newer, then the batches, with fences between,
+//!    so that a cut never leaves an older record without the newer one. Applying twice does no
+//!    harm: no entry has moved on, because nobody else is at work.
+//! 2. The file table and every map page are read and checked; which frames are free follows from
+//!    that. Nothing is written.
+//! 3. Every file is found at home and compared with its stamp. Nothing is written; a changed home
+//!    with dirty blocks ends here, with everything as it was, and so does a changed file whose logs
+//!    are not empty ([`Bound`]), and a file that every server writes when it starts, if the tier
+//!    has newer blocks of any other.
+//! 4. ([`finish`]) Removed files are freed, cuts are completed, entries past the end dropped, the
+//!    tail of the last block zeroed, flags cleared: each the same code that runs without a crash.
 //!
-//! The cost is in proportion to the file table and the maps, not to the data: of the blocks only those that a record speaks of are read
-//! (two a lane at most, and those of a batch).
+//! The cost is in proportion to the file table and the maps, not to the data: of the blocks only
+//! those that a record speaks of are read (two a lane at most, and those of a batch).
 
 use crate::address::{BlockIndex, FRAME, Frame, WordAt};
 use crate::error::{Error, HomeStamp, Result};
 use crate::format::entry::{Entry, PAGE_WORDS, Place, State, unseal, unseal_value, words_of};
 use crate::format::slot::{
-    self, DESTAGING, IDENTITY_AT, Identity, LENT, LINE, LINES_AT, ROOTS_AT, SLOT, StateLine, TRUNCATING,
-    UNLINKING, decode_path, decode_time, loan_of,
+    self, DESTAGING, IDENTITY_AT, Identity, LENT, LINE, LINES_AT, ROOTS_AT, SLOT, StateLine,
+    TRUNCATING, UNLINKING, decode_path, decode_time, loan_of,
 };
 use crate::home::{FileTime, Home, HomeFiles, HomeHandle, HomeStat, is_elsewhere};
 use crate::known::{FileState, Meta, Placed};
@@ -43,7 +46,8 @@ use std::sync::Arc;
 
 mod sentinel;
 
-/// How long after destaging began a changed modification time still counts as ours. Longer than any round.
+/// How long after destaging began a changed modification time still counts as ours. Longer than any
+/// round.
 const OURS_FOR_NS: u64 = 120_000_000_000;
 /// Coarseness of file time stamps: a stamp may be this much older than the clock.
 const CLOCK_GRAIN_NS: u64 = 20_000_000;
@@ -111,10 +115,12 @@ pub(crate) fn recover(
         out.push(tier);
     }
     find_renamed(home, files_of_home, &mut recovered)?;
-    // What was under way is about to be called done, as home shows it now; but after a killed process home shows what a power
-    // cut may still take back.
+    // What was under way is about to be called done, as home shows it now; but after a killed
+    // process home shows what a power cut may still take back.
     let planted = recovered.iter().any(|f| f.placed.tier.planted.is(Planted::RecoveryWithoutSync));
-    if !planted && recovered.iter().any(|file| file.flags & (UNLINKING | TRUNCATING | DESTAGING) != 0) {
+    if !planted
+        && recovered.iter().any(|file| file.flags & (UNLINKING | TRUNCATING | DESTAGING) != 0)
+    {
         home.sync_all().map_err(Error::io("cannot sync the file system of", ""))?;
     }
     report.ran_without = sentinel::compare(&recovered, profile)?;
@@ -128,7 +134,11 @@ pub(crate) fn recover(
 
 // --- step 2 ---
 
-fn read_files(tier: &Ledger, census: &mut Census, report: &mut RecoveryReport) -> Result<Vec<OnTier>> {
+fn read_files(
+    tier: &Ledger,
+    census: &mut Census,
+    report: &mut RecoveryReport,
+) -> Result<Vec<OnTier>> {
     let mut files = Vec::new();
     let mut free = Vec::new();
     for slot in tier.each_slot() {
@@ -141,8 +151,9 @@ fn read_files(tier: &Ledger, census: &mut Census, report: &mut RecoveryReport) -
             detail,
         };
         let word = tier.load_checked(at)?;
-        let id = unseal_value(tier.seed, 0, Place::Slot(number), word)
-            .ok_or_else(|| damaged("in-use word", 0, format!("{word:#018x} has a wrong checksum")))?;
+        let id = unseal_value(tier.seed, 0, Place::Slot(number), word).ok_or_else(|| {
+            damaged("in-use word", 0, format!("{word:#018x} has a wrong checksum"))
+        })?;
         if id == 0 {
             free.push(number);
             continue;
@@ -159,7 +170,8 @@ fn read_files(tier: &Ledger, census: &mut Census, report: &mut RecoveryReport) -
         })?;
         let hint = decode_path(&bytes, tier.seed, id).unwrap_or_default();
         let hint = PathBuf::from(OsStr::from_bytes(&hint));
-        let mut reader = MapReader { tier, census, id, class: identity.class, slot, hint: &hint, entries: 0 };
+        let mut reader =
+            MapReader { tier, census, id, class: identity.class, slot, hint: &hint, entries: 0 };
         let map = reader.read(&bytes, Purpose::Blocks(identity.block_size))?;
         report.entries += reader.entries;
         report.files += 1;
@@ -225,15 +237,17 @@ impl MapReader<'_> {
         for (n, word) in self.words(page)?.into_iter().enumerate() {
             let block = number * PAGE_WORDS + n as u64;
             let at = base.plus(n as u64 * 8);
-            let entry = unseal(self.tier.seed, self.id, Place::Block(block), word)
-                .ok_or_else(|| self.damaged(at, &format!("map entry of block {block}"), word, None))?;
+            let entry =
+                unseal(self.tier.seed, self.id, Place::Block(block), word).ok_or_else(|| {
+                    self.damaged(at, &format!("map entry of block {block}"), word, None)
+                })?;
             if entry == Entry::HOME {
                 continue;
             }
             self.entries += 1;
-            self.census
-                .claim(entry.frame(), purpose)
-                .map_err(|why| self.damaged(at, &format!("map entry of block {block}"), word, Some(why)))?;
+            self.census.claim(entry.frame(), purpose).map_err(|why| {
+                self.damaged(at, &format!("map entry of block {block}"), word, Some(why))
+            })?;
             if self.class == FileClass::Redo && !self.tier.latch(entry.frame(), purpose.frames()) {
                 return Err(self.damaged(
                     at,
@@ -248,7 +262,13 @@ impl MapReader<'_> {
     }
 
     /// The page a pointer leads to.
-    fn page(&mut self, map: &FileMap, place: Place, word: u64, at: WordAt) -> Result<Option<Frame>> {
+    fn page(
+        &mut self,
+        map: &FileMap,
+        place: Place,
+        word: u64,
+        at: WordAt,
+    ) -> Result<Option<Frame>> {
         let name = || format!("pointer to {place}");
         let entry = unseal(self.tier.seed, self.id, place, word)
             .ok_or_else(|| self.damaged(at, &name(), word, None))?;
@@ -256,7 +276,9 @@ impl MapReader<'_> {
             return Ok(None);
         }
         let frame = entry.frame();
-        self.census.claim(frame, Purpose::Pages).map_err(|why| self.damaged(at, &name(), word, Some(why)))?;
+        self.census
+            .claim(frame, Purpose::Pages)
+            .map_err(|why| self.damaged(at, &name(), word, Some(why)))?;
         if !self.tier.latch(frame, 1) {
             return Err(self.damaged(at, &name(), word, Some("its frame is taken".into())));
         }
@@ -297,7 +319,11 @@ fn match_home(home: &Arc<HomeFiles>, tier: &Arc<Ledger>, file: OnTier) -> Result
             path: tier.members[slot.at.member()].path.clone(),
             member: slot.at.member(),
             offset: slot.at.offset() + line.at(),
-            structure: format!("state line of {} (file {id}, slot {})", hint.display(), slot.number),
+            structure: format!(
+                "state line of {} (file {id}, slot {})",
+                hint.display(),
+                slot.number
+            ),
             detail: "it says that the file is lent, and only redo files are".into(),
         });
     }
@@ -387,10 +413,12 @@ fn compare(recovered: &[Recovered], aside: Option<&Path>) -> Result<()> {
 
 /// Ends the attach when a file is not the one its logs were written for.
 fn compare_bound(home: &dyn Home, recovered: &[Recovered], bound: &Bound) -> Result<()> {
-    let named = |path: &Path| recovered.iter().find(|f| f.home.as_ref().is_some_and(|at| at.path == path));
+    let named =
+        |path: &Path| recovered.iter().find(|f| f.home.as_ref().is_some_and(|at| at.path == path));
     // One that another file was put over: its slot has the name still.
     let lost = || {
-        let gone = |f: &&Recovered| f.home.is_none() && f.hint == bound.file && f.flags & UNLINKING == 0;
+        let gone =
+            |f: &&Recovered| f.home.is_none() && f.hint == bound.file && f.flags & UNLINKING == 0;
         recovered.iter().find(gone)
     };
     let file = named(&bound.file).or_else(lost);
@@ -429,12 +457,15 @@ fn compare_bound(home: &dyn Home, recovered: &[Recovered], bound: &Bound) -> Res
     Ok(())
 }
 
-/// How the home file differs from what the tier knows of it; `None` when it does not, or only by our own doing.
+/// How the home file differs from what the tier knows of it; `None` when it does not, or only by
+/// our own doing.
 fn changed(file: &Recovered) -> Option<String> {
     let Some(AtHome { stat, .. }) = &file.home else { return Some("it is no longer there".into()) };
     let meta = file.placed.meta.lock();
     let line = &meta.line;
-    if stat.mtime_ns == line.home_mtime_ns && (stat.size == line.home_size || line.flags & TRUNCATING != 0) {
+    if stat.mtime_ns == line.home_mtime_ns
+        && (stat.size == line.home_size || line.flags & TRUNCATING != 0)
+    {
         return None;
     }
     if line.flags & (DESTAGING | TRUNCATING) != 0 {
@@ -469,9 +500,11 @@ fn find_plain(file: &mut Recovered) -> Result<()> {
         let reason = "a tier on a device, or given as volatile, has no such directory".to_owned();
         return Err(Error::Lent { path: at.path.clone(), plain, reason });
     };
-    let wrong = |reason: String| Error::Lent { path: at.path.clone(), plain: dir.path(name), reason };
+    let wrong =
+        |reason: String| Error::Lent { path: at.path.clone(), plain: dir.path(name), reason };
     let plain = dir.open(name).map_err(|e| {
-        let others = if e.kind() == std::io::ErrorKind::NotFound { others_than(&**dir, name) } else { None };
+        let others =
+            if e.kind() == std::io::ErrorKind::NotFound { others_than(&**dir, name) } else { None };
         wrong(others.map_or_else(|| e.to_string(), |others| format!("{e}; {others}")))
     })?;
     let size = plain.file.stat().map_err(|e| wrong(e.to_string()))?.size;
@@ -487,20 +520,24 @@ fn find_plain(file: &mut Recovered) -> Result<()> {
 fn others_than(dir: &dyn LentDir, name: PlainName) -> Option<String> {
     let names = dir.names().ok()?;
     if let Some(other) = names.iter().find(|other| (other.tier, other.id) == (name.tier, name.id)) {
-        return Some(format!("there is {other}, which is of an older or newer state of the same tier"));
+        return Some(format!(
+            "there is {other}, which is of an older or newer state of the same tier"
+        ));
     }
     let other = names.iter().find(|other| other.tier != name.tier)?;
     Some(format!("there is {other}, which is of another tier"))
 }
 
-/// Removes plain files of no lent file: what a cut in the middle of lending or giving back left. What is of another tier, or of a newer state of
-/// this one, stays: somebody may bring the tier that it belongs to.
+/// Removes plain files of no lent file: what a cut in the middle of lending or giving back left.
+/// What is of another tier, or of a newer state of this one, stays: somebody may bring the tier
+/// that it belongs to.
 fn remove_orphans(store: &Store) {
     for tier in &store.tiers {
         let Some(dir) = &tier.lent_dir else { continue };
         let (uuid, count) = (tier.uuid(), tier.superblocks.lock()[0].attach_count);
         let files = store.files.all();
-        let ours = files.iter().filter_map(|f| f.placed.as_ref()).filter(|p| Arc::ptr_eq(&p.tier, tier));
+        let ours =
+            files.iter().filter_map(|f| f.placed.as_ref()).filter(|p| Arc::ptr_eq(&p.tier, tier));
         let lent: HashSet<PlainName> = ours.filter_map(|p| Some(p.loan.plain()?.name)).collect();
         let names = dir.names().unwrap_or_else(|e| {
             log::warn!("{}: {e}; what is of no use there stays", dir.directory_path().display());
@@ -512,7 +549,8 @@ fn remove_orphans(store: &Store) {
                 log::warn!("{} is of another tier than `{}`, and stays", path.display(), tier.name);
             } else if !name.is_before(count) {
                 log::warn!(
-                    "{} is of a newer state of the tier `{}` than this one, and stays: is the tier an older copy?",
+                    "{} is of a newer state of the tier `{}` than this one, and stays: is the tier \
+                     an older copy?",
                     path.display(),
                     tier.name
                 );
@@ -526,7 +564,11 @@ fn remove_orphans(store: &Store) {
 // --- step 4 ---
 
 /// Completes what was under way and makes the files known to `store`.
-pub(crate) fn finish(store: &Store, recovered: Vec<Recovered>, report: &mut RecoveryReport) -> Result<()> {
+pub(crate) fn finish(
+    store: &Store,
+    recovered: Vec<Recovered>,
+    report: &mut RecoveryReport,
+) -> Result<()> {
     for file in recovered {
         let differs = changed(&file).is_some();
         let Recovered { placed, flags, home, plain, .. } = file;

@@ -38,7 +38,8 @@ pub struct RecoveryReport {
     pub ran_without: Option<PathBuf>,
     /// Files found lent.
     pub files_lent: u64,
-    /// Those of them that a program has kept open since before: it goes on writing to them, and what it writes counts.
+    /// Those of them that a program has kept open since before: it goes on writing to them, and
+    /// what it writes counts.
     pub lent_in_use: Vec<LentInUse>,
 }
 
@@ -49,7 +50,8 @@ impl std::fmt::Display for RecoveryReport {
         }
         write!(
             f,
-            "opened in {:.1} ms: {} files, {} map entries; finished {} switches, {} batches, {} truncations; freed {} removed files; \
+            "opened in {:.1} ms: {} files, {} map entries; finished {} switches, {} batches, {} \
+             truncations; freed {} removed files; \
              dropped clean copies of {} changed files and {} entries past the end",
             self.time.as_secs_f64() * 1e3,
             self.files,
@@ -67,7 +69,8 @@ impl std::fmt::Display for RecoveryReport {
         if let Some(path) = &self.ran_without {
             write!(
                 f,
-                "; {} was changed since the last attach: a server ran on the files without Tiersmith. The tier had nothing \
+                "; {} was changed since the last attach: a server ran on the files without \
+                 Tiersmith. The tier had nothing \
                  newer than they have, so nothing is lost",
                 path.display()
             )?;
@@ -118,7 +121,8 @@ pub struct TierStats {
     pub slot_refused: Option<String>,
     /// What each member's medium is.
     pub media: Vec<String>,
-    /// Why nothing more is written to it, and nothing that it has goes home, until it is attached again; reads go on.
+    /// Why nothing more is written to it, and nothing that it has goes home, until it is attached
+    /// again; reads go on.
     pub failed: Option<String>,
 }
 
@@ -134,7 +138,8 @@ pub struct Stats {
     pub recovery: RecoveryReport,
     /// Name of the profile.
     pub profile: String,
-    /// The slow storage that home is made to look like: no figure of this home is one of the real storage, and reports must say so.
+    /// The slow storage that home is made to look like: no figure of this home is one of the real
+    /// storage, and reports must say so.
     pub home_model: Option<String>,
     /// Files that the kernel writes itself.
     pub lending: LendingStats,
@@ -143,6 +148,7 @@ pub struct Stats {
     pub background_error: Option<String>,
     /// Files of which home took no blocks when it was last tried.
     pub refused_files: u64,
-    /// Blocks whose newest version only the tier has, and could not be read when somebody last tried.
+    /// Blocks whose newest version only the tier has, and could not be read when somebody last
+    /// tried.
     pub unreadable: Vec<LostBlock>,
 }

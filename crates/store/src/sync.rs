@@ -2,7 +2,8 @@
 //! library, by one name each, so that they can be exchanged as a whole.
 //!
 //! With the feature `interleavings` they are shuttle's (`sync/shuttled.rs`), which runs the threads
-//! of a test one at a time and chooses who goes next at each of their steps (`tests/shuttle/main.rs`).
+//! of a test one at a time and chooses who goes next at each of their steps
+//! (`tests/shuttle/main.rs`).
 //!
 //! **Invariant**: what threads of the store share goes through here or through
 //! [`tiersmith_pmem::Mapping`]; else shuttle never lets another thread in between. Of things that
@@ -19,7 +20,9 @@ pub(crate) use direct::*;
 
 #[cfg(not(feature = "interleavings"))]
 mod direct {
-    pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+    pub(crate) use parking_lot::{
+        Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    };
     pub(crate) use spin::mutex::{SpinMutex, SpinMutexGuard};
     pub(crate) use std::hint::spin_loop;
     pub(crate) use std::sync::atomic;

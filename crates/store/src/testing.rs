@@ -61,7 +61,8 @@ impl TestMember {
     }
 }
 
-/// [`crate::attach()`] for a home and media that exist already, the simulated ones above all. `tiers`: each with its members.
+/// [`crate::attach()`] for a home and media that exist already, the simulated ones above all.
+/// `tiers`: each with its members.
 ///
 /// # Errors
 /// As [`crate::attach()`].
@@ -97,10 +98,19 @@ fn attach_in(
             Ok((spec, members))
         })
         .collect::<Result<_>>()?;
-    attach_mapped(home, Path::new("/simulated"), mapped, lent_dir, profile.clone(), options, Instant::now())
+    attach_mapped(
+        home,
+        Path::new("/simulated"),
+        mapped,
+        lent_dir,
+        profile.clone(),
+        options,
+        Instant::now(),
+    )
 }
 
-/// [`attach_simulated`] with another simulated home as the directory of plain files, so that files can be lent.
+/// [`attach_simulated`] with another simulated home as the directory of plain files, so that files
+/// can be lent.
 ///
 /// # Errors
 /// As [`crate::attach()`].
@@ -115,11 +125,14 @@ pub fn attach_simulated_lending(
     options: Options,
 ) -> Result<AttachedHome> {
     // A directory belongs to one tier: another one would take its files for nobody's.
-    let dir = |spec: &TierSpec| spec.holds_redo.then(|| Arc::new(InHome(lent.clone())) as Arc<dyn LentDir>);
+    let dir = |spec: &TierSpec| {
+        spec.holds_redo.then(|| Arc::new(InHome(lent.clone())) as Arc<dyn LentDir>)
+    };
     attach_in(home, tiers, &dir, profile, options)
 }
 
-/// [`attach_simulated`] for a real directory: simulated media under a door that programs use, a mount above all.
+/// [`attach_simulated`] for a real directory: simulated media under a door that programs use, a
+/// mount above all.
 ///
 /// # Errors
 /// As [`crate::attach()`].
@@ -138,7 +151,8 @@ pub fn attach_simulated_at(
     attach_simulated(Arc::new(real), tiers, profile, options)
 }
 
-/// Runs `attach`; the media that it attaches are written as those are that take their time, without a lock that spins.
+/// Runs `attach`; the media that it attaches are written as those are that take their time, without
+/// a lock that spins.
 pub fn apart<T>(attach: impl FnOnce() -> T) -> T {
     TAKES_TIME.set(true);
     let attached = attach();
@@ -158,8 +172,8 @@ pub fn kernel_write(lent: &crate::LentFile, at: u64, data: &[u8]) -> std::io::Re
     lent.plain.file.sync()
 }
 
-/// Where every frame of a home's tiers is: free, in use by blocks and map pages, and all of them. What lanes hold ready is handed back first, so
-/// the first two must add up to the third.
+/// Where every frame of a home's tiers is: free, in use by blocks and map pages, and all of them.
+/// What lanes hold ready is handed back first, so the first two must add up to the third.
 pub fn accounting(home: &AttachedHome) -> (u64, u64, u64) {
     for tier in &home.store.tiers {
         tier.reclaim_lanes();
@@ -171,7 +185,8 @@ pub fn accounting(home: &AttachedHome) -> (u64, u64, u64) {
     })
 }
 
-/// Forgets which frames from `data_start` on the last attach had claimed: what the end of a process does.
+/// Forgets which frames from `data_start` on the last attach had claimed: what the end of a process
+/// does.
 pub fn forget_claims(members: &[Arc<Mapping>], data_start: u64) {
     let frame = crate::address::FRAME;
     for mapping in members {
@@ -183,11 +198,13 @@ pub fn forget_claims(members: &[Arc<Mapping>], data_start: u64) {
     }
 }
 
-/// Links the first `blocks` blocks of an empty data file to free pieces of the tier, as if they had been written, without writing them: maps of many GiB
-/// in a moment. What the blocks hold is whatever the pieces held.
+/// Links the first `blocks` blocks of an empty data file to free pieces of the tier, as if they had
+/// been written, without writing them: maps of many GiB in a moment. What the blocks hold is
+/// whatever the pieces held.
 ///
 /// # Errors
-/// [`Error::Invalid`] when the file is not an empty data file, [`Error::TierFull`] when the tier has too few pieces.
+/// [`Error::Invalid`] when the file is not an empty data file, [`Error::TierFull`] when the tier
+/// has too few pieces.
 ///
 /// # Durability
 /// The entries and the size are durable on return.
@@ -219,7 +236,9 @@ pub fn fabricate_entries(file: &File, blocks: u64) -> Result<()> {
         for (index, piece) in pieces.iter().enumerate() {
             leaf.set(index, Entry::dirty(*piece));
             let place = Place::Block(first + index as u64);
-            words.extend_from_slice(&seal(tier.seed, placed.id, place, Entry::dirty(*piece)).to_le_bytes());
+            words.extend_from_slice(
+                &seal(tier.seed, placed.id, place, Entry::dirty(*piece)).to_le_bytes(),
+            );
         }
         let at = leaf.word_at(0).expect("BUG: its page is kept");
         tier.write_meta(at, &words);

@@ -1,6 +1,8 @@
-//! The wait events and counters of the store. Oracle's names where the meaning is the same, our own where it is not.
+//! The wait events and counters of the store. Oracle's names where the meaning is the same, our own
+//! where it is not.
 //!
-//! Where it stands: a foreground wait is one a caller of [`crate::File`] sat through; background waits are those of destaging.
+//! Where it stands: a foreground wait is one a caller of [`crate::File`] sat through; background
+//! waits are those of destaging.
 
 use tiersmith_events::{counters, wait_events};
 

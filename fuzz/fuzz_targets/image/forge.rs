@@ -1,7 +1,8 @@
-//! Checksums made right over whatever stands in an image: what no accident does, and what a fuzzer cannot guess. It leads past the
-//! checksums, to what is done with the values behind them.
+//! Checksums made right over whatever stands in an image: what no accident does, and what a fuzzer
+//! cannot guess. It leads past the checksums, to what is done with the values behind them.
 //!
-//! Not the encoders of the store: they take values that are possible. Written from docs/format.md, for the geometry of the images here.
+//! Not the encoders of the store: they take values that are possible. Written from docs/format.md,
+//! for the geometry of the images here.
 
 use super::{BATCHES, LANES, SIZE, SLOTS, UNIT};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -60,7 +61,8 @@ fn sum(image: &mut [u8], from: usize, len: usize, at: usize, key: u64) {
     }
 }
 
-/// Makes every checksum of the metadata right: of superblocks, records, slots, and of the map pages that a slot leads to.
+/// Makes every checksum of the metadata right: of superblocks, records, slots, and of the map pages
+/// that a slot leads to.
 pub(crate) fn put_right(image: &mut [u8]) {
     for copy in [0, 4096] {
         sum(image, copy, 4088, copy + 4088, SUPERBLOCK_KEY);
@@ -95,7 +97,8 @@ pub(crate) fn put_right(image: &mut [u8]) {
     }
 }
 
-/// The words of a file's map: its first leaf, the leaves of its first middle page, and what its top page leads to first.
+/// The words of a file's map: its first leaf, the leaves of its first middle page, and what its top
+/// page leads to first.
 fn map(image: &mut [u8], data_start: usize, roots: usize, seed: u64, file: u64) {
     let page = |pointer: u64| {
         let at = data_start + (pointer & ((1 << 36) - 1)) as usize * PAGE;

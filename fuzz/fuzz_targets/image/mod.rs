@@ -1,15 +1,18 @@
-//! Images of a tier for the fuzz targets: snapshots of one tier at several times, and edits that damage and mix them; and what is
-//! done with them. `tests/hostile_mixed.rs` of the store runs the same on some inputs in every build.
+//! Images of a tier for the fuzz targets: snapshots of one tier at several times, and edits that
+//! damage and mix them; and what is done with them. `tests/hostile_mixed.rs` of the store runs the
+//! same on some inputs in every build.
 //!
-//! A checksum cannot be guessed by a fuzzer, so beside bytes set and flipped there are edits that move whole structures: from another
-//! place of the image, or from the same place at another time.
+//! A checksum cannot be guessed by a fuzzer, so beside bytes set and flipped there are edits that
+//! move whole structures: from another place of the image, or from the same place at another time.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use tiersmith_pmem::Mapping;
 use tiersmith_store::check::{CheckOptions, Severity, check_images_with};
 use tiersmith_store::home::{SimHome, sim::HomeImage};
-use tiersmith_store::{AttachedHome, Error, File, Medium, OpenMode, Options, Profile, TierSpec, testing};
+use tiersmith_store::{
+    AttachedHome, Error, File, Medium, OpenMode, Options, Profile, TierSpec, testing,
+};
 
 mod forge;
 
@@ -20,12 +23,25 @@ const BATCHES: usize = 1;
 const SLOTS: usize = 8;
 
 /// What sizes, counts and places may not be taken for without a look.
-const NUMBERS: [u64; 12] =
-    [0, 1, 2, 511, 4095, 4096, 1 << 20, 1 << 32, (1 << 36) - 1, (1 << 48) - 1, i64::MAX as u64, u64::MAX];
+const NUMBERS: [u64; 12] = [
+    0,
+    1,
+    2,
+    511,
+    4095,
+    4096,
+    1 << 20,
+    1 << 32,
+    (1 << 36) - 1,
+    (1 << 48) - 1,
+    i64::MAX as u64,
+    u64::MAX,
+];
 
 static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     let text = "description = \"fuzz\"\n[default]\nclass = \"data\"\nblock_size = 4096\n\
-                [[rule]]\nfiles = [\"*.redo\"]\nclass = \"redo\"\nblock_size = 4096\nwhy = \"fuzz\"\n";
+                [[rule]]\nfiles = [\"*.redo\"]\nclass = \"redo\"\nblock_size = 4096\nwhy = \
+                \"fuzz\"\n";
     Profile::parse("fuzz", text).expect("the profile is right")
 });
 
@@ -133,7 +149,8 @@ fn damaged(input: &[u8]) -> (Vec<u8>, SimHome) {
                 tier.copy_within(source..source + len, from);
             }
             5 => {
-                let (number, less) = (NUMBERS[usize::from(input.byte()) % NUMBERS.len()], input.byte() % 4);
+                let (number, less) =
+                    (NUMBERS[usize::from(input.byte()) % NUMBERS.len()], input.byte() % 4);
                 tier[at / 8 * 8..at / 8 * 8 + 8]
                     .copy_from_slice(&number.wrapping_sub(less.into()).to_le_bytes());
             }
@@ -154,19 +171,21 @@ fn pick_home(moment: &Moment, which: u8) -> SimHome {
 
 /// Attaches a damaged tier: an error, or a home that works. Whether it attached.
 ///
-/// Whether the data is right is asserted where bytes are changed one by one (`tests/hostile_flips.rs`): a tier put together from its
-/// own past has right checksums and may rightly hold old data.
+/// Whether the data is right is asserted where bytes are changed one by one
+/// (`tests/hostile_flips.rs`): a tier put together from its own past has right checksums and may
+/// rightly hold old data.
 pub fn attach_and_use(input: &[u8]) -> bool {
     let (tier, home) = damaged(input);
     let (mapping, home) = (Arc::new(Mapping::in_memory(&tier, 0)), Arc::new(home));
     let Ok(attached) = attach_mapped(mapping.clone(), home.clone()) else { return false };
     drop(attached);
-    // Recovery has put right what it could; the second reader of the format finds the metadata whole. Blocks (19) recovery reads only
-    // where a record asks.
+    // Recovery has put right what it could; the second reader of the format finds the metadata
+    // whole. Blocks (19) recovery reads only where a record asks.
     let mut tier = vec![0; SIZE];
     mapping.read(0, &mut tier);
     let report = check_images_with(&[&tier], None, &CheckOptions::default());
-    let damage = report.findings.iter().find(|f| f.severity == Severity::Damage && f.invariant != 19);
+    let damage =
+        report.findings.iter().find(|f| f.severity == Severity::Damage && f.invariant != 19);
     assert!(damage.is_none(), "it attached, and the check says {damage:?}");
     let again = attach_mapped(Arc::new(Mapping::in_memory(&tier, 0)), home);
     use_it(again.expect("what attached once attaches again"));

@@ -1,7 +1,9 @@
-//! What a recorder costs, counted and not compared: processor time of the server's process that answers it, and of the recorder.
+//! What a recorder costs, counted and not compared: processor time of the server's process that
+//! answers it, and of the recorder.
 //!
-//! Throughput of two rounds differs by more than a recorder takes; processor time the kernel counts in nanoseconds, on a busy machine as
-//! well. A server that has all processors busy loses what the recorder takes of them.
+//! Throughput of two rounds differs by more than a recorder takes; processor time the kernel counts
+//! in nanoseconds, on a busy machine as well. A server that has all processors busy loses what the
+//! recorder takes of them.
 
 use std::fs;
 use std::time::Instant;
@@ -24,14 +26,18 @@ fn processor_of(process: i32) -> Option<f64> {
 pub(crate) fn counted(report: &mut Report, server: &Server, source: &mut dyn LiveSource) {
     let config = format!("host={} user=postgres dbname=postgres", server.path("").display());
     let mut client = postgres::Client::connect(&config, postgres::NoTls).unwrap();
-    let asked = "SELECT pid FROM pg_stat_activity WHERE application_name = 'tiersmith' AND backend_type = 'client backend'";
+    let asked = "SELECT pid FROM pg_stat_activity WHERE application_name = 'tiersmith' AND \
+                 backend_type = 'client backend'";
     let mut sampling = Sampling::new("bench".to_owned(), 1000);
     source.snapshot().unwrap();
     source.look(&mut sampling).unwrap();
-    let backends: Vec<i32> = client.query(asked, &[]).unwrap().iter().map(|row| row.get(0)).collect();
+    let backends: Vec<i32> =
+        client.query(asked, &[]).unwrap().iter().map(|row| row.get(0)).collect();
     let [backend] = backends[..] else {
-        return report
-            .warn(format!("{} sessions of recorders: what one costs was not counted", backends.len()));
+        return report.warn(format!(
+            "{} sessions of recorders: what one costs was not counted",
+            backends.len()
+        ));
     };
     let mut look = || {
         source.look(&mut sampling).unwrap();
@@ -43,7 +49,8 @@ pub(crate) fn counted(report: &mut Report, server: &Server, source: &mut dyn Liv
     let snapshots = measured(report, "snapshot", backend, 40, &mut snapshot);
     let Some((looks, snapshots)) = looks.zip(snapshots) else {
         return report.warn(
-            "the system does not tell the processor time of a process: what recording costs was not counted",
+            "the system does not tell the processor time of a process: what recording costs was \
+             not counted",
         );
     };
     report.ratio("pg_look_cpu_ms", looks * 1e3);

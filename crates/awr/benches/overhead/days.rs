@@ -40,7 +40,9 @@ pub(crate) fn compare_of(archive: &Archive, days: [(SnapshotId, SnapshotId); 2])
     let intervals = days.map(|(first, last)| {
         let series = archive.series(first, last).unwrap();
         sizes += series.steps().filter(|step| step.what.is_ok()).count();
-        Interval::between(&archive.find(first).unwrap(), &archive.find(last).unwrap()).unwrap().over(&series)
+        Interval::between(&archive.find(first).unwrap(), &archive.find(last).unwrap())
+            .unwrap()
+            .over(&series)
     });
     assert_eq!(sizes as u64, 2 * MINUTES, "every minute of both days is there");
     let report = tiersmith_awr::compare(&intervals[0], &intervals[1]);
@@ -58,7 +60,8 @@ pub(crate) fn compare(report: &mut Report, of: &Snapshot) {
     let dir = tempfile::tempdir().unwrap();
     let archive = Archive::open(dir.path().join("awr.db")).unwrap();
     let mut middle = of.clone();
-    // Reports read the statements of the ends only. Making thousands of whole snapshots would take minutes.
+    // Reports read the statements of the ends only. Making thousands of whole snapshots would take
+    // minutes.
     middle.statements.truncate(20);
     let mut days = Vec::new();
     for day in 0..2 {
@@ -73,7 +76,10 @@ pub(crate) fn compare(report: &mut Report, of: &Snapshot) {
     let size = std::fs::metadata(dir.path().join("awr.db")).map_or(0, |metadata| metadata.len());
     report.config("compare_snapshots", 2 * (MINUTES + 1));
     report.config("compare_repository_bytes", size);
-    report.note("the days that are compared are made from one snapshot; those between their ends hold 20 statements each");
+    report.note(
+        "the days that are compared are made from one snapshot; those between their ends \
+                 hold 20 statements each",
+    );
     let mut samples = Vec::new();
     for _ in 0..3 {
         let began = Instant::now();

@@ -1,7 +1,9 @@
-//! A source that is asked only while a gate is open: so a recorder works in some slots of a load and sleeps in the others.
+//! A source that is asked only while a gate is open: so a recorder works in some slots of a load
+//! and sleeps in the others.
 //!
-//! Closing waits until nothing is under way, so that no look of one slot falls into the next. A recorder whose call waits at the gate
-//! takes no processor time at all; what it missed meanwhile it does once, when the gate opens.
+//! Closing waits until nothing is under way, so that no look of one slot falls into the next. A
+//! recorder whose call waits at the gate takes no processor time at all; what it missed meanwhile
+//! it does once, when the gate opens.
 //!
 //! Deliberately absent: the recorder itself, which is the product's.
 

@@ -24,12 +24,16 @@ pub(crate) fn snapshots(report: &mut Report, server: &mut Server) -> Snapshot {
     for first in (0..TABLES).step_by(1000) {
         let end = first + 999;
         client
-            .batch_execute(&format!("DO $$ BEGIN FOR i IN {first}..{end} LOOP EXECUTE 'CREATE TABLE t' || i || '()'; END LOOP; END $$"))
+            .batch_execute(&format!(
+                "DO $$ BEGIN FOR i IN {first}..{end} LOOP EXECUTE 'CREATE \
+                                     TABLE t' || i || '()'; END LOOP; END $$"
+            ))
             .unwrap();
     }
     for first in (0..STATEMENTS).step_by(500) {
         // Statements differ by their table: by their constants they would be one.
-        let many: String = (first..first + 500).map(|i| format!("SELECT count(*) FROM t{i};")).collect();
+        let many: String =
+            (first..first + 500).map(|i| format!("SELECT count(*) FROM t{i};")).collect();
         client.batch_execute(&many).unwrap();
     }
     drop(client);
@@ -55,7 +59,8 @@ pub(crate) fn snapshots(report: &mut Report, server: &mut Server) -> Snapshot {
             }
             last = Some(snapshot);
         }
-        if let (2.., Some(before), Some(peak)) = (statements / STATEMENTS, before, memory("VmHWM:")) {
+        if let (2.., Some(before), Some(peak)) = (statements / STATEMENTS, before, memory("VmHWM:"))
+        {
             report.ratio("snapshot_mib", (peak.saturating_sub(before)) as f64 / 1024.0);
         }
         samples.sort_by(f64::total_cmp);
@@ -66,7 +71,8 @@ pub(crate) fn snapshots(report: &mut Report, server: &mut Server) -> Snapshot {
     last.unwrap()
 }
 
-/// Lets the peak of memory begin anew. The memory now, in KiB; nothing where the system does not tell.
+/// Lets the peak of memory begin anew. The memory now, in KiB; nothing where the system does not
+/// tell.
 fn forget_peak() -> Option<u64> {
     fs::write("/proc/self/clear_refs", "5").ok()?;
     memory("VmRSS:")

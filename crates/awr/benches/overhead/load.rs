@@ -1,11 +1,14 @@
-//! Throughput with a recorder and without: pgbench's TPC-B on PostgreSQL, sysbench's read-write mix on MariaDB.
+//! Throughput with a recorder and without: pgbench's TPC-B on PostgreSQL, sysbench's read-write mix
+//! on MariaDB.
 //!
-//! One load runs all the time; slots of it take turns: nobody records, a recorder does at its defaults, a recorder asks
-//! [`OFTENER`] times as often. What was committed in a slot the server itself counts. Slots that follow each other are compared, and
-//! their order is turned round from one trio to the next, so that a machine which becomes slower or faster favours none.
+//! One load runs all the time; slots of it take turns: nobody records, a recorder does at its
+//! defaults, a recorder asks [`OFTENER`] times as often. What was committed in a slot the server
+//! itself counts. Slots that follow each other are compared, and their order is turned round from
+//! one trio to the next, so that a machine which becomes slower or faster favours none.
 //!
-//! A recorder at its defaults takes less than slots of the same load differ by. What one that asks [`OFTENER`] times as often takes can
-//! be seen, and that divided by [`OFTENER`] is what one at its defaults takes, or more than that: who asks more often is in the way more.
+//! A recorder at its defaults takes less than slots of the same load differ by. What one that asks
+//! [`OFTENER`] times as often takes can be seen, and that divided by [`OFTENER`] is what one at its
+//! defaults takes, or more than that: who asks more often is in the way more.
 //!
 //! Deliberately absent: the processor time of a look and a snapshot, counted (`cost.rs`).
 
@@ -35,14 +38,22 @@ const SNAPSHOT: Duration = Duration::from_secs(60);
 /// Before the first slot.
 const WARM_UP: Duration = Duration::from_secs(2);
 /// Who records in a slot.
-const ARMS: [&str; 3] = ["no recorder", "recorder at its defaults", "recorder that asks 60 times as often"];
+const ARMS: [&str; 3] =
+    ["no recorder", "recorder at its defaults", "recorder that asks 60 times as often"];
 
 /// A load that ends with this value.
 struct Running(Child);
 
 impl Running {
     fn start(command: &mut Command) -> Running {
-        Running(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+        Running(
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap(),
+        )
     }
 
     fn must_run(&mut self) {
@@ -83,7 +94,8 @@ struct Loaded<'a> {
 /// Slots in turns, while `running` runs.
 fn turns(report: &mut Report, trios: usize, mut running: Running, of: &mut Loaded<'_>) {
     let (what, key) = (of.what, of.key);
-    // A sync of the repository would write out what the server, whose syncs are off, has left to the page cache of one file system.
+    // A sync of the repository would write out what the server, whose syncs are off, has left to
+    // the page cache of one file system.
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let place = if dir.path().starts_with("/dev/shm") { "tmpfs" } else { "beside the server" };
     report.config(&format!("{key}_repository"), place);
@@ -94,8 +106,10 @@ fn turns(report: &mut Report, trios: usize, mut running: Running, of: &mut Loade
     gates.iter().for_each(|gate| gate.open());
     let recorder = |n: usize| {
         let times = if n == 0 { 1 } else { OFTENER };
-        let plan = Plan { every: SNAPSHOT / times, length: None, sample: Some(LOOK / times), keep: None };
-        let source: Box<dyn LiveSource> = Box::new(Gated { source: (of.source)(), gate: gates[n].clone() });
+        let plan =
+            Plan { every: SNAPSHOT / times, length: None, sample: Some(LOOK / times), keep: None };
+        let source: Box<dyn LiveSource> =
+            Box::new(Gated { source: (of.source)(), gate: gates[n].clone() });
         Recorder::begin(vec![source], &dir.path().join(format!("awr-{n}.db")), plan).unwrap()
     };
     let recorders = [0, 1].map(recorder);
@@ -131,10 +145,13 @@ fn turns(report: &mut Report, trios: usize, mut running: Running, of: &mut Loade
             trials.push(rates);
         }
         let asked: Vec<[f64; 2]> = (0..2)
-            .map(|n| [0, 1].map(|of| (gates[n].asked()[of] - asked_before[n][of]) as f64 / spent[n + 1]))
+            .map(|n| {
+                [0, 1].map(|of| (gates[n].asked()[of] - asked_before[n][of]) as f64 / spent[n + 1])
+            })
             .collect();
         drop(ending);
-        // Where the server times its waits itself nobody looks at its sessions: only snapshots count then.
+        // Where the server times its waits itself nobody looks at its sessions: only snapshots
+        // count then.
         let looks = Some(asked[1][0] * LOOK.as_secs_f64()).filter(|looks| *looks > 1.0);
         let times = looks.unwrap_or(f64::INFINITY).min(asked[1][1] * SNAPSHOT.as_secs_f64());
         assert!(times > 1.0, "the second recorder asked more often than the defaults: {asked:?}");
@@ -142,15 +159,18 @@ fn turns(report: &mut Report, trios: usize, mut running: Running, of: &mut Loade
             report.config(&format!("{key}_looks_per_s_{row}"), asked[n][0]);
             report.config(&format!("{key}_snapshots_per_min_{row}"), asked[n][1] * 60.0);
         }
-        let lost = |arm: usize| trials.iter().map(|rates| (1.0 - rates[arm] / rates[0]) * 100.0).collect();
+        let lost =
+            |arm: usize| trials.iter().map(|rates| (1.0 - rates[arm] / rates[0]) * 100.0).collect();
         let direct = Interval::of(lost(1));
         direct.tell(report, &format!("{key}_overhead_direct"), 1.0);
         let oftener = Interval::of(lost(2));
         oftener.tell(report, &format!("{key}_overhead_60x"), 1.0);
         oftener.tell(report, &format!("{key}_overhead"), times);
         report.note(format!(
-            "{what}: with 95 % certainty a recorder at its defaults takes between {:.2} and {:.2} % of the throughput, and one that asks \
-             {times:.0} times as often between {:.1} and {:.1} %, which is {:.3} to {:.3} % by {times:.0}; below zero is noise",
+            "{what}: with 95 % certainty a recorder at its defaults takes between {:.2} and {:.2} \
+             % of the throughput, and one that asks \
+             {times:.0} times as often between {:.1} and {:.1} %, which is {:.3} to {:.3} % by \
+             {times:.0}; below zero is noise",
             direct.low,
             direct.high,
             oftener.low,
@@ -163,7 +183,8 @@ fn turns(report: &mut Report, trios: usize, mut running: Running, of: &mut Loade
     report.ratio(&format!("{key}_recorder_cpu_pct"), cpu[cpu.len() / 2]);
 }
 
-/// A median, and between what it lies with 95 % certainty: figures of ranks, whatever the figures are spread like.
+/// A median, and between what it lies with 95 % certainty: figures of ranks, whatever the figures
+/// are spread like.
 #[derive(Clone, Copy, Debug)]
 struct Interval {
     low: f64,
@@ -175,7 +196,8 @@ impl Interval {
     fn of(mut figures: Vec<f64>) -> Interval {
         figures.sort_by(f64::total_cmp);
         let n = figures.len();
-        // How many of n tosses of a coin are heads: the ranks beyond which the median lies with at most 2.5 % on either side.
+        // How many of n tosses of a coin are heads: the ranks beyond which the median lies with at
+        // most 2.5 % on either side.
         let (mut below, mut exactly, mut rank) = (0.0_f64, 0.5_f64.powi(n as i32), 0);
         while below + exactly <= 0.025 {
             below += exactly;
@@ -212,11 +234,17 @@ fn succeed(command: &mut Command) {
 
 pub(crate) fn pgbench(report: &mut Report, server: &Server) {
     let Some(pgbench) = program("pgbench") else {
-        return report.warn("pgbench is not installed: the overhead on PostgreSQL was not measured");
+        return report
+            .warn("pgbench is not installed: the overhead on PostgreSQL was not measured");
     };
     let command = |arguments: &[&str]| {
         let mut command = Command::new(&pgbench);
-        command.arg("-h").arg(server.path("")).args(["-U", "postgres"]).args(arguments).arg("postgres");
+        command
+            .arg("-h")
+            .arg(server.path(""))
+            .args(["-U", "postgres"])
+            .args(arguments)
+            .arg("postgres");
         command
     };
     succeed(&mut command(&["-i", "-q", "-s", "4"]));
@@ -225,20 +253,24 @@ pub(crate) fn pgbench(report: &mut Report, server: &Server) {
     let mut client = postgres::Client::connect(&config, postgres::NoTls).unwrap();
     // The number of the next transaction: each of this load has one, and it is counted at once.
     let mut committed = || {
-        let row = client.query_one("SELECT pg_snapshot_xmax(pg_current_snapshot())::text", &[]).unwrap();
+        let row =
+            client.query_one("SELECT pg_snapshot_xmax(pg_current_snapshot())::text", &[]).unwrap();
         row.get::<_, String>(0).parse().unwrap()
     };
     let url = format!("postgresql://postgres@/postgres?host={}", server.path("").display());
     let source = || server.source(&url, &Surroundings::default()).unwrap();
     let running = Running::start(&mut command(&["-n", "-T", "3600", "-c", CLIENTS]));
-    let mut of = Loaded { what: "PostgreSQL, TPC-B", key: "pg", source: &source, committed: &mut committed };
+    let mut of =
+        Loaded { what: "PostgreSQL, TPC-B", key: "pg", source: &source, committed: &mut committed };
     turns(report, trios(report), running, &mut of);
     cost::counted(report, server, source().as_mut());
 }
 
 pub(crate) fn sysbench(report: &mut Report) {
     let (Some(sysbench), Some(server)) = (program("sysbench"), servers::mariadb("MariaDB")) else {
-        return report.warn("sysbench or MariaDB is not installed: the overhead on MariaDB was not measured");
+        return report.warn(
+            "sysbench or MariaDB is not installed: the overhead on MariaDB was not measured",
+        );
     };
     let socket = server.path("my.sock");
     let options = mysql::OptsBuilder::new().socket(socket.to_str()).user(Some("root"));
@@ -256,7 +288,8 @@ pub(crate) fn sysbench(report: &mut Report) {
     succeed(&mut command(&socket, "prepare"));
     report.config(
         "sysbench",
-        "oltp_read_write --tables=2 --table-size=20000 --threads=2, performance_schema with all waits",
+        "oltp_read_write --tables=2 --table-size=20000 --threads=2, performance_schema with all \
+         waits",
     );
     let mut committed = || {
         let asked = "SHOW GLOBAL STATUS LIKE 'Com_commit'";

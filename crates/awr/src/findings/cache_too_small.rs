@@ -10,8 +10,8 @@ use crate::{Interval, figure};
 /// Share of DB time from which on it is worth saying.
 const LEAST_PERCENT: f64 = 10.0;
 
-/// Below this share of pages found in the cache, many reads are worth saying even where they are fast:
-/// each costs a call of the system and a copy.
+/// Below this share of pages found in the cache, many reads are worth saying even where they are
+/// fast: each costs a call of the system and a copy.
 const LOW_HIT_PERCENT: f64 = 90.0;
 const MANY_A_SECOND: f64 = 1_000.0;
 
@@ -67,11 +67,19 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     (percent >= LEAST_PERCENT || (many && fast)).then(|| Finding {
         name: name.to_owned(),
         impact_percent: Some(percent),
-        evidence: vec![how, format!("{} % of the pages asked for were in the page cache.", figure::percent(hit))],
-        advice: "Give the database's page cache more memory if there is some; else a flash cache holds what is read again. Look at the \
+        evidence: vec![
+            how,
+            format!("{} % of the pages asked for were in the page cache.", figure::percent(hit)),
+        ],
+        advice: "Give the database's page cache more memory if there is some; else a flash cache \
+                 holds what is read again. Look at the \
                  statements that read most first: an index may read less."
             .to_owned(),
-        tiersmith: attach(of, "pages that are read again stay in the fast tier (with --volatile also on fast storage that a power cut clears)"),
+        tiersmith: attach(
+            of,
+            "pages that are read again stay in the fast tier (with --volatile \
+                               also on fast storage that a power cut clears)",
+        ),
     })
 }
 
@@ -119,7 +127,11 @@ mod tests {
             .counter(statistic::PHYSICAL_READS, 100_001)
             .counter("physical reads direct", 100_000)
             .interval();
-        assert!(page_cache_hit(&past).is_some_and(|hit| hit > 99.98), "{:?}", page_cache_hit(&past));
+        assert!(
+            page_cache_hit(&past).is_some_and(|hit| hit > 99.98),
+            "{:?}",
+            page_cache_hit(&past)
+        );
         assert_eq!(find(&past), None);
     }
 }

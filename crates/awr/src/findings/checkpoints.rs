@@ -13,8 +13,9 @@ const LEAST: u64 = 3;
 const FULL: f64 = 0.75;
 
 pub(super) fn find(of: &Interval) -> Option<Finding> {
-    let level =
-        |name: &str| of.end.levels.iter().find(|level| level.name == name).map(|level| level.value as f64);
+    let level = |name: &str| {
+        of.end.levels.iter().find(|level| level.name == name).map(|level| level.value as f64)
+    };
     let age = level("redo since the last checkpoint")
         .zip(level("redo that forces a checkpoint"))
         .filter(|(_, most)| *most > 0.0);
@@ -27,7 +28,8 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
                 figure::bytes(age),
                 figure::percent(age / most * 100.0)
             )],
-            advice: "Raise innodb_redo_log_capacity (MySQL 8.0.30 and later) or innodb_log_file_size, so that pages are written out when there \
+            advice: "Raise innodb_redo_log_capacity (MySQL 8.0.30 and later) or \
+                     innodb_log_file_size, so that pages are written out when there \
                      is time for it."
                 .to_owned(),
             tiersmith: None,
@@ -51,8 +53,10 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         name: NAME.to_owned(),
         impact_percent: None,
         evidence,
-        advice: "Raise max_wal_size until checkpoints come by time; each one makes the next change of every page a full page in redo."
-            .to_owned(),
+        advice:
+            "Raise max_wal_size until checkpoints come by time; each one makes the next change \
+                 of every page a full page in redo."
+                .to_owned(),
         tiersmith: None,
     })
 }

@@ -11,13 +11,15 @@ const LEAST_PERCENT: f64 = 10.0;
 pub(super) fn find(of: &Interval) -> Option<Finding> {
     let measured = of_db_time(of, class_ns(of, WaitClass::Commit)).filter(|percent| *percent > 0.0);
     let (percent, how) = match measured {
-        Some(percent) => {
-            (percent, format!("Waits of class Commit are {} % of DB time.", figure::percent(percent)))
-        }
+        Some(percent) => (
+            percent,
+            format!("Waits of class Commit are {} % of DB time.", figure::percent(percent)),
+        ),
         None => {
             let (percent, seen) = sampled_share(of, WaitClass::Commit)?;
             let how = format!(
-                "In {} % of {} sightings of active sessions (sampled, not measured) a commit waited.",
+                "In {} % of {} sightings of active sessions (sampled, not measured) a commit \
+                 waited.",
                 figure::percent(percent),
                 figure::count(seen)
             );
@@ -47,8 +49,10 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         impact_percent: Some(percent),
         evidence,
         advice: format!(
-            "Put the redo onto storage that syncs faster (persistent memory, or flash with power-loss protection); commit less often, or let \
-             several sessions commit together{together}. Giving up durability is not needed for that."
+            "Put the redo onto storage that syncs faster (persistent memory, or flash with \
+             power-loss protection); commit less often, or let \
+             several sessions commit together{together}. Giving up durability is not needed for \
+             that."
         ),
         tiersmith: attach_redo(of),
     })
@@ -62,7 +66,9 @@ mod tests {
 
     #[test]
     fn measured_time_comes_before_samples_and_both_have_a_threshold() {
-        let of = |seconds| minute().wait("log file sync", WaitClass::Commit, false, 100, seconds).interval();
+        let of = |seconds| {
+            minute().wait("log file sync", WaitClass::Commit, false, 100, seconds).interval()
+        };
         assert_eq!(find(&of(40)).and_then(|found| found.impact_percent), Some(40.0));
         assert_eq!(find(&of(9)), None);
         let sampled = |commits: u64| {

@@ -16,10 +16,11 @@ pub(super) const NAME: &str = "The processors are the limit";
 fn of_this_database(of: &Interval) -> Option<u64> {
     let not_waited = || {
         let ns = of.db_time_ns?.saturating_sub(of.waited_ns());
-        let at_work = of.sampling.as_ref().filter(|sampling| sampling.seen() >= 50).map(|sampling| {
-            let work = sampling.events.iter().filter(|event| event.class == CPU);
-            work.map(|event| event.seen).sum::<u64>() as f64 / sampling.seen() as f64
-        });
+        let at_work =
+            of.sampling.as_ref().filter(|sampling| sampling.seen() >= 50).map(|sampling| {
+                let work = sampling.events.iter().filter(|event| event.class == CPU);
+                work.map(|event| event.seen).sum::<u64>() as f64 / sampling.seen() as f64
+            });
         Some((ns as f64).min(of.db_time_ns? as f64 * at_work.unwrap_or(1.0)) as u64)
     };
     of.db_cpu_ns.or(of.process_cpu_ns).or_else(not_waited)
@@ -40,8 +41,10 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     if of_this_database(of).is_some_and(|ns| (ns as f64) < busy * LEAST_SHARE) {
         return None;
     }
-    let mut evidence =
-        vec![format!("The host's processors were busy for {} % of the interval.", figure::percent(percent))];
+    let mut evidence = vec![format!(
+        "The host's processors were busy for {} % of the interval.",
+        figure::percent(percent)
+    )];
     if times.steal_ns as f64 > busy / 20.0 {
         evidence.push(format!(
             "{} % of the interval was taken away by the machine below this virtual machine.",
@@ -53,7 +56,8 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         name: NAME.to_owned(),
         impact_percent: cpu.map(|(cpu, time)| (cpu as f64 / time as f64 * 100.0).min(100.0)),
         evidence,
-        advice: "Storage will not help as long as this holds. Look for what uses the processors: statements, or other programs on the host."
+        advice: "Storage will not help as long as this holds. Look for what uses the processors: \
+                 statements, or other programs on the host."
             .to_owned(),
         tiersmith: None,
     })
@@ -70,7 +74,8 @@ mod tests {
     #[test]
     fn it_speaks_when_the_machine_is_full() {
         assert!(
-            find(&minute().busy(95).interval()).is_some_and(|found| found.evidence[0].contains("95.0 %"))
+            find(&minute().busy(95).interval())
+                .is_some_and(|found| found.evidence[0].contains("95.0 %"))
         );
         assert_eq!(find(&minute().busy(60).interval()), None);
         assert_eq!(find(&minute().busy(0).interval()), None);
@@ -84,7 +89,8 @@ mod tests {
         assert!(idle(50).is_some());
         // Its sessions waited for locks while another program had the processors.
         let waiting = |seconds| {
-            let made = minute().busy(95).wait("row lock", WaitClass::Application, false, 10, seconds);
+            let made =
+                minute().busy(95).wait("row lock", WaitClass::Application, false, 10, seconds);
             find(&made.interval())
         };
         assert!(waiting(20).is_some() && waiting(90).is_none());

@@ -16,7 +16,8 @@ const NAMED: usize = 3;
 
 pub(super) fn find(of: &Interval) -> Option<Finding> {
     let many = |table: &&TableStat| {
-        table.dead_rows >= LEAST_ROWS && table.dead_percent().is_some_and(|percent| percent >= LEAST_PERCENT)
+        table.dead_rows >= LEAST_ROWS
+            && table.dead_percent().is_some_and(|percent| percent >= LEAST_PERCENT)
     };
     let mut tables: Vec<&TableStat> = of.tables.iter().filter(many).collect();
     tables.sort_by_key(|table| std::cmp::Reverse(table.dead_rows));
@@ -28,7 +29,8 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         .take(NAMED)
         .map(|table| {
             format!(
-                "{}: {} dead rows at the end, {} % of its rows; cleaned up {} times in the interval.",
+                "{}: {} dead rows at the end, {} % of its rows; cleaned up {} times in the \
+                 interval.",
                 figure::visible(&table.name),
                 figure::count(table.dead_rows),
                 figure::percent(table.dead_percent().unwrap_or(0.0)),
@@ -43,9 +45,12 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         name: "Dead rows are not cleaned up".to_owned(),
         impact_percent: None,
         evidence,
-        advice: "Look for transactions that have been open for long (xact_start in pg_stat_activity), abandoned replication slots and \
-                 prepared transactions: nothing that is younger than these can be cleaned up. Else let autovacuum come more often \
-                 (autovacuum_vacuum_scale_factor of the table) or work faster (autovacuum_vacuum_cost_limit)."
+        advice: "Look for transactions that have been open for long (xact_start in \
+                 pg_stat_activity), abandoned replication slots and \
+                 prepared transactions: nothing that is younger than these can be cleaned up. Else \
+                 let autovacuum come more often \
+                 (autovacuum_vacuum_scale_factor of the table) or work faster \
+                 (autovacuum_vacuum_cost_limit)."
             .to_owned(),
         tiersmith: None,
     })
@@ -64,7 +69,10 @@ mod tests {
             made.end.tables = vec![TableStat { id, name, rows, dead_rows, ..TableStat::default() }];
             find(&made.interval())
         };
-        assert!(of(100_000, 300_000).is_some_and(|found| found.evidence[0].contains("75.0 % of its rows")));
+        assert!(
+            of(100_000, 300_000)
+                .is_some_and(|found| found.evidence[0].contains("75.0 % of its rows"))
+        );
         assert_eq!(of(100, 300), None);
         assert_eq!(of(3_000_000, 300_000), None);
     }

@@ -25,7 +25,9 @@ fn about(name: &str, class: WaitClass) -> &'static [&'static str] {
         (_, WaitClass::Commit) => &["Commits wait for redo"],
         (_, WaitClass::Application) => &[lock_waits::NAME],
         // A write to the tier lasts as long as it waits for room there.
-        ("free buffer waits" | "tier block write" | "tier batch write", _) => &["Waits for free blocks"],
+        ("free buffer waits" | "tier block write" | "tier batch write", _) => {
+            &["Waits for free blocks"]
+        }
         ("data file write", _) => &["Requests write pages out themselves"],
         (name, _) if redo_space::is_about(name) => &[redo_space::NAME],
         (name, _) if name.starts_with("direct path") && name.ends_with(" temp") => {
@@ -64,11 +66,15 @@ type Found = (f64, String, String, WaitClass);
 
 fn measured(of: &Interval, passed_over: &dyn Fn(&str, WaitClass) -> bool) -> Option<Found> {
     let longest = |wait: &&WaitDelta| wait.total_ns;
-    let outer = of.foreground().into_iter().filter(|wait| wait.count > 0 && !wait.is_inside_another());
-    // The time of a client's connection has the wait for its next command in it, which nobody waits for.
+    let outer =
+        of.foreground().into_iter().filter(|wait| wait.count > 0 && !wait.is_inside_another());
+    // The time of a client's connection has the wait for its next command in it, which nobody waits
+    // for.
     let outer = outer.filter(|wait| !wait.name.ends_with("/client_connection"));
     let wait = outer.filter(|wait| passed_over(&wait.name, wait.class)).max_by_key(longest)?;
-    if wait.total_ns < LEAST_NS || of.active_sessions().is_some_and(|sessions| sessions < LEAST_SESSIONS) {
+    if wait.total_ns < LEAST_NS
+        || of.active_sessions().is_some_and(|sessions| sessions < LEAST_SESSIONS)
+    {
         return None;
     }
     let percent = of_db_time(of, wait.total_ns).filter(|percent| *percent >= LEAST_PERCENT)?;
@@ -108,29 +114,36 @@ fn sampled(of: &Interval, passed_over: &dyn Fn(&str, WaitClass) -> bool) -> Opti
 fn advice(name: &str, class: WaitClass) -> &'static str {
     match class {
         WaitClass::UserIo if name.contains("write") => {
-            "Requests write, and wait for it: see which statements change most. If the mean is far above what the \
+            "Requests write, and wait for it: see which statements change most. If the mean is far \
+             above what the \
              storage can do (tiersmith probe), it is overloaded."
         }
         WaitClass::UserIo => {
-            "See which statements and files read most, and whether they must: an index may read less, more memory \
-             holds more. If the mean is far above what the storage can do (tiersmith probe), it is overloaded."
+            "See which statements and files read most, and whether they must: an index may read \
+             less, more memory \
+             holds more. If the mean is far above what the storage can do (tiersmith probe), it is \
+             overloaded."
         }
         WaitClass::SystemIo => {
             "Background work writes or reads; see which, and move it off the storage of requests."
         }
         WaitClass::Cluster => {
-            "Instances ask each other for the same blocks. Let work on the same rows run on one instance (services), \
+            "Instances ask each other for the same blocks. Let work on the same rows run on one \
+             instance (services), \
              spread hot blocks (hash partitions, reverse keys), and check the interconnect."
         }
         WaitClass::Concurrency => {
-            "Sessions meet at the same place in memory: hot blocks, the shared pool, a latch. Find the statements that do \
+            "Sessions meet at the same place in memory: hot blocks, the shared pool, a latch. Find \
+             the statements that do \
              (many parses, one hot index), and spread or run them less. Storage does not help."
         }
         WaitClass::Network => {
-            "Fetch more rows a round trip, or ask for less; check the network between. Storage does not help."
+            "Fetch more rows a round trip, or ask for less; check the network between. Storage \
+             does not help."
         }
         WaitClass::Scheduler => {
-            "A resource plan holds sessions back: raise its limits, or find what uses the processors."
+            "A resource plan holds sessions back: raise its limits, or find what uses the \
+             processors."
         }
         WaitClass::Configuration => {
             "A size is too small for the load: see the event's explanation for which, and raise it."
@@ -139,7 +152,8 @@ fn advice(name: &str, class: WaitClass) -> &'static str {
             "A command of an administrator makes sessions wait: run it at another time."
         }
         _ => {
-            "Find the statements and sessions that wait for it, and what the database's manual says of the event."
+            "Find the statements and sessions that wait for it, and what the database's manual \
+             says of the event."
         }
     }
 }

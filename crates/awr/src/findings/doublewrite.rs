@@ -8,10 +8,12 @@ use crate::{Interval, figure};
 const LEAST_PAGES: u64 = 10_000;
 
 pub(super) fn find(of: &Interval) -> Option<Finding> {
-    let twice =
-        of.counter("pages written to the doublewrite buffer").filter(|pages| *pages >= LEAST_PAGES)?;
+    let twice = of
+        .counter("pages written to the doublewrite buffer")
+        .filter(|pages| *pages >= LEAST_PAGES)?;
     let written = of.counter(statistic::PHYSICAL_WRITES)?;
-    let page: f64 = setting(of, "innodb_page_size").and_then(|size| size.parse().ok()).unwrap_or(16_384.0);
+    let page: f64 =
+        setting(of, "innodb_page_size").and_then(|size| size.parse().ok()).unwrap_or(16_384.0);
     Some(Finding {
         name: "Pages are written twice".to_owned(),
         impact_percent: None,
@@ -21,9 +23,14 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
             figure::bytes(twice as f64 * page),
             figure::count(written)
         )],
-        advice: "innodb_doublewrite = 0 saves it, but only on storage that writes a page all or nothing: elsewhere a power cut may tear pages."
+        advice: "innodb_doublewrite = 0 saves it, but only on storage that writes a page all or \
+                 nothing: elsewhere a power cut may tear pages."
             .to_owned(),
-        tiersmith: attach(of, "a page is written whole or not at all, so innodb_doublewrite = 0 is safe there"),
+        tiersmith: attach(
+            of,
+            "a page is written whole or not at all, so innodb_doublewrite = 0 is \
+                               safe there",
+        ),
     })
 }
 

@@ -1,10 +1,12 @@
-//! The flash cache misses often, and requests wait for home: judged by the curve that the recording shows.
+//! The flash cache misses often, and requests wait for home: judged by the curve that the recording
+//! shows.
 //!
-//! While a cache fills, its hit ratio at each size it has on the way is measured: that is its curve, as far as it went. A ratio that still
-//! rises will rise on without anybody's help; one that has been flat while the tier was full says that this load wants another size.
+//! While a cache fills, its hit ratio at each size it has on the way is measured: that is its
+//! curve, as far as it went. A ratio that still rises will rise on without anybody's help; one that
+//! has been flat while the tier was full says that this load wants another size.
 //!
-//! Deliberately absent: what a larger tier would hit. The store keeps no distances of reuse, so its hit ratio is known at the sizes it had, and
-//! the finding says that.
+//! Deliberately absent: what a larger tier would hit. The store keeps no distances of reuse, so its
+//! hit ratio is known at the sizes it had, and the finding says that.
 
 use super::{Finding, Share};
 use crate::interval::FlashPoint;
@@ -23,7 +25,8 @@ const LEAST_PERCENT_OF_WAITS: f64 = 20.0;
 /// Fewer blocks read say little.
 const LEAST_READS: u64 = 1000;
 
-/// A ratio that changed by so many points from the second third of the recording to the last has not settled.
+/// A ratio that changed by so many points from the second third of the recording to the last has
+/// not settled.
 const MOVES: f64 = 5.0;
 
 /// Parts of the recording that the curve is shown by.
@@ -46,8 +49,9 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     if hit >= LOW_PERCENT || share.percent < least {
         return None;
     }
-    let level =
-        |name: &str| of.end.levels.iter().find(|level| level.name == name).map(|level| level.value as f64);
+    let level = |name: &str| {
+        of.end.levels.iter().find(|level| level.name == name).map(|level| level.value as f64)
+    };
     let mut evidence = vec![format!(
         "{} % of {} blocks were in the tier; reads of home are {}.",
         figure::percent(hit),
@@ -57,7 +61,9 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     let points = of.timeline.as_ref().map(|line| line.flash(PARTS)).unwrap_or_default();
     evidence.extend(shown(&points));
     let free = level("tier free");
-    if let (Some(cached), Some(dirty), Some(free)) = (level("tier cached"), level("tier dirty"), free) {
+    if let (Some(cached), Some(dirty), Some(free)) =
+        (level("tier cached"), level("tier dirty"), free)
+    {
         evidence.push(format!(
             "At the end the tier held {} of clean copies and {} of dirty blocks, {} were free.",
             figure::bytes(cached),
@@ -68,27 +74,34 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     if of.is_emulated() {
         evidence.push("The tier is emulated.".to_owned());
     }
-    // The store keeps some room free for writers: it is full when it takes blocks out. Who does not count them does not say.
+    // The store keeps some room free for writers: it is full when it takes blocks out. Who does not
+    // count them does not say.
     let evicted = of.counter("blocks evicted");
     let advice = match (moves(&points), evicted) {
         (Some(Moves::Up), _) => {
             "Its hit ratio still rises: let it fill, and look again before anything is bought."
         }
         (Some(Moves::Down), _) => {
-            "Its hit ratio falls: what is read has changed or grown while this was recorded. Look again when the load has settled, and record \
-             what a load does that differs (a scan, a backup, more users) by itself; pin what matters (tiersmith pin HOME PATTERN)."
+            "Its hit ratio falls: what is read has changed or grown while this was recorded. Look \
+             again when the load has settled, and record \
+             what a load does that differs (a scan, a backup, more users) by itself; pin what \
+             matters (tiersmith pin HOME PATTERN)."
         }
         (Some(Moves::Not), Some(1..)) => {
-            "Its hit ratio has settled and blocks are taken out of the tier to make room: give it more, or pin what matters (tiersmith pin HOME PATTERN). What a \
+            "Its hit ratio has settled and blocks are taken out of the tier to make room: give it \
+             more, or pin what matters (tiersmith pin HOME PATTERN). What a \
              larger tier would hit was not measured: try one."
         }
         (Some(Moves::Not), Some(0)) => {
-            "Its hit ratio has settled, and nothing had to be taken out of the tier: more room will not help. What is read is read once, or \
+            "Its hit ratio has settled, and nothing had to be taken out of the tier: more room \
+             will not help. What is read is read once, or \
              written in between; pin what matters (tiersmith pin HOME PATTERN)."
         }
         (Some(Moves::Not), None) | (None, _) => {
-            "If the tier was attached recently or much of it is free, wait until it is warm and look again; else give it more room, or pin \
-             what matters (tiersmith pin HOME PATTERN). What a larger tier would hit was not measured: try one."
+            "If the tier was attached recently or much of it is free, wait until it is warm and \
+             look again; else give it more room, or pin \
+             what matters (tiersmith pin HOME PATTERN). What a larger tier would hit was not \
+             measured: try one."
         }
     };
     Some(Finding {
@@ -129,8 +142,9 @@ enum Moves {
 fn moves(points: &[FlashPoint]) -> Option<Moves> {
     let [.., before, last] = points else { return None };
     // A part with few reads tells nothing by its ratio.
-    let enough =
-        [before, last].iter().all(|point| point.hits.saturating_add(point.misses) >= LEAST_READS / 10);
+    let enough = [before, last]
+        .iter()
+        .all(|point| point.hits.saturating_add(point.misses) >= LEAST_READS / 10);
     let by = last.hit_percent() - before.hit_percent();
     enough.then_some(match by {
         by if by >= MOVES => Moves::Up,
@@ -159,7 +173,10 @@ mod tests {
     #[test]
     fn it_needs_misses_and_time_in_reads_of_home() {
         let find = |made: Made| find(&made.interval());
-        assert!(find(of(5000, 5000, 20)).is_some_and(|found| found.evidence[0].contains("50.0 % of 10,000")));
+        assert!(
+            find(of(5000, 5000, 20))
+                .is_some_and(|found| found.evidence[0].contains("50.0 % of 10,000"))
+        );
         assert_eq!(find(of(9000, 1000, 20)), None);
         assert_eq!(find(of(5000, 5000, 1)), None);
         assert_eq!(find(of(0, 5000, 20)), None);
@@ -168,24 +185,30 @@ mod tests {
     #[test]
     fn a_home_that_tells_no_db_time_is_judged_by_what_its_requests_waited() {
         let home = |writes| {
-            let mut made = of(5000, 5000, 20).wait("tier block write", WaitClass::UserIo, false, 9, writes);
+            let mut made =
+                of(5000, 5000, 20).wait("tier block write", WaitClass::UserIo, false, 9, writes);
             (made.begin.db_time_ns, made.end.db_time_ns) = (None, None);
             find(&made.interval())
         };
         let found = home(5).expect("it speaks");
-        assert!(found.evidence[0].contains("80.0 % of the time that requests waited here"), "{found:?}");
+        assert!(
+            found.evidence[0].contains("80.0 % of the time that requests waited here"),
+            "{found:?}"
+        );
         assert_eq!(found.impact_percent, None);
         assert_eq!(home(400), None);
     }
 
     #[test]
     fn advice_is_by_the_curve() {
-        let point = |hits, cached| FlashPoint { hits, misses: 1000 - hits, cached_bytes: Some(cached) };
+        let point =
+            |hits, cached| FlashPoint { hits, misses: 1000 - hits, cached_bytes: Some(cached) };
         let rising = [point(100, 1 << 20), point(300, 2 << 20), point(500, 3 << 20)];
         assert_eq!(
             shown(&rising).as_deref(),
             Some(
-                "Its curve, part by part of the recording: 10.0 % with 1.0 MiB of clean copies, 30.0 % with 2.0 MiB of clean copies, 50.0 % with \
+                "Its curve, part by part of the recording: 10.0 % with 1.0 MiB of clean copies, \
+                 30.0 % with 2.0 MiB of clean copies, 50.0 % with \
                  3.0 MiB of clean copies."
             )
         );

@@ -11,7 +11,8 @@ const LEAST_PERCENT: f64 = 1.0;
 const LEAST_PERCENT_OF_WAITS: f64 = 5.0;
 
 pub(super) fn find(of: &Interval) -> Option<Finding> {
-    let advice = "Writing out is slower than changing: give the page cache or the tier more room, or put the files that are written \
+    let advice = "Writing out is slower than changing: give the page cache or the tier more room, \
+                  or put the files that are written \
                   out onto faster storage.";
     let tiersmith =
         attach(of, "pages are written out to the fast tier, and from there home in the background");
@@ -31,8 +32,9 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
             tiersmith,
         });
     }
-    // PostgreSQL: who finds no clean page writes one out, on the time of the request.
-    // What was recorded before growth of files was told apart has that in it too: of a load that inserts it is most.
+    // PostgreSQL: who finds no clean page writes one out, on the time of the request. What was
+    // recorded before growth of files was told apart has that in it too: of a load that inserts it
+    // is most.
     let write = of.wait("data file write").filter(|wait| wait.help != known::WITH_EXTENDS);
     if let Some(wait) = write.filter(|wait| wait.count > 0) {
         let percent = of_db_time(of, wait.total_ns)?;
@@ -40,22 +42,28 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
             name: "Requests write pages out themselves".to_owned(),
             impact_percent: Some(percent),
             evidence: vec![format!(
-                "{} writes of data by requests, {} on average, {} % of DB time: no clean page was free for them.",
+                "{} writes of data by requests, {} on average, {} % of DB time: no clean page was \
+                 free for them.",
                 figure::count(wait.count),
                 figure::nanoseconds(wait.mean_ns().unwrap_or(0.0)),
                 figure::percent(percent)
             )],
-            advice: format!("{advice} A busier background writer (bgwriter_lru_maxpages, bgwriter_delay) takes it off the requests."),
+            advice: format!(
+                "{advice} A busier background writer (bgwriter_lru_maxpages, \
+                             bgwriter_delay) takes it off the requests."
+            ),
             tiersmith,
         });
     }
-    let waits = of.counter("waits for a free page in the buffer pool").filter(|count| *count > 0)?;
+    let waits =
+        of.counter("waits for a free page in the buffer pool").filter(|count| *count > 0)?;
     Some(Finding {
         name: "Waits for free pages in the buffer pool".to_owned(),
         impact_percent: None,
         evidence: vec![format!("{} waits; the server does not time them.", figure::count(waits))],
         advice: format!(
-            "{advice} innodb_io_capacity and innodb_io_capacity_max say how fast InnoDB may write out."
+            "{advice} innodb_io_capacity and innodb_io_capacity_max say how fast InnoDB may write \
+             out."
         ),
         tiersmith,
     })
@@ -71,12 +79,15 @@ mod tests {
     #[test]
     fn it_speaks_from_one_per_cent_on() {
         let of = |seconds| {
-            minute().wait("free buffer waits", WaitClass::Configuration, false, 10, seconds).interval()
+            minute()
+                .wait("free buffer waits", WaitClass::Configuration, false, 10, seconds)
+                .interval()
         };
         assert_eq!(find(&of(5)).and_then(|found| found.impact_percent), Some(5.0));
         assert_eq!(find(&of(0)), None);
-        let own =
-            |seconds| minute().wait("data file write", WaitClass::UserIo, false, 10, seconds).interval();
+        let own = |seconds| {
+            minute().wait("data file write", WaitClass::UserIo, false, 10, seconds).interval()
+        };
         assert!(find(&own(5)).is_some_and(|found| found.advice.contains("bgwriter_lru_maxpages")));
         assert_eq!(find(&own(0)), None);
         let mut before = minute().wait("data file write", WaitClass::UserIo, false, 10, 5);
@@ -93,9 +104,19 @@ mod tests {
         );
         (home.begin.db_time_ns, home.end.db_time_ns) = (None, None);
         let found = find(&home.interval()).expect("a home tells no DB time");
-        assert!(found.evidence[0].contains("of the time that requests waited here"), "{:?}", found.evidence);
+        assert!(
+            found.evidence[0].contains("of the time that requests waited here"),
+            "{:?}",
+            found.evidence
+        );
         assert_eq!(found.impact_percent, None);
-        assert!(find(&minute().counter("waits for a free page in the buffer pool", 3).interval()).is_some());
-        assert_eq!(find(&minute().counter("waits for a free page in the buffer pool", 0).interval()), None);
+        assert!(
+            find(&minute().counter("waits for a free page in the buffer pool", 3).interval())
+                .is_some()
+        );
+        assert_eq!(
+            find(&minute().counter("waits for a free page in the buffer pool", 0).interval()),
+            None
+        );
     }
 }

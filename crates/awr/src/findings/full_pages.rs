@@ -27,10 +27,16 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
             ),
             format!("wal_compression is {}.", if compressed { "on" } else { "off" }),
         ],
-        advice: "Fewer checkpoints (max_wal_size, checkpoint_timeout) and wal_compression make it less. full_page_writes = off makes it \
-                 none, but only on storage that writes a page all or nothing: elsewhere a power cut may tear pages."
+        advice: "Fewer checkpoints (max_wal_size, checkpoint_timeout) and wal_compression make it \
+                 less. full_page_writes = off makes it \
+                 none, but only on storage that writes a page all or nothing: elsewhere a power \
+                 cut may tear pages."
             .to_owned(),
-        tiersmith: attach(of, "a page is written whole or not at all, so full_page_writes = off is safe there"),
+        tiersmith: attach(
+            of,
+            "a page is written whole or not at all, so full_page_writes = off is \
+                               safe there",
+        ),
     })
 }
 
@@ -42,10 +48,14 @@ mod tests {
     #[test]
     fn it_speaks_from_a_third_of_the_redo_on_and_says_at_most() {
         let of = |pages, redo| {
-            minute().counter("full page images in redo", pages).counter(statistic::REDO_SIZE, redo).interval()
+            minute()
+                .counter("full page images in redo", pages)
+                .counter(statistic::REDO_SIZE, redo)
+                .interval()
         };
         assert!(
-            find(&of(1000, 10_000_000)).is_some_and(|found| found.evidence[0].contains("at most 81.9 %"))
+            find(&of(1000, 10_000_000))
+                .is_some_and(|found| found.evidence[0].contains("at most 81.9 %"))
         );
         assert_eq!(find(&of(1000, 100_000_000)), None);
         assert_eq!(find(&of(0, 100)), None);

@@ -1,4 +1,5 @@
-//! A few tables or files are most of what is read from storage: they would fit where storage is fast.
+//! A few tables or files are most of what is read from storage: they would fit where storage is
+//! fast.
 
 use tiersmith_events::WaitClass;
 
@@ -21,42 +22,58 @@ const LEAST_BYTES: u64 = 8 << 20;
 
 pub(super) fn find(of: &Interval) -> Option<Finding> {
     let (named, share, timed) = hot(of)?;
-    let names =
-        ["db file sequential read", "db file scattered read", "db file parallel read", "direct path read"];
+    let names = [
+        "db file sequential read",
+        "db file scattered read",
+        "db file parallel read",
+        "direct path read",
+    ];
     let waits = of.foreground().into_iter().filter(|wait| names.contains(&wait.name.as_str()));
     let ns = waits.fold(0, |sum: u64, wait| sum.saturating_add(wait.total_ns));
     let (reads, how) = match of_db_time(of, ns).filter(|percent| *percent > 0.0) {
-        Some(percent) => (percent, format!("Reads of data are {} % of DB time.", figure::percent(percent))),
+        Some(percent) => {
+            (percent, format!("Reads of data are {} % of DB time.", figure::percent(percent)))
+        }
         None => {
             let (percent, seen) = sampled_share(of, WaitClass::UserIo)?;
             let of_sightings = format!("{} % of {}", figure::percent(percent), figure::count(seen));
             (
                 percent,
-                format!("In {of_sightings} sightings (sampled, not measured) a session waited for data."),
+                format!(
+                    "In {of_sightings} sightings (sampled, not measured) a session waited for data."
+                ),
             )
         }
     };
     if reads < LEAST_PERCENT {
         return None;
     }
-    let what =
-        if timed { "the time of reads of files" } else { "the bytes read (reads are not timed by table)" };
+    let what = if timed {
+        "the time of reads of files"
+    } else {
+        "the bytes read (reads are not timed by table)"
+    };
     let these = match (of.files.len(), named.len()) {
         (all, 1) => format!("One of the {} files listed is", figure::count(all as u64)),
         (all, files) => format!("{files} of the {} files listed are", figure::count(all as u64)),
     };
-    let mut evidence = vec![how, format!("{these} {} % of {what}.", figure::percent(share * 100.0))];
+    let mut evidence =
+        vec![how, format!("{these} {} % of {what}.", figure::percent(share * 100.0))];
     evidence.extend(named.iter().map(|file| row(file)));
     let sizes: Option<Vec<u64>> = named.iter().map(|file| file.bytes).collect();
-    let size = sizes.map(|sizes| sizes.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)));
-    let size = size.map_or(String::new(), |bytes| format!(" (about {})", figure::bytes(bytes as f64)));
+    let size =
+        sizes.map(|sizes| sizes.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)));
+    let size =
+        size.map_or(String::new(), |bytes| format!(" (about {})", figure::bytes(bytes as f64)));
     Some(Finding {
         name: "A few files are most of what is read".to_owned(),
         impact_percent: Some((reads * share).min(100.0)),
         evidence,
         advice: format!(
-            "If they are on slow storage, put {}{size} where storage is fast (a tablespace of their own, or a tier), or give them room in \
-             the page cache. The impact is their part of the reads, and what of it a faster medium saves is not measured.",
+            "If they are on slow storage, put {}{size} where storage is fast (a tablespace of \
+             their own, or a tier), or give them room in \
+             the page cache. The impact is their part of the reads, and what of it a faster medium \
+             saves is not measured.",
             match named.len() {
                 1 => "this one file".to_owned(),
                 files => format!("these {files} files"),
@@ -64,7 +81,8 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         ),
         tiersmith: attach(
             of,
-            "what is read again is kept in the fast tier; tiersmith pin HOME PATTERN keeps these files there for good",
+            "what is read again is kept in the fast tier; tiersmith pin HOME PATTERN keeps these \
+             files there for good",
         ),
     })
 }
@@ -75,9 +93,11 @@ fn hot(of: &Interval) -> Option<(Vec<&FileStat>, f64, bool)> {
     let weight = |file: &FileStat| if timed { file.read_ns.unwrap_or(0) } else { file.read_bytes };
     let listed = of.files.iter().fold(0, |sum: u64, file| sum.saturating_add(weight(file)));
     let bytes = of.files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.read_bytes));
-    // What other files were read, the list does not have; the sum over all of them, the source counts elsewhere.
+    // What other files were read, the list does not have; the sum over all of them, the source
+    // counts elsewhere.
     let all = if timed {
-        let io = of.io.iter().filter(|io| io.file_class == "innodb/innodb_data_file" && !io.untimed);
+        let io =
+            of.io.iter().filter(|io| io.file_class == "innodb/innodb_data_file" && !io.untimed);
         io.map(|io| io.read_ns).reduce(u64::saturating_add)?
     } else {
         of.counter(statistic::PHYSICAL_READS)?.saturating_mul(page_bytes(of))
@@ -135,7 +155,11 @@ mod tests {
     fn it_names_the_few_tables_that_are_most_of_the_reads() {
         let found = of(40, &[60, 20, 10], 10).expect("it speaks");
         assert_eq!(found.impact_percent.map(f64::round), Some(24.0), "60 % of 40 %");
-        assert!(found.evidence.iter().any(|line| line.contains("public.t0")), "{:?}", found.evidence);
+        assert!(
+            found.evidence.iter().any(|line| line.contains("public.t0")),
+            "{:?}",
+            found.evidence
+        );
         assert!(
             found.evidence.iter().any(|line| line.contains("not timed by table")),
             "{:?}",

@@ -33,15 +33,21 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         figure::visible(if text.is_empty() { &top.id } else { &text })
     )];
     if let Some(read) = top.pages_read.filter(|read| *read > 0) {
-        evidence.push(format!("It read {} pages that were not in the page cache.", figure::count(read)));
+        evidence.push(format!(
+            "It read {} pages that were not in the page cache.",
+            figure::count(read)
+        ));
     }
     Some(Finding {
         name: "One statement is most of DB time".to_owned(),
         impact_percent: Some(percent),
         evidence,
         advice: match super::target(of) {
-            Some("redis") => "Fewer of them, or smaller ones (pipelining, commands for many keys), may help more than any storage."
-                .to_owned(),
+            Some("redis") => {
+                "Fewer of them, or smaller ones (pipelining, commands for many keys), \
+                              may help more than any storage."
+                    .to_owned()
+            }
             _ => format!(
                 "Look at its plan ({}). An index or fewer runs may help more than any storage.",
                 super::plan(of)

@@ -36,8 +36,11 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         None => {
             let (percent, _) = sampled_share(of, WaitClass::Application)?;
             let sampling = of.sampling.as_ref()?;
-            let mut seen: Vec<_> =
-                sampling.events.iter().filter(|event| event.class == WaitClass::Application.name()).collect();
+            let mut seen: Vec<_> = sampling
+                .events
+                .iter()
+                .filter(|event| event.class == WaitClass::Application.name())
+                .collect();
             seen.sort_by_key(|event| std::cmp::Reverse(event.seen));
             let lines = seen.into_iter().take(NAMED).map(|event| {
                 format!(
@@ -52,12 +55,18 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     if percent < LEAST_PERCENT {
         return None;
     }
-    evidence.insert(0, format!("Waits of class Application are {} % of the time.", figure::percent(percent)));
+    evidence.insert(
+        0,
+        format!("Waits of class Application are {} % of the time.", figure::percent(percent)),
+    );
     evidence.extend(blocker(of));
     let who = match target(of) {
-        Some("postgres") => "pg_blocking_pids() in pg_stat_activity says who blocks whom while it lasts.",
+        Some("postgres") => {
+            "pg_blocking_pids() in pg_stat_activity says who blocks whom while it lasts."
+        }
         Some("mariadb") => {
-            "information_schema.innodb_trx, and sys.innodb_lock_waits in MySQL, say who blocks whom while it lasts."
+            "information_schema.innodb_trx, and sys.innodb_lock_waits in MySQL, say who blocks \
+             whom while it lasts."
         }
         _ if is_oracle(of) => {
             "FINAL_BLOCKING_SESSION in V$SESSION and in the active session history says who blocks."
@@ -69,8 +78,10 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         impact_percent: Some(percent),
         evidence,
         advice: format!(
-            "{who} Shorten the transactions that hold the locks, change rows in one order everywhere, and do not wait for a user or another \
-             system between a change and its commit. Faster storage helps only as far as it makes those transactions shorter."
+            "{who} Shorten the transactions that hold the locks, change rows in one order \
+             everywhere, and do not wait for a user or another \
+             system between a change and its commit. Faster storage helps only as far as it makes \
+             those transactions shorter."
         ),
         tiersmith: None,
     })
@@ -131,8 +142,10 @@ mod tests {
             made.begin.sampling = Some(sampling.clone());
             sampling.looks = 100;
             for at in 0..100 {
-                let blocker =
-                    crate::Who { id: if at < 75 { "17" } else { "18" }, text: "idle in transaction" };
+                let blocker = crate::Who {
+                    id: if at < 75 { "17" } else { "18" },
+                    text: "idle in transaction",
+                };
                 sampling.saw_session(&crate::Seen {
                     event: "Lock: tuple",
                     class: Some(WaitClass::Application),

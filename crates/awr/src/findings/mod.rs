@@ -1,10 +1,12 @@
-//! Findings: rules that turn the figures of an interval into statements with evidence, impact and advice, as Oracle's ADDM does.
+//! Findings: rules that turn the figures of an interval into statements with evidence, impact and
+//! advice, as Oracle's ADDM does.
 //!
-//! One rule a file: a function from an interval to a finding or nothing. A rule is silent when its evidence is not measured or does not
-//! hold; it never guesses. Impact is a share of DB time where that is known; where it comes from samples the finding says so.
+//! One rule a file: a function from an interval to a finding or nothing. A rule is silent when its
+//! evidence is not measured or does not hold; it never guesses. Impact is a share of DB time where
+//! that is known; where it comes from samples the finding says so.
 //!
-//! To add one: copy `free_buffers.rs`, the smallest; a line in `RULES`; a test of both sides in the same file.
-//! `dominant_event.rs` comes after all of them: it speaks of what they passed over.
+//! To add one: copy `free_buffers.rs`, the smallest; a line in `RULES`; a test of both sides in the
+//! same file. `dominant_event.rs` comes after all of them: it speaks of what they passed over.
 //!
 //! Deliberately absent: costs and devices to buy (the advisor's), changes made by the program.
 //!
@@ -49,7 +51,8 @@ pub struct Finding {
     pub evidence: Vec<String>,
     /// What to do.
     pub advice: String,
-    /// What Tiersmith could do, with the command; nothing where faster storage is no answer, or the database cannot be attached.
+    /// What Tiersmith could do, with the command; nothing where faster storage is no answer, or the
+    /// database cannot be attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tiersmith: Option<String>,
 }
@@ -95,7 +98,10 @@ const CAUSES: [(&str, &[&str]); 8] = [
         ],
     ),
     (spills::NAME, &["One statement is", "The processors are", "A few files", "One wait event"]),
-    (checkpoints::NAME, &["Full pages", "Redo is", "Commits wait", "Requests write", "One wait event"]),
+    (
+        checkpoints::NAME,
+        &["Full pages", "Redo is", "Commits wait", "Requests write", "One wait event"],
+    ),
     (checkpoints::NAME_OF_INNODB, &["Redo is", "Commits wait", "Waits for free", "One wait event"]),
     (lock_waits::NAME, &["One statement is", "Commits wait"]),
     ("Commits wait for redo", &["One statement is"]),
@@ -139,11 +145,13 @@ fn of_db_time(of: &Interval, ns: u64) -> Option<f64> {
 
 /// The measured time of a class of requests' waits.
 fn class_ns(of: &Interval, class: WaitClass) -> u64 {
-    let waits = of.foreground().into_iter().filter(|wait| wait.class == class && !wait.is_inside_another());
+    let waits =
+        of.foreground().into_iter().filter(|wait| wait.class == class && !wait.is_inside_another());
     waits.fold(0, |sum: u64, wait| sum.saturating_add(wait.total_ns))
 }
 
-/// The share of commits' waits in DB time, where the source times them; nothing measured is nothing, and not zero.
+/// The share of commits' waits in DB time, where the source times them; nothing measured is
+/// nothing, and not zero.
 fn measured_commits(of: &Interval) -> Option<f64> {
     let timed = of.foreground().into_iter().any(|wait| wait.class == WaitClass::Commit);
     of_db_time(of, class_ns(of, WaitClass::Commit)).filter(|_| timed)
@@ -153,13 +161,18 @@ fn measured_commits(of: &Interval) -> Option<f64> {
 fn sampled_share(of: &Interval, class: WaitClass) -> Option<(f64, u64)> {
     let sampling = of.sampling.as_ref()?;
     let all = sampling.seen();
-    let seen: u64 =
-        sampling.events.iter().filter(|event| event.class == class.name()).map(|event| event.seen).sum();
+    let seen: u64 = sampling
+        .events
+        .iter()
+        .filter(|event| event.class == class.name())
+        .map(|event| event.seen)
+        .sum();
     // Below this the error of the share is larger than what the rules ask for.
     (all >= 50).then(|| (seen as f64 / all as f64 * 100.0, all))
 }
 
-/// Count and time of the syncs of redo, foreground and background together: as near to the storage as the source tells them.
+/// Count and time of the syncs of redo, foreground and background together: as near to the storage
+/// as the source tells them.
 fn redo_syncs(of: &Interval) -> Option<(u64, u64)> {
     let sum = |name: &str| {
         let waits = of.waits.iter().filter(|wait| wait.name == name);
@@ -173,8 +186,9 @@ fn redo_syncs(of: &Interval) -> Option<(u64, u64)> {
     sum("redo sync").or_else(|| sum(written?)).or_else(|| sum("log file sync"))
 }
 
-/// A disk on which the redo lies is flushed about as often as the redo is synced: a sync may make two or three flushes (the data, the journal
-/// of the file system), and several syncs may share one. By what factor the flushes may be less, and more.
+/// A disk on which the redo lies is flushed about as often as the redo is synced: a sync may make
+/// two or three flushes (the data, the journal of the file system), and several syncs may share
+/// one. By what factor the flushes may be less, and more.
 const FLUSHES_LEAST: f64 = 0.5;
 const FLUSHES_MOST: f64 = 4.0;
 
@@ -184,16 +198,19 @@ struct Synced<'a> {
     ns: f64,
 }
 
-/// The disk of the database's own host that was flushed most, of those that were flushed about as often as the redo was synced: others are
-/// no evidence of it. Nothing if there is none, or the kernel does not count flushes.
+/// The disk of the database's own host that was flushed most, of those that were flushed about as
+/// often as the redo was synced: others are no evidence of it. Nothing if there is none, or the
+/// kernel does not count flushes.
 fn synced_most(of: &Interval) -> Option<Synced<'_>> {
     let flushed = |disk: &crate::snapshot::host::DiskStat| {
         disk.flushes.zip(disk.flush_ms).filter(|(count, _)| *count > 0)
     };
     let syncs = redo_syncs(of)?.0 as f64;
     let fits = |flushes: u64| (FLUSHES_LEAST..=FLUSHES_MOST).contains(&(flushes as f64 / syncs));
-    let known =
-        of.disks.iter().filter(|disk| disk.writes > 0 && flushed(disk).is_some_and(|(count, _)| fits(count)));
+    let known = of
+        .disks
+        .iter()
+        .filter(|disk| disk.writes > 0 && flushed(disk).is_some_and(|(count, _)| fits(count)));
     let disk = known.max_by_key(|disk| disk.flushes)?;
     let (flushes, flush_ms) = flushed(disk)?;
     let ns = (disk.write_ms as f64 / disk.writes as f64 + flush_ms as f64 / flushes as f64) * 1e6;
@@ -234,22 +251,29 @@ fn target(of: &Interval) -> Option<&'static str> {
     known.into_iter().find(|(begin, _)| product.starts_with(begin)).map(|(_, target)| target)
 }
 
-/// What a tier would do, with the command; nothing for a database that none is for, or that has one.
+/// What a tier would do, with the command; nothing for a database that none is for, or that has
+/// one.
 fn attach(of: &Interval, does: &str) -> Option<String> {
     target(of).filter(|_| !is_attached(of))?;
     // A database does not tell whether the directory it lies in has a tier.
-    Some(format!("tiersmith attach HOME --fast PATH, if its directory is not attached already: {does}."))
+    Some(format!(
+        "tiersmith attach HOME --fast PATH, if its directory is not attached already: {does}."
+    ))
 }
 
 /// As [`attach`], for commits: what it gives can be measured before.
 fn attach_redo(of: &Interval) -> Option<String> {
-    let does = "redo is durable in the fast tier when its write returns, and a commit waits for no disk";
+    let does =
+        "redo is durable in the fast tier when its write returns, and a commit waits for no disk";
     let attach = attach(of, does)?;
     let target = target(of)?;
-    Some(format!("{attach} What that gives on this machine: tiersmith study redo --target {target}."))
+    Some(format!(
+        "{attach} What that gives on this machine: tiersmith study redo --target {target}."
+    ))
 }
 
-/// Time as a share: of DB time, or where the source does not tell that, of the time that its requests waited.
+/// Time as a share: of DB time, or where the source does not tell that, of the time that its
+/// requests waited.
 struct Share {
     percent: f64,
     of_db_time: bool,
@@ -261,8 +285,10 @@ impl Share {
             return Some(Share { percent, of_db_time: true });
         }
         let waited = of.waited_ns();
-        (of.db_time_ns.is_none() && waited > 0)
-            .then(|| Share { percent: (ns as f64 / waited as f64 * 100.0).min(100.0), of_db_time: false })
+        (of.db_time_ns.is_none() && waited > 0).then(|| Share {
+            percent: (ns as f64 / waited as f64 * 100.0).min(100.0),
+            of_db_time: false,
+        })
     }
 
     /// For the impact, which is of DB time.
@@ -294,14 +320,16 @@ pub(crate) mod made {
     use crate::snapshot::host::{CpuTimes, Cpus};
     use crate::{Interval, Snapshot, Source, WaitStat};
 
-    /// A minute with a DB time of a hundred seconds, on a host with two processors that were busy for `busy_percent`.
+    /// A minute with a DB time of a hundred seconds, on a host with two processors that were busy
+    /// for `busy_percent`.
     pub(crate) struct Made {
         pub(crate) begin: Snapshot,
         pub(crate) end: Snapshot,
     }
 
     pub(crate) fn minute() -> Made {
-        let source = Source { instance: "i".to_owned(), database: "d".to_owned(), ..Source::default() };
+        let source =
+            Source { instance: "i".to_owned(), database: "d".to_owned(), ..Source::default() };
         let at = |seconds: u64| {
             let mut snapshot = Snapshot::at(
                 source.clone(),
@@ -369,17 +397,20 @@ pub(crate) mod made {
     fn a_recorder_on_another_machine_gives_no_findings_by_its_own_host() {
         use crate::snapshot::host::{DiskStat, Pressure};
         let of = |remote| {
-            let mut made = minute().busy(99).wait("log file sync", WaitClass::Commit, false, 10_000, 40);
+            let mut made =
+                minute().busy(99).wait("log file sync", WaitClass::Commit, false, 10_000, 40);
             made.begin.host.pressure = Some(Pressure::default());
-            made.end.host.pressure = Some(Pressure { cpu_some_us: 50_000_000, ..Pressure::default() });
+            made.end.host.pressure =
+                Some(Pressure { cpu_some_us: 50_000_000, ..Pressure::default() });
             let disk = |writes| DiskStat { name: "vda".to_owned(), writes, ..DiskStat::default() };
-            (made.begin.host.disks, made.end.host.disks) = (Some(vec![disk(1)]), Some(vec![disk(9)]));
+            (made.begin.host.disks, made.end.host.disks) =
+                (Some(vec![disk(1)]), Some(vec![disk(9)]));
             (made.begin.source.remote, made.end.source.remote) = (remote, remote);
             let found = super::findings(&made.interval());
             let has = |text: &str| {
-                found
-                    .iter()
-                    .any(|of| of.name.contains(text) || of.evidence.iter().any(|line| line.contains(text)))
+                found.iter().any(|of| {
+                    of.name.contains(text) || of.evidence.iter().any(|line| line.contains(text))
+                })
             };
             [
                 has("processors are the limit"),
@@ -390,7 +421,11 @@ pub(crate) mod made {
         };
         assert_eq!(of(None), [true; 4]);
         assert_eq!(of(Some(false)), [true; 4]);
-        assert_eq!(of(Some(true)), [false, false, false, true], "what the database itself measured stays");
+        assert_eq!(
+            of(Some(true)),
+            [false, false, false, true],
+            "what the database itself measured stays"
+        );
     }
 
     #[test]
@@ -409,7 +444,10 @@ pub(crate) mod made {
             super::findings(&made.interval()).into_iter().map(|finding| finding.name).collect();
         let at = |begin: &str| names.iter().position(|name| name.starts_with(begin));
         assert_eq!(at("Checkpoints too frequent"), Some(0), "{names:?}");
-        assert!(at("Commits wait") > Some(0) && at("Too short") == Some(names.len() - 1), "{names:?}");
+        assert!(
+            at("Commits wait") > Some(0) && at("Too short") == Some(names.len() - 1),
+            "{names:?}"
+        );
         let of = |locks: u64| {
             let mut made = minute().wait("row lock", WaitClass::Application, false, 10, locks);
             let row = |id: &str, seconds: u64| crate::StatementStat {
@@ -440,10 +478,11 @@ pub(crate) mod made {
         let names: Vec<&str> = found.iter().map(|finding| finding.name.as_str()).collect();
         assert!(names.len() >= 2, "{names:?}");
         assert!(
-            found
-                .windows(2)
-                .all(|pair| pair[0].impact_percent.unwrap_or(-1.0) >= pair[1].impact_percent.unwrap_or(-1.0))
+            found.windows(2).all(|pair| pair[0].impact_percent.unwrap_or(-1.0)
+                >= pair[1].impact_percent.unwrap_or(-1.0))
         );
-        assert!(found.iter().all(|finding| !finding.evidence.is_empty() && !finding.advice.is_empty()));
+        assert!(
+            found.iter().all(|finding| !finding.evidence.is_empty() && !finding.advice.is_empty())
+        );
     }
 }

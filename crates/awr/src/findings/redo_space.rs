@@ -12,13 +12,18 @@ pub(super) const NAME: &str = "Requests wait for room in the redo";
 const EVENTS: [(&str, &str); 4] = [
     (
         "log file switch (checkpoint incomplete)",
-        "Make the redo files larger, or more of them: the next one is needed for recovery still. Faster data files let checkpoints end sooner.",
+        "Make the redo files larger, or more of them: the next one is needed for recovery still. \
+         Faster data files let checkpoints end sooner.",
     ),
     (
         "log file switch (archiving needed)",
-        "Make the archiver faster (its destination, log_archive_max_processes), or give it more redo files to be behind by.",
+        "Make the archiver faster (its destination, log_archive_max_processes), or give it more \
+         redo files to be behind by.",
     ),
-    ("log file switch", "Make the redo files larger, so that a switch comes every 15 to 30 minutes."),
+    (
+        "log file switch",
+        "Make the redo files larger, so that a switch comes every 15 to 30 minutes.",
+    ),
     (
         "log buffer space",
         "Raise log_buffer, and put the redo onto faster storage: the log writer does not keep up.",
@@ -33,7 +38,8 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     let mut waits: Vec<&WaitDelta> = of.foreground();
     waits.retain(|wait| wait.count > 0 && is_about(&wait.name));
     waits.sort_by_key(|wait| std::cmp::Reverse(wait.total_ns));
-    let percent = of_db_time(of, waits.iter().fold(0, |sum: u64, wait| sum.saturating_add(wait.total_ns)))?;
+    let percent =
+        of_db_time(of, waits.iter().fold(0, |sum: u64, wait| sum.saturating_add(wait.total_ns)))?;
     if percent < LEAST_PERCENT {
         return None;
     }

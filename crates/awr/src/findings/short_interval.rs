@@ -7,7 +7,8 @@ use crate::{Interval, figure};
 pub(crate) const SHORT_S: f64 = 30.0;
 
 /// What it is called: of a quiet interval, and of a noisy one.
-pub(super) const NAMES: [&str; 2] = ["Too short, or too little load, to rely on", "Too noisy to rely on"];
+pub(super) const NAMES: [&str; 2] =
+    ["Too short, or too little load, to rely on", "Too noisy to rely on"];
 
 /// Fewer transactions than this are counted, not measured.
 const FEW: u64 = 100;
@@ -15,13 +16,15 @@ const FEW: u64 = 100;
 /// Parts of a recording, from which on they say whether it was even.
 const LEAST_PARTS: usize = 6;
 
-/// The load of a part differs from the mean by this share of it, on average, from which on the mean stands for none of them.
+/// The load of a part differs from the mean by this share of it, on average, from which on the mean
+/// stands for none of them.
 const UNEVEN: f64 = 0.5;
 
 /// Less than this on average is no load, whose differences would mean something.
 const LEAST_SESSIONS: f64 = 0.1;
 
-/// Processor time taken away by the machine below, in per cent of all, from which on every time in the report is longer by chance.
+/// Processor time taken away by the machine below, in per cent of all, from which on every time in
+/// the report is longer by chance.
 const STOLEN_PERCENT: f64 = 5.0;
 
 pub(super) fn find(of: &Interval) -> Option<Finding> {
@@ -31,7 +34,10 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         evidence.push(format!("The interval is {} s long.", figure::number(of.elapsed_s())));
     }
     if few {
-        evidence.push(format!("{} transactions ended in it.", figure::count(of.transactions().unwrap_or(0))));
+        evidence.push(format!(
+            "{} transactions ended in it.",
+            figure::count(of.transactions().unwrap_or(0))
+        ));
     }
     let noisy = noise(of);
     let calm = noisy.is_empty();
@@ -43,8 +49,10 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         advice: if calm {
             "Record for some minutes under the load that matters, and more than once.".to_owned()
         } else {
-            "No average stands for an uneven load: report parts in which it was even (tiersmith awr report BEGIN END; \
-             tiersmith awr list has the numbers). Where a neighbour takes processors away, every time in the report is \
+            "No average stands for an uneven load: report parts in which it was even (tiersmith \
+             awr report BEGIN END; \
+             tiersmith awr list has the numbers). Where a neighbour takes processors away, every \
+             time in the report is \
              longer by that: record again, and more than once."
                 .to_owned()
         },
@@ -58,7 +66,8 @@ fn noise(of: &Interval) -> Vec<String> {
     let loads = of.timeline.as_ref().map(|line| line.loads()).unwrap_or_default();
     if let Some((spread, least, most)) = uneven(&loads).filter(|(spread, ..)| *spread >= UNEVEN) {
         noise.push(format!(
-            "Its load was uneven: between {} and {} active sessions in {} parts of it, which differ from their mean by {} % of it on average.",
+            "Its load was uneven: between {} and {} active sessions in {} parts of it, which \
+             differ from their mean by {} % of it on average.",
             figure::number(least),
             figure::number(most),
             loads.len(),
@@ -66,12 +75,14 @@ fn noise(of: &Interval) -> Vec<String> {
         ));
     }
     if let Some(times) = of.host_cpu.filter(|_| !super::is_elsewhere(of)) {
-        let parts = [times.user_ns, times.system_ns, times.idle_ns, times.iowait_ns, times.steal_ns];
+        let parts =
+            [times.user_ns, times.system_ns, times.idle_ns, times.iowait_ns, times.steal_ns];
         let all: f64 = parts.iter().map(|ns| *ns as f64).sum();
         let stolen = times.steal_ns as f64 / all * 100.0;
         if stolen >= STOLEN_PERCENT {
             noise.push(format!(
-                "{} % of the processors' time was taken away by the machine below this virtual machine.",
+                "{} % of the processors' time was taken away by the machine below this virtual \
+                 machine.",
                 figure::percent(stolen)
             ));
         }
@@ -79,7 +90,8 @@ fn noise(of: &Interval) -> Vec<String> {
     noise
 }
 
-/// The mean distance from the mean as a share of it, the least and the most; nothing of few parts, or of no load.
+/// The mean distance from the mean as a share of it, the least and the most; nothing of few parts,
+/// or of no load.
 fn uneven(loads: &[f64]) -> Option<(f64, f64, f64)> {
     let mean = loads.iter().sum::<f64>() / loads.len().max(1) as f64;
     if loads.len() < LEAST_PARTS || mean < LEAST_SESSIONS {

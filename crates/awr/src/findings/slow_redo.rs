@@ -1,20 +1,25 @@
-//! Syncs of redo take long: for any device that is made for them, or against what this machine's device itself can do.
+//! Syncs of redo take long: for any device that is made for them, or against what this machine's
+//! device itself can do.
 //!
-//! The database says how long a sync of redo took, the kernel how long the disk took to write and to flush. What is between the two is not the
-//! disk's: a file system's journal, other files that are made durable by the same flush, a thread that waits for a processor.
+//! The database says how long a sync of redo took, the kernel how long the disk took to write and
+//! to flush. What is between the two is not the disk's: a file system's journal, other files that
+//! are made durable by the same flush, a thread that waits for a processor.
 //!
-//! Deliberately absent: which disk the redo lies on, which no source tells. The disk that was flushed most is taken, and named, if it was flushed
-//! about as often as the redo was synced; else no disk is.
+//! Deliberately absent: which disk the redo lies on, which no source tells. The disk that was
+//! flushed most is taken, and named, if it was flushed about as often as the redo was synced; else
+//! no disk is.
 
 use tiersmith_events::WaitClass;
 
 use super::{Finding, attach_redo, measured_commits, redo_syncs, sampled_share, synced_most};
 use crate::{Interval, figure};
 
-/// A mean from which on a sync is slow: flash without power-loss protection and disks are above, what is made for redo is far below.
+/// A mean from which on a sync is slow: flash without power-loss protection and disks are above,
+/// what is made for redo is far below.
 const SLOW_NS: f64 = 2_000_000.0;
 
-/// A sync this many times as long as the disk's own write and flush was not waiting for the disk alone, and from this mean on it matters.
+/// A sync this many times as long as the disk's own write and flush was not waiting for the disk
+/// alone, and from this mean on it matters.
 const TIMES_THE_DISK: f64 = 4.0;
 const MATTERS_NS: f64 = 500_000.0;
 
@@ -28,12 +33,14 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     let (count, ns) = redo_syncs(of).filter(|(count, _)| *count >= LEAST_SYNCS)?;
     let mean = ns as f64 / count as f64;
     let disk = synced_most(of);
-    let above = disk.as_ref().is_some_and(|disk| mean >= MATTERS_NS && mean >= disk.ns * TIMES_THE_DISK);
+    let above =
+        disk.as_ref().is_some_and(|disk| mean >= MATTERS_NS && mean >= disk.ns * TIMES_THE_DISK);
     if mean < SLOW_NS && !above {
         return None;
     }
     let measured = measured_commits(of);
-    let commits = measured.or_else(|| sampled_share(of, WaitClass::Commit).map(|(percent, _)| percent));
+    let commits =
+        measured.or_else(|| sampled_share(of, WaitClass::Commit).map(|(percent, _)| percent));
     if commits.is_some_and(|percent| percent < LEAST_PERCENT) {
         return None;
     }
@@ -44,7 +51,8 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     )];
     if let Some(disk) = &disk {
         evidence.push(format!(
-            "{}, the disk of this host that was flushed most, took {} for a write and a flush: {} % of a sync.",
+            "{}, the disk of this host that was flushed most, took {} for a write and a flush: {} \
+             % of a sync.",
             figure::visible(disk.name),
             figure::nanoseconds(disk.ns),
             figure::percent(disk.ns / mean * 100.0)
@@ -63,10 +71,13 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         ));
     }
     let advice = if above {
-        "The disk does better than the redo's file: give the redo a file system of its own, look for others that write and sync there (iostat, \
-         fsync of other programs), and for threads that wait for processors. tiersmith probe measures what a sync costs with nobody else."
+        "The disk does better than the redo's file: give the redo a file system of its own, look \
+         for others that write and sync there (iostat, \
+         fsync of other programs), and for threads that wait for processors. tiersmith probe \
+         measures what a sync costs with nobody else."
     } else {
-        "Measure the device with tiersmith probe. If it can do better, look for others that write to it; if not, put the redo onto storage \
+        "Measure the device with tiersmith probe. If it can do better, look for others that write \
+         to it; if not, put the redo onto storage \
          with power-loss protection or persistent memory."
     };
     Some(Finding {
@@ -99,7 +110,8 @@ mod tests {
             flush_ms: Some(count * ms),
             ..DiskStat::default()
         };
-        (made.begin.host.disks, made.end.host.disks) = (Some(vec![disk(0)]), Some(vec![disk(count)]));
+        (made.begin.host.disks, made.end.host.disks) =
+            (Some(vec![disk(0)]), Some(vec![disk(count)]));
         made
     }
 
@@ -133,7 +145,8 @@ mod tests {
 
     #[test]
     fn a_disk_that_is_flushed_for_something_else_is_no_evidence() {
-        let of = |flushes| find(&with_disk(syncs(1000, 20), flushes, 1).interval()).expect("it speaks");
+        let of =
+            |flushes| find(&with_disk(syncs(1000, 20), flushes, 1).interval()).expect("it speaks");
         for flushes in [499, 4001] {
             let found = of(flushes);
             assert_eq!(
@@ -169,6 +182,9 @@ mod tests {
         let mut made = with_disk(syncs(1000, 20), 1000, 1);
         (made.begin.source.remote, made.end.source.remote) = (Some(true), Some(true));
         let found = find(&made.interval()).expect("it speaks");
-        assert_eq!((found.name.as_str(), found.evidence.len()), ("Redo is slow to become durable", 1));
+        assert_eq!(
+            (found.name.as_str(), found.evidence.len()),
+            ("Redo is slow to become durable", 1)
+        );
     }
 }

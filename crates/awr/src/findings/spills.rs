@@ -28,8 +28,9 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
             figure::bytes(per_second(bytes))
         ));
     }
-    if let Some(tables) =
-        of.counter("temporary tables on disk").filter(|tables| per_second(*tables) >= LEAST_TABLES_PER_S)
+    if let Some(tables) = of
+        .counter("temporary tables on disk")
+        .filter(|tables| per_second(*tables) >= LEAST_TABLES_PER_S)
     {
         evidence.push(format!(
             "{} temporary tables went to disk, {} a second.",
@@ -59,10 +60,12 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     }
     let memory = match target(of) {
         Some("postgres") => {
-            "Raise work_mem for the sessions that do it (SET work_mem; each sort and hash of each session may use as much)"
+            "Raise work_mem for the sessions that do it (SET work_mem; each sort and hash of each \
+             session may use as much)"
         }
         Some("mariadb") => {
-            "Raise tmp_table_size and max_heap_table_size together, and sort_buffer_size for the sessions that sort"
+            "Raise tmp_table_size and max_heap_table_size together, and sort_buffer_size for the \
+             sessions that sort"
         }
         _ if is_oracle(of) => "Raise pga_aggregate_target (see the report's PGA Memory Advisory)",
         _ => "Give sorts and hashes more memory",
@@ -72,7 +75,8 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         impact_percent: percent,
         evidence,
         advice: format!(
-            "{memory}. Look at the statements that sort much first: an index in the order that is asked for sorts nothing."
+            "{memory}. Look at the statements that sort much first: an index in the order that is \
+             asked for sorts nothing."
         ),
         tiersmith: None,
     })
@@ -96,13 +100,18 @@ mod tests {
             )
         };
         assert!(
-            files(6_000).is_some_and(|found| found.evidence[0].contains("30 temporary files with 5.9 GiB"))
+            files(6_000)
+                .is_some_and(|found| found.evidence[0].contains("30 temporary files with 5.9 GiB"))
         );
         assert_eq!(files(6), None);
         let tables = |count| find(&minute().counter("temporary tables on disk", count).interval());
         assert!(tables(6_000).is_some() && tables(60).is_none());
         let waits = |seconds| {
-            find(&minute().wait("direct path write temp", WaitClass::UserIo, false, 10, seconds).interval())
+            find(
+                &minute()
+                    .wait("direct path write temp", WaitClass::UserIo, false, 10, seconds)
+                    .interval(),
+            )
         };
         assert_eq!(waits(30).and_then(|found| found.impact_percent), Some(30.0));
         assert_eq!(waits(4), None);

@@ -50,7 +50,9 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
             .counter("rows read in scans")
             .zip(of.counter("scans of whole tables"))
             .filter(|(rows, scans)| {
-                *scans >= LEAST_SCANS && per_second(*rows) >= LEAST_ROWS_PER_S && rows / scans >= LARGE_ROWS
+                *scans >= LEAST_SCANS
+                    && per_second(*rows) >= LEAST_ROWS_PER_S
+                    && rows / scans >= LARGE_ROWS
             })?;
         evidence.push(format!(
             "{} statements read whole tables: {} rows, {} each on average.",
@@ -61,16 +63,21 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     }
     let which = match tables.first().filter(|_| of.counter("scans of whole tables").is_none()) {
         Some(table) => format!("Find the statements that read {}", figure::visible(&table.name)),
-        None => "Find the statements (log_queries_not_using_indexes, or the tables of statements)".to_owned(),
+        None => "Find the statements (log_queries_not_using_indexes, or the tables of statements)"
+            .to_owned(),
     };
-    let index =
-        if is_oracle(of) { "an index on what they select by" } else { "CREATE INDEX on what they select by" };
+    let index = if is_oracle(of) {
+        "an index on what they select by"
+    } else {
+        "CREATE INDEX on what they select by"
+    };
     Some(Finding {
         name: NAME.to_owned(),
         impact_percent: None,
         evidence,
         advice: format!(
-            "{which}, look at their plans ({}), and see whether {index} would read less. Neither more memory nor faster storage \
+            "{which}, look at their plans ({}), and see whether {index} would read less. Neither \
+             more memory nor faster storage \
              comes near that.",
             plan(of)
         ),
@@ -88,13 +95,22 @@ mod tests {
         let of = |scans: u64, rows: u64| {
             let mut made = minute();
             let (id, name) = ("1".to_owned(), "public.orders".to_owned());
-            let table =
-                TableStat { id, name, scans, scanned_rows: scans * rows, rows, ..TableStat::default() };
+            let table = TableStat {
+                id,
+                name,
+                scans,
+                scanned_rows: scans * rows,
+                rows,
+                ..TableStat::default()
+            };
             made.end.tables = vec![table];
             find(&made.interval())
         };
         let found = of(100, 200_000).expect("scans");
-        assert!(found.evidence[0].contains("public.orders: 100 scans of 200,000 rows"), "{found:?}");
+        assert!(
+            found.evidence[0].contains("public.orders: 100 scans of 200,000 rows"),
+            "{found:?}"
+        );
         assert_eq!(of(2, 20_000_000), None, "a report");
         assert_eq!(of(100_000, 500), None, "a small table");
         assert_eq!(of(5, 20_000), None, "rarely");

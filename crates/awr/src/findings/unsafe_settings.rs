@@ -24,7 +24,8 @@ const SETTINGS: [Unsafe; 9] = [
         name: "fsync",
         values: OFF,
         loses: "a crash of the system can damage the whole database",
-        advice: "Set fsync = on. If commits are too slow then, synchronous_commit = off loses the last ones instead of the database.",
+        advice: "Set fsync = on. If commits are too slow then, synchronous_commit = off loses the \
+                 last ones instead of the database.",
     },
     Unsafe {
         name: "full_page_writes",
@@ -36,7 +37,8 @@ const SETTINGS: [Unsafe; 9] = [
         name: "synchronous_commit",
         values: OFF,
         loses: "a crash loses commits of the last moments, which were acknowledged",
-        advice: "Set synchronous_commit = on where a commit must not be lost; it can be turned off for single transactions.",
+        advice: "Set synchronous_commit = on where a commit must not be lost; it can be turned off \
+                 for single transactions.",
     },
     Unsafe {
         name: "innodb_flush_log_at_trx_commit",
@@ -122,9 +124,16 @@ mod tests {
             find(&made.interval())
         };
         let found =
-            of(&[("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "on")]).expect("two");
-        assert!(found.evidence[0].starts_with("fsync is off: ") && found.evidence.len() == 3, "{found:?}");
-        assert!(found.advice.contains("fsync = on") && !found.advice.contains("transactions."), "{found:?}");
+            of(&[("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "on")])
+                .expect("two");
+        assert!(
+            found.evidence[0].starts_with("fsync is off: ") && found.evidence.len() == 3,
+            "{found:?}"
+        );
+        assert!(
+            found.advice.contains("fsync = on") && !found.advice.contains("transactions."),
+            "{found:?}"
+        );
         for settings in [
             [("innodb_flush_log_at_trx_commit", "2")],
             [("innodb_doublewrite", "OFF")],

@@ -1,7 +1,8 @@
 //! Which table of a report holds what: grids in, two snapshots out.
 //!
-//! Tables are known by their columns, and by a few words of their heading where the same columns mean different things (foreground and
-//! background waits). A table that was taken is struck off; what is left is listed.
+//! Tables are known by their columns, and by a few words of their heading where the same columns
+//! mean different things (foreground and background waits). A table that was taken is struck off;
+//! what is left is listed.
 //!
 //! | taken | into |
 //! |---|---|
@@ -16,10 +17,11 @@
 //! | parameters | settings |
 //! | what is worth keeping as it stands (`printed.rs`) | printed tables |
 //!
-//! A row whose figure is hidden behind `####`, is no number, or is more than there is room for, is listed; so is what one name stands for
-//! twice. A sum of which one part is not known is not known.
+//! A row whose figure is hidden behind `####`, is no number, or is more than there is room for, is
+//! listed; so is what one name stands for twice. A sum of which one part is not known is not known.
 //!
-//! Invariant: a figure that is not in the report is absent from the snapshot, never zero; what is not taken is listed.
+//! Invariant: a figure that is not in the report is absent from the snapshot, never zero; what is
+//! not taken is listed.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +52,8 @@ pub(super) struct Taking<'a> {
     pub(super) snapshot: Snapshot,
     /// Sessions at the beginning.
     sessions_before: Option<u64>,
-    /// Rows whose figures the report hides behind `####` or does not print, or which are no numbers.
+    /// Rows whose figures the report hides behind `####` or does not print, or which are no
+    /// numbers.
     pub(super) hidden: Vec<String>,
     /// What was beyond a bound.
     pub(super) left_out: LeftOut,
@@ -67,7 +70,8 @@ pub(super) fn snapshots(kind: &'static str, read: Grids, text: &str) -> Result<I
     let Grids { grids, left_out } = read;
     let (taken, names) = (BTreeSet::new(), BTreeSet::new());
     let hidden = Vec::new();
-    let mut taking = Taking { grids, taken, text, snapshot, sessions_before: None, hidden, left_out, names };
+    let mut taking =
+        Taking { grids, taken, text, snapshot, sessions_before: None, hidden, left_out, names };
     taking.identity();
     let (begin_s, elapsed_s) = taking.instants()?;
     taking.time();
@@ -93,7 +97,8 @@ pub(super) fn snapshots(kind: &'static str, read: Grids, text: &str) -> Result<I
     }
     end.taken_unix_ns = (begin_s + elapsed_s).saturating_mul(1_000_000_000);
     end.monotonic_ns = elapsed_s.saturating_mul(1_000_000_000);
-    end.missing.push(format!("times of reads and writes by file, as sums: the {kind} has means only"));
+    end.missing
+        .push(format!("times of reads and writes by file, as sums: the {kind} has means only"));
     for _ in 0..cut_names(&end) {
         taking.left_out.because("the end of a name that is longer than two hundred characters");
     }
@@ -103,7 +108,8 @@ pub(super) fn snapshots(kind: &'static str, read: Grids, text: &str) -> Result<I
         let and = if more > 0 { format!(" and {more} more") } else { String::new() };
         let names = taking.hidden[..taking.hidden.len() - more].join("; ");
         left_out.push(format!(
-            "rows whose figures the report prints as #### or not at all, which are no numbers, or of which there are several: {names}{and}"
+            "rows whose figures the report prints as #### or not at all, which are no numbers, or \
+             of which there are several: {names}{and}"
         ));
     }
     end.missing.extend(left_out.iter().cloned());
@@ -122,7 +128,10 @@ fn to_zero(snapshot: &mut Snapshot) {
     snapshot.db_cpu_ns = snapshot.db_cpu_ns.map(|_| 0);
     snapshot.waits.iter_mut().for_each(|wait| (wait.count, wait.total_ns) = (0, 0));
     snapshot.counters.iter_mut().for_each(|counter| counter.value = 0);
-    snapshot.io.iter_mut().for_each(|io| io.numbers_mut().into_iter().for_each(|number| *number = 0));
+    snapshot
+        .io
+        .iter_mut()
+        .for_each(|io| io.numbers_mut().into_iter().for_each(|number| *number = 0));
     snapshot.statements.clear();
     snapshot.printed.clear();
     snapshot.files.clear();
@@ -200,7 +209,8 @@ impl Taking<'_> {
     }
 
     fn identity(&mut self) {
-        // RAC has a plain `Name` beside an `Id`; Statspack a `Host` whose name stands under the word `Name`.
+        // RAC has a plain `Name` beside an `Id`; Statspack a `Host` whose name stands under the
+        // word `Name`.
         let database = self.first(&["DB Name", "Database"]).or_else(|| self.beside("Id", "Name"));
         let instance = self.first(&["Instance"]).unwrap_or_default();
         let started = self.first(&["Startup Time", "Startup"]).unwrap_or_default();
@@ -216,21 +226,26 @@ impl Taking<'_> {
         };
         let threads = number(self.first(&["CPUs"]));
         let (cores, sockets) = (number(self.first(&["Cores"])), number(self.first(&["Sockets"])));
-        let memory =
-            self.first(&["Memory (GB)", "Memory(GB)", "Memory (G)"]).and_then(|text| value::number(&text));
+        let memory = self
+            .first(&["Memory (GB)", "Memory(GB)", "Memory (G)"])
+            .and_then(|text| value::number(&text));
         let rac = self.grids.iter().any(|grid| grid.column(&["I#"]).is_some());
         let source = &mut self.snapshot.source;
-        source.database = database.filter(|name| !name.is_empty()).unwrap_or_else(|| instance.clone());
+        source.database =
+            database.filter(|name| !name.is_empty()).unwrap_or_else(|| instance.clone());
         source.product = if rac { "Oracle RAC" } else { "Oracle" }.to_owned();
         source.version = release.unwrap_or_default();
         source.instance = format!("{instance} started {started}");
         source.path = format!("Oracle database {id}").trim().to_owned();
         let machine = &mut self.snapshot.host;
         (machine.name, machine.platform) = (host, platform);
-        machine.cpus =
-            threads.map(|threads| Cpus { threads, cores: cores.unwrap_or(0), sockets: sockets.unwrap_or(0) });
-        machine.memory =
-            memory.map(|gb| Memory { total_bytes: (gb * 1_073_741_824.0) as u64, available_bytes: 0 });
+        machine.cpus = threads.map(|threads| Cpus {
+            threads,
+            cores: cores.unwrap_or(0),
+            sockets: sockets.unwrap_or(0),
+        });
+        machine.memory = memory
+            .map(|gb| Memory { total_bytes: (gb * 1_073_741_824.0) as u64, available_bytes: 0 });
     }
 
     /// What stands behind a label such as `Begin Snap:`, in a table or on a line.
@@ -257,7 +272,8 @@ impl Taking<'_> {
             let text = self.labelled(label).unwrap_or_default();
             let words: Vec<&str> = text.split_ascii_whitespace().collect();
             *end = (0..words.len()).find_map(|at| {
-                let time = words.get(at + 1).filter(|word| word.contains(':')).copied().unwrap_or("");
+                let time =
+                    words.get(at + 1).filter(|word| word.contains(':')).copied().unwrap_or("");
                 value::instant(&format!("{} {time}", words[at]))
             });
             let sessions = words
@@ -284,7 +300,8 @@ impl Taking<'_> {
             _ => None,
         };
         let printed = minutes.map(|minutes| (minutes * 60.0).round() as u64);
-        // The minutes are rounded to 0.6 s. Instants may be without seconds, or a clock was set between them.
+        // The minutes are rounded to 0.6 s. Instants may be without seconds, or a clock was set
+        // between them.
         let elapsed = by_clock
             .filter(|clock| printed.is_none_or(|printed| clock.abs_diff(printed) <= 1))
             .or(printed)
@@ -308,14 +325,18 @@ impl Taking<'_> {
                 }
             }
         }
-        for (words, background) in [("foreground wait event", false), ("background wait event", true)] {
+        for (words, background) in
+            [("foreground wait event", false), ("background wait event", true)]
+        {
             for index in self.about(words, &columns) {
                 self.take_events(index, times, background, &classes);
             }
         }
         if self.snapshot.waits.iter().all(|wait| wait.background) {
-            let top =
-                ["timed", "top 10 foreground"].iter().flat_map(|words| self.about(words, &columns)).next();
+            let top = ["timed", "top 10 foreground"]
+                .iter()
+                .flat_map(|words| self.about(words, &columns))
+                .next();
             if let Some(index) = top {
                 self.take_events(index, times, false, &classes);
             }
@@ -336,23 +357,28 @@ impl Taking<'_> {
         classes: &std::collections::BTreeMap<String, WaitClass>,
     ) {
         let grid = &self.grids[index];
-        let (event, waits, time) = (grid.column(&["Event"]), grid.column(&["Waits"]), grid.column(times));
+        let (event, waits, time) =
+            (grid.column(&["Event"]), grid.column(&["Waits"]), grid.column(times));
         let (instance, share) = (grid.column(&["I#"]), grid.column(&SHARES));
-        // Totals are in whole seconds; the mean, which says more, has a unit of its own or one in its title.
-        let mean_in = [(&["Avg Wait"][..], None), (&["Avg wait (ms)", "Avg wt(ms)", "Avg(ms)"], Some("ms"))]
-            .into_iter()
-            .find_map(|(titles, unit)| Some((grid.column(titles)?, unit)));
+        // Totals are in whole seconds; the mean, which says more, has a unit of its own or one in
+        // its title.
+        let mean_in =
+            [(&["Avg Wait"][..], None), (&["Avg wait (ms)", "Avg wt(ms)", "Avg(ms)"], Some("ms"))]
+                .into_iter()
+                .find_map(|(titles, unit)| Some((grid.column(titles)?, unit)));
         for row in &grid.rows {
             // Of RAC's rows the star is the sum of the others.
             if instance.is_some() && cell(row, instance) != "*" {
                 continue;
             }
             let name = full_name(cell(row, event));
-            // Without a count it is DB CPU or not an event; without both it is the rest of a line above.
+            // Without a count it is DB CPU or not an event; without both it is the rest of a line
+            // above.
             if name.is_empty() || cell(row, waits).is_empty() {
                 continue;
             }
-            // A time that is left out is less than is printed. What is too wide for its column is the longest of all, and not zero.
+            // A time that is left out is less than is printed. What is too wide for its column is
+            // the longest of all, and not zero.
             let printed = cell(row, time);
             let total_ns = if printed.is_empty() { Some(0) } else { value::seconds_ns(printed) };
             let (Some(count), Some(total_ns)) = (value::count(cell(row, waits)), total_ns) else {
@@ -363,8 +389,10 @@ impl Taking<'_> {
             let exact = !cell(row, waits).contains(|c: char| c.is_ascii_alphabetic());
             let mean = mean_in.filter(|_| exact);
             let mean = mean.and_then(|(at, unit)| value::mean_ns(cell(row, Some(at)), unit));
-            let total_ns = mean.and_then(|mean| value::finer(printed, count, mean)).unwrap_or(total_ns);
-            // Waits that are in no DB time have no share of it: whatever they are called, they are idle.
+            let total_ns =
+                mean.and_then(|mean| value::finer(printed, count, mean)).unwrap_or(total_ns);
+            // Waits that are in no DB time have no share of it: whatever they are called, they are
+            // idle.
             let in_db_time = self.snapshot.db_time_ns.unwrap_or(0);
             let no_share = share.is_some()
                 && cell(row, share).is_empty()
@@ -428,7 +456,8 @@ impl Taking<'_> {
                     continue;
                 }
                 match value::count(cell(row, end)) {
-                    // Names of counters and of levels are told apart by where they are: the space stands for that.
+                    // Names of counters and of levels are told apart by where they are: the space
+                    // stands for that.
                     Some(value) if self.names.insert(format!(" {name}")) => {
                         self.snapshot.levels.push(LevelStat { name, unit: String::new(), value });
                     }
@@ -472,10 +501,14 @@ impl Taking<'_> {
                     let at = grid.column(&[title])?;
                     let values: Option<Vec<u64>> =
                         rows.iter().map(|row| value::count(cell(row, Some(at)))).collect();
-                    Some((*name, values.and_then(|values| values.into_iter().reduce(u64::saturating_add))))
+                    Some((
+                        *name,
+                        values.and_then(|values| values.into_iter().reduce(u64::saturating_add)),
+                    ))
                 })
                 .collect();
-            // In units of 1024 bytes, rounded: the statistics have the bytes, where they are in the report.
+            // In units of 1024 bytes, rounded: the statistics have the bytes, where they are in the
+            // report.
             let kib = grid.column(&["Redo Size (k)"]).and_then(|at| {
                 let values: Option<Vec<u64>> =
                     rows.iter().map(|row| value::count(cell(row, Some(at)))).collect();
@@ -528,7 +561,11 @@ impl Taking<'_> {
                 help,
                 value,
             });
-        } else if !self.snapshot.counters.iter().any(|counter| counter.name == name && counter.value == value)
+        } else if !self
+            .snapshot
+            .counters
+            .iter()
+            .any(|counter| counter.name == name && counter.value == value)
         {
             self.hidden.push(name.to_owned());
         }
@@ -540,12 +577,16 @@ impl Taking<'_> {
             let grid = &self.grids[index];
             let (name, at) = (grid.column(&["Statistic"]), grid.column(&["Value", "Total"]));
             let of = |wanted: &str| {
-                let row =
-                    grid.rows.iter().find(|row| cell(row, name).trim_start_matches('*').trim() == wanted)?;
+                let row = grid
+                    .rows
+                    .iter()
+                    .find(|row| cell(row, name).trim_start_matches('*').trim() == wanted)?;
                 value::count(cell(row, at))
             };
-            let ns = |wanted: &str| of(wanted).map(|hundredths| hundredths.saturating_mul(10_000_000));
-            let (Some(user), Some(system), Some(idle)) = (ns("USER_TIME"), ns("SYS_TIME"), ns("IDLE_TIME"))
+            let ns =
+                |wanted: &str| of(wanted).map(|hundredths| hundredths.saturating_mul(10_000_000));
+            let (Some(user), Some(system), Some(idle)) =
+                (ns("USER_TIME"), ns("SYS_TIME"), ns("IDLE_TIME"))
             else {
                 continue;
             };
@@ -564,7 +605,11 @@ impl Taking<'_> {
 
     fn files(&mut self, elapsed_s: u64) {
         for index in self
-            .with(&[&["Filetype Name"], &["Reads: Data", "Reads:  Data"], &["Writes: Data", "Writes:  Data"]])
+            .with(&[
+                &["Filetype Name"],
+                &["Reads: Data", "Reads:  Data"],
+                &["Writes: Data", "Writes:  Data"],
+            ])
             .into_iter()
             .take(1)
         {
@@ -578,13 +623,15 @@ impl Taking<'_> {
                     let rate = value::number(cell(row, data.map(|at| at + 1)));
                     rate.map(|rate| (rate * elapsed_s as f64).round() as u64)
                 };
-                let bytes = |data: Option<usize>| value::bytes(cell(row, data)).map(|bytes| bytes as u64);
+                let bytes =
+                    |data: Option<usize>| value::bytes(cell(row, data)).map(|bytes| bytes as u64);
                 let file_class = short(cell(row, name));
                 if file_class.is_empty() || file_class.starts_with("TOTAL") {
                     continue;
                 }
                 let figures = (requests(reads), bytes(reads), requests(writes), bytes(writes));
-                let (Some(reads), Some(read_bytes), Some(writes), Some(write_bytes)) = figures else {
+                let (Some(reads), Some(read_bytes), Some(writes), Some(write_bytes)) = figures
+                else {
                     self.hidden.push(file_class);
                     continue;
                 };
@@ -608,14 +655,16 @@ impl Taking<'_> {
     fn parameters(&mut self) {
         for index in self.with(&[&["Parameter Name"], &["Begin value", "Value"]]) {
             let grid = &self.grids[index];
-            let (name, at) = (grid.column(&["Parameter Name"]), grid.column(&["Begin value", "Value"]));
+            let (name, at) =
+                (grid.column(&["Parameter Name"]), grid.column(&["Begin value", "Value"]));
             let settings = &mut self.snapshot.source.settings;
             let mut last = String::new();
             for row in &grid.rows {
                 let (name, value) = (cell(row, name).trim(), cell(row, at).trim());
                 if holds_a_password(name) || name.chars().count() > LONGEST {
-                    self.left_out
-                        .because("a parameter that holds a password, or has a name that is too long");
+                    self.left_out.because(
+                        "a parameter that holds a password, or has a name that is too long",
+                    );
                     last.clear();
                     continue;
                 }
@@ -642,8 +691,10 @@ impl Taking<'_> {
 
     fn statements(&mut self) {
         let time: &[&str] = &["Elapsed Time (s)", "Elapsed  Time (s)"];
-        for index in
-            self.about("elapsed time", &[time, &["Executions"], &IDS, &["SQL Text"]]).into_iter().take(1)
+        for index in self
+            .about("elapsed time", &[time, &["Executions"], &IDS, &["SQL Text"]])
+            .into_iter()
+            .take(1)
         {
             let grid = &self.grids[index];
             let columns = [
@@ -690,5 +741,6 @@ fn holds_a_password(parameter: &str) -> bool {
 /// What the column with a statement's number is called: in Statspack's reports it is a hash.
 const IDS: [&str; 3] = ["SQL Id", "Old Hash Value", "Hash Value"];
 
-/// What the column with an event's share is called: in AWR reports of DB time, in Statspack's of all calls. Idle events have none.
+/// What the column with an event's share is called: in AWR reports of DB time, in Statspack's of
+/// all calls. Idle events have none.
 const SHARES: [&str; 3] = ["% DB time", "%DB time", "%Total Call Time"];

@@ -1,7 +1,7 @@
 //! Names of Oracle's wait events: their classes, and in full where a text report cut them off.
 //!
-//! RAC's reports give the class of every event, others that of the events at the top only. Of the rest
-//! it is known by the name, after the appendix on wait events of the Database Reference.
+//! RAC's reports give the class of every event, others that of the events at the top only. Of the
+//! rest it is known by the name, after the appendix on wait events of the Database Reference.
 //!
 //! Deliberately absent: what an event means (`snapshot/known.rs`).
 
@@ -21,7 +21,8 @@ pub(super) fn class_named(name: &str) -> Option<WaitClass> {
     WaitClass::ALL.into_iter().find(|class| class.name().starts_with(name))
 }
 
-/// Beginnings of names by class. The first list that has a beginning of the name decides, so that exceptions come before the rule.
+/// Beginnings of names by class. The first list that has a beginning of the name decides, so that
+/// exceptions come before the rule.
 const CLASSES: &[(WaitClass, &[&str])] = &[
     (
         WaitClass::Concurrency,
@@ -82,7 +83,14 @@ const CLASSES: &[(WaitClass, &[&str])] = &[
     ),
     (
         WaitClass::Cluster,
-        &["gc buffer busy", "gc cr ", "gc current ", "gc remaster", "gc domain validation", "pi renounce"],
+        &[
+            "gc buffer busy",
+            "gc cr ",
+            "gc current ",
+            "gc remaster",
+            "gc domain validation",
+            "pi renounce",
+        ],
     ),
     (
         WaitClass::Scheduler,
@@ -196,7 +204,8 @@ const CLASSES: &[(WaitClass, &[&str])] = &[
 
 /// The class of an event that no table of the report gives, by its name.
 pub(super) fn class_of(name: &str) -> WaitClass {
-    let starts = |(_, words): &&(WaitClass, &[&str])| words.iter().any(|word| name.starts_with(word));
+    let starts =
+        |(_, words): &&(WaitClass, &[&str])| words.iter().any(|word| name.starts_with(word));
     if let Some((class, _)) = CLASSES.iter().find(starts) {
         *class
     } else if name.ends_with("message from client")

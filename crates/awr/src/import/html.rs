@@ -1,7 +1,9 @@
-//! The tables of an HTML page, however it was saved: tags in any case, attributes with or without quotes, cells that are not closed.
+//! The tables of an HTML page, however it was saved: tags in any case, attributes with or without
+//! quotes, cells that are not closed.
 //!
-//! Invariants: linear in the size of the page; a table in a table ends the outer one; no bytes make it panic; tables, rows, columns and
-//! cells are bounded, and what is beyond is not read and is counted.
+//! Invariants: linear in the size of the page; a table in a table ends the outer one; no bytes make
+//! it panic; tables, rows, columns and cells are bounded, and what is beyond is not read and is
+//! counted.
 
 use super::{Grid, Grids, LeftOut, MOST_CELLS, MOST_COLUMNS, MOST_GRIDS, MOST_ROWS};
 
@@ -72,7 +74,8 @@ impl<'a> Iterator for Pieces<'a> {
                 return Some(Piece::Text(text));
             }
             let Some(end) = self.end_of_tag() else {
-                self.left_out.because("a tag that does not end or is longer than tags are; taken as text");
+                self.left_out
+                    .because("a tag that does not end or is longer than tags are; taken as text");
                 let text = &self.rest[..1];
                 self.skip(1);
                 return Some(Piece::Text(text));
@@ -112,9 +115,12 @@ fn attribute(tag: &str, name: &str) -> Option<String> {
             // The two have the same length, byte by byte: lower case of ASCII only.
             let value = &tag[tag.len() - value.len()..];
             let value = value.trim_start();
-            let quoted =
-                ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.split(*quote).next());
-            return Some(decoded(quoted.unwrap_or_else(|| value.split_whitespace().next().unwrap_or(""))));
+            let quoted = ['"', '\'']
+                .iter()
+                .find_map(|quote| value.strip_prefix(*quote)?.split(*quote).next());
+            return Some(decoded(
+                quoted.unwrap_or_else(|| value.split_whitespace().next().unwrap_or("")),
+            ));
         }
     }
     None
@@ -205,13 +211,15 @@ pub(super) fn grids(page: &str) -> Grids {
                         continue;
                     }
                     row.is_header = name == "th" && (row.cells.is_empty() || row.is_header);
-                    let span = attribute(rest, "colspan").and_then(|span| span.parse::<usize>().ok());
+                    let span =
+                        attribute(rest, "colspan").and_then(|span| span.parse::<usize>().ok());
                     let span = span.unwrap_or(1).clamp(1, 64);
                     cells += span;
                     row.spans.push(span);
                     row.cells.push(String::new());
                 }
-                // A cell that is not closed ends where the next begins; a closed one takes no more text.
+                // A cell that is not closed ends where the next begins; a closed one takes no more
+                // text.
                 _ => {}
             },
         }
@@ -259,7 +267,12 @@ fn end_row(grid: &mut Option<Grid>, row: &mut Option<Row>, left_out: &mut LeftOu
     }
 }
 
-fn finish(grids: &mut Vec<Grid>, grid: &mut Option<Grid>, row: &mut Option<Row>, left_out: &mut LeftOut) {
+fn finish(
+    grids: &mut Vec<Grid>,
+    grid: &mut Option<Grid>,
+    row: &mut Option<Row>,
+    left_out: &mut LeftOut,
+) {
     end_row(grid, row, left_out);
     *row = None;
     grids.extend(grid.take());
@@ -271,9 +284,12 @@ mod tests {
 
     #[test]
     fn tables_are_read_however_the_page_was_saved() {
-        let original = "<h3 class=\"awr\">Waits</h3><table border=\"0\" summary=\"This table displays x\"><tr><th>Event</th>\
-                        <th>Waits</th></tr>\n<tr><td scope=\"row\">log file sync</td><td align=\"right\">1,234</td></tr></table>";
-        let saved = "<H3 class=awr>Waits</H3><TABLE border=0 summary='This table displays x'><TBODY><TR><TH>Event<TH>Waits\
+        let original = "<h3 class=\"awr\">Waits</h3><table border=\"0\" summary=\"This table \
+                        displays x\"><tr><th>Event</th>\
+                        <th>Waits</th></tr>\n<tr><td scope=\"row\">log file sync</td><td \
+                        align=\"right\">1,234</td></tr></table>";
+        let saved = "<H3 class=awr>Waits</H3><TABLE border=0 summary='This table displays \
+                     x'><TBODY><TR><TH>Event<TH>Waits\
                      <TR><TD>log&nbsp;file\n sync<TD>1,234</TBODY></TABLE>";
         for page in [original, saved] {
             let grids = grids(page).grids;
@@ -286,7 +302,12 @@ mod tests {
 
     /// How often something was left out.
     fn times(read: &Grids, why: &str) -> usize {
-        read.left_out.0.iter().filter(|(reason, _)| reason.contains(why)).map(|(_, times)| times).sum()
+        read.left_out
+            .0
+            .iter()
+            .filter(|(reason, _)| reason.contains(why))
+            .map(|(_, times)| times)
+            .sum()
     }
 
     #[test]
@@ -304,9 +325,11 @@ mod tests {
         assert_eq!(times(&grids(&tables(MOST_GRIDS)), "tables"), 0);
         let read = grids(&tables(MOST_GRIDS + 1));
         assert_eq!((read.grids.len(), times(&read, "tables")), (MOST_GRIDS, 1));
-        // A tag as long as tags may be, and one byte more: then it is text, and the table is not one.
-        let tag =
-            |bytes: usize| format!("<table {}><tr><td>x</table>", "a".repeat(bytes - "<table >".len() + 1));
+        // A tag as long as tags may be, and one byte more: then it is text, and the table is not
+        // one.
+        let tag = |bytes: usize| {
+            format!("<table {}><tr><td>x</table>", "a".repeat(bytes - "<table >".len() + 1))
+        };
         assert_eq!(grids(&tag(LONGEST_TAG)).grids.len(), 1);
         let read = grids(&tag(LONGEST_TAG + 1));
         assert_eq!((read.grids.len(), times(&read, "tag")), (0, 1));
@@ -326,7 +349,10 @@ mod tests {
 
     #[test]
     fn cells_that_span_columns_are_bounded_too() {
-        let page = format!("<table>{}</table>", format!("<tr>{}", "<td colspan=64>".repeat(60)).repeat(1000));
+        let page = format!(
+            "<table>{}</table>",
+            format!("<tr>{}", "<td colspan=64>".repeat(60)).repeat(1000)
+        );
         let read = grids(&page);
         let cells: usize = read.grids.iter().flat_map(|grid| &grid.rows).map(Vec::len).sum();
         assert!((MOST_CELLS..MOST_CELLS + 64).contains(&cells), "{cells}");
@@ -362,7 +388,8 @@ mod tests {
             "İ",
         ];
         for _ in 0..20_000 {
-            let page: String = (0..rng.usize(0..25)).map(|_| parts[rng.usize(0..parts.len())]).collect();
+            let page: String =
+                (0..rng.usize(0..25)).map(|_| parts[rng.usize(0..parts.len())]).collect();
             let _ = grids(&page);
         }
     }

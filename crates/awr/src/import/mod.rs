@@ -1,7 +1,9 @@
-//! Oracle's reports as a source: AWR in HTML and text, single instance and RAC, and Statspack in text.
+//! Oracle's reports as a source: AWR in HTML and text, single instance and RAC, and Statspack in
+//! text.
 //!
 //! ```text
-//! file --- html.rs or text.rs ---> grids: section, titles of columns, rows of text --- build.rs ---> two snapshots
+//! file --- html.rs or text.rs ---> grids: section, titles of columns, rows of text
+//!      --- build.rs ---> two snapshots
 //! ```
 //!
 //! | file | what |
@@ -14,14 +16,16 @@
 //! | `model.rs` | the time model, and the sums of wait classes |
 //! | `class.rs` | names of wait events, and their classes |
 //!
-//! A report tells an interval: the first snapshot has zeros, the second what the report counts. The layouts are those of 11.2 to 19c;
-//! tables are known by their columns, because titles and summaries change more often. Instants carry no time zone and are taken as they
-//! stand.
+//! A report tells an interval: the first snapshot has zeros, the second what the report counts. The
+//! layouts are those of 11.2 to 19c; tables are known by their columns, because titles and
+//! summaries change more often. Instants carry no time zone and are taken as they stand.
 //!
-//! Invariants: no bytes make a reader panic; lines, tables, rows, cells and names are bounded, far above what reports have; what is beyond a
-//! bound, a figure that is none, and a table that is not taken are listed.
+//! Invariants: no bytes make a reader panic; lines, tables, rows, cells and names are bounded, far
+//! above what reports have; what is beyond a bound, a figure that is none, and a table that is not
+//! taken are listed.
 //!
-//! Deliberately absent: Oracle's Compare Periods and ASH reports (import the two AWR reports instead).
+//! Deliberately absent: Oracle's Compare Periods and ASH reports (import the two AWR reports
+//! instead).
 
 mod build;
 mod class;
@@ -71,7 +75,8 @@ pub struct Imported {
     pub read: Vec<String>,
     /// Sections that are not known, and so not in the snapshots.
     pub unknown: Vec<String>,
-    /// What was left out of sections that are known, and why: figures that are hidden or no numbers, and what is beyond a bound.
+    /// What was left out of sections that are known, and why: figures that are hidden or no
+    /// numbers, and what is beyond a bound.
     pub left_out: Vec<String>,
     /// Whether the file ends where its report does.
     pub whole: bool,
@@ -107,9 +112,11 @@ struct Grid {
     section: String,
     /// Titles of columns.
     columns: Vec<String>,
-    /// Titles of groups of columns, one for each column that belongs to one; empty if there are none.
+    /// Titles of groups of columns, one for each column that belongs to one; empty if there are
+    /// none.
     groups: Vec<String>,
-    /// The last row of titles, each as often as it has columns: it is of groups if another one follows.
+    /// The last row of titles, each as often as it has columns: it is of groups if another one
+    /// follows.
     spread: Vec<String>,
     /// Cells.
     rows: Vec<Vec<String>>,
@@ -121,7 +128,9 @@ impl Grid {
         let plain = |text: &str| -> String {
             text.chars().filter(|c| !c.is_whitespace()).flat_map(char::to_lowercase).collect()
         };
-        titles.iter().find_map(|title| self.columns.iter().position(|column| plain(column) == plain(title)))
+        titles
+            .iter()
+            .find_map(|title| self.columns.iter().position(|column| plain(column) == plain(title)))
     }
 }
 
@@ -146,14 +155,15 @@ impl Imported {
         self.unknown.iter().map(String::as_str).filter(matters).collect()
     }
 
-    /// Whether a snapshot that is there already ends the same interval of the same run of a database and
-    /// says as much of it, in whatever layout its report was.
+    /// Whether a snapshot that is there already ends the same interval of the same run of a
+    /// database and says as much of it, in whatever layout its report was.
     pub fn adds_nothing_to(&self, begin_unix_ns: u64, end: &Snapshot) -> bool {
         let told = |of: &Snapshot| {
             let lists = [of.waits.len(), of.counters.len(), of.statements.len(), of.printed.len()];
             lists.iter().sum::<usize>() + of.source.settings.len()
         };
-        let run = |of: &Snapshot| (of.source.path.clone(), of.source.instance.clone(), of.taken_unix_ns);
+        let run =
+            |of: &Snapshot| (of.source.path.clone(), of.source.instance.clone(), of.taken_unix_ns);
         run(&self.end) == run(end)
             && self.begin.taken_unix_ns == begin_unix_ns
             && told(&self.end) <= told(end)
@@ -178,11 +188,14 @@ pub fn read(path: &Path) -> Result<Imported> {
         return Err(foreign("it is not a regular file"));
     }
     let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes)).map_err(io)?;
+    File::open(path)
+        .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(io)?;
     if bytes.len() as u64 > MOST_BYTES {
         return Err(foreign("it is larger than any report"));
     }
-    // Reports are in the database's character set: what is not UTF-8 is mostly Latin-1, and in names only.
+    // Reports are in the database's character set: what is not UTF-8 is mostly Latin-1, and in
+    // names only.
     let text = String::from_utf8(bytes)
         .unwrap_or_else(|e| e.into_bytes().iter().map(|byte| char::from(*byte)).collect());
     parse(&text, &place)
@@ -193,10 +206,13 @@ pub fn read(path: &Path) -> Result<Imported> {
 /// # Errors
 /// If it is not one of these reports.
 pub fn parse(text: &str, place: &str) -> Result<Imported> {
-    let foreign = |reason: &str| Error::Import { place: place.to_owned(), reason: reason.to_owned() };
+    let foreign =
+        |reason: &str| Error::Import { place: place.to_owned(), reason: reason.to_owned() };
     let head: String = text.chars().take(200_000).flat_map(char::to_lowercase).collect();
     if head.contains("compare period report") {
-        return Err(foreign("it is a report of two periods; import the reports of each period instead"));
+        return Err(foreign(
+            "it is a report of two periods; import the reports of each period instead",
+        ));
     }
     if head.contains("ash report for") && !head.contains("workload repository report") {
         return Err(foreign("it is a report of active sessions"));

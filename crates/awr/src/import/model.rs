@@ -1,8 +1,8 @@
 //! What a report says of time as a whole: the time model, and the sums of wait classes.
 //!
-//! Events are listed down to some length only, and of most of them the report does not give the class.
-//! The sum of a class it gives. So what the events of a class leave of that sum is an event of its own,
-//! and classes add up to what Oracle prints.
+//! Events are listed down to some length only, and of most of them the report does not give the
+//! class. The sum of a class it gives. So what the events of a class leave of that sum is an event
+//! of its own, and classes add up to what Oracle prints.
 //!
 //! Deliberately absent: the time model of RAC as shares, which follow from the times.
 
@@ -57,13 +57,16 @@ impl Taking<'_> {
         }
         // RAC: a row for each instance.
         if self.snapshot.db_time_ns.is_none()
-            && let Some(index) = self.about("time model", &[&["I#"], &["DB time (s)"]]).first().copied()
+            && let Some(index) =
+                self.about("time model", &[&["I#"], &["DB time (s)"]]).first().copied()
         {
             let grid = &self.grids[index];
             let sum = |title: &str| {
                 let at = grid.column(&[title])?;
-                let rows =
-                    grid.rows.iter().filter(|row| value::count(cell(row, grid.column(&["I#"]))).is_some());
+                let rows = grid
+                    .rows
+                    .iter()
+                    .filter(|row| value::count(cell(row, grid.column(&["I#"]))).is_some());
                 // Of one instance that is not known nothing is known of the sum.
                 let times: Option<Vec<u64>> =
                     rows.map(|row| value::seconds_ns(cell(row, Some(at)))).collect();
@@ -87,25 +90,32 @@ impl Taking<'_> {
             self.taken.insert(index);
         }
         if self.snapshot.db_time_ns.is_none() {
-            let minutes =
-                ["DB Time:", "DB time:"].iter().find_map(|label| value::leading(&self.labelled(label)?));
+            let minutes = ["DB Time:", "DB time:"]
+                .iter()
+                .find_map(|label| value::leading(&self.labelled(label)?));
             self.snapshot.db_time_ns = minutes.map(|minutes| (minutes * 60e9).round() as u64);
         }
     }
 
-    /// For each class an event for what the listed events leave of its sum, if that is more than rounding.
+    /// For each class an event for what the listed events leave of its sum, if that is more than
+    /// rounding.
     pub(super) fn rest_of_classes(&mut self) {
         let times: &[&str] = &["Total Wait Time (s)", "Total Wait Time (sec)"];
-        let Some(index) =
-            self.about("foreground wait class", &[&["Wait Class"], &["Waits"], times]).first().copied()
+        let Some(index) = self
+            .about("foreground wait class", &[&["Wait Class"], &["Waits"], times])
+            .first()
+            .copied()
         else {
             return;
         };
         let grid = &self.grids[index];
-        let (name, waits, time) = (grid.column(&["Wait Class"]), grid.column(&["Waits"]), grid.column(times));
+        let (name, waits, time) =
+            (grid.column(&["Wait Class"]), grid.column(&["Waits"]), grid.column(times));
         let mut rests = Vec::new();
         for row in &grid.rows {
-            let Some(class) = class_named(cell(row, name)).filter(|class| *class != WaitClass::Idle) else {
+            let Some(class) =
+                class_named(cell(row, name)).filter(|class| *class != WaitClass::Idle)
+            else {
                 continue;
             };
             let (Some(count), Some(total_ns)) =
@@ -113,12 +123,15 @@ impl Taking<'_> {
             else {
                 continue;
             };
-            let listed = || self.snapshot.waits.iter().filter(|wait| !wait.background && wait.class == class);
+            let listed = || {
+                self.snapshot.waits.iter().filter(|wait| !wait.background && wait.class == class)
+            };
             let (events, listed_count, listed_ns) =
                 listed().fold((0u64, 0u64, 0u64), |(events, count, ns), wait| {
                     (events + 1, count.saturating_add(wait.count), ns.saturating_add(wait.total_ns))
                 });
-            let (count, total_ns) = (count.saturating_sub(listed_count), total_ns.saturating_sub(listed_ns));
+            let (count, total_ns) =
+                (count.saturating_sub(listed_count), total_ns.saturating_sub(listed_ns));
             if count > 0 && total_ns > ROUNDED_NS.saturating_mul(events + 1) {
                 rests.push((class, count, total_ns));
             }
@@ -129,7 +142,8 @@ impl Taking<'_> {
                 name: format!("other events of class {class}"),
                 class,
                 background: false,
-                help: "What the events that the report lists leave of the sum that it gives for the class."
+                help: "What the events that the report lists leave of the sum that it gives for \
+                       the class."
                     .to_owned(),
                 count,
                 total_ns,

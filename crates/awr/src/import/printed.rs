@@ -100,7 +100,8 @@ impl Taking<'_> {
             if grid.rows.is_empty() {
                 continue;
             }
-            let pairs = grid.columns.iter().all(String::is_empty) && title.starts_with("Instance Eff");
+            let pairs =
+                grid.columns.iter().all(String::is_empty) && title.starts_with("Instance Eff");
             let paired = pairs.then(|| in_pairs(&grid.rows));
             let grid_rows = paired.as_ref().unwrap_or(&grid.rows);
             let columns = match pairs {
@@ -183,17 +184,24 @@ mod tests {
     #[test]
     fn a_table_is_known_by_its_heading_and_on_the_first_page_by_its_summary() {
         let of = |section: &str| title_of(section);
-        assert_eq!(of("Segments by Physical Reads | x").as_deref(), Some("Segments by Physical Reads"));
+        assert_eq!(
+            of("Segments by Physical Reads | x").as_deref(),
+            Some("Segments by Physical Reads")
+        );
         assert_eq!(
             of("Report Summary | This table displays instance efficiency percentages").as_deref(),
             Some("Instance Efficiency Percentages (Target 100%)")
         );
-        assert_eq!((of("Latch Activity | x"), of("Report Summary | x"), of("")), (None, None, None));
+        assert_eq!(
+            (of("Latch Activity | x"), of("Report Summary | x"), of("")),
+            (None, None, None)
+        );
     }
 
     #[test]
     fn a_title_that_is_there_twice_has_its_group_in_front() {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let words =
+            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let groups = words(&["PGA Target", "PGA Target", "Auto", "Auto"]);
         let columns = words(&["I#", "Begin", "End", "Begin", "End"]);
         assert_eq!(

@@ -1,5 +1,6 @@
-//! The tables of a text report, found by their lines of dashes: each group of dashes is a column, the lines above are its titles, the lines
-//! below its rows until a blank line or the next line of dashes.
+//! The tables of a text report, found by their lines of dashes: each group of dashes is a column,
+//! the lines above are its titles, the lines below its rows until a blank line or the next line of
+//! dashes.
 //!
 //! ```text
 //! Event                             Waits   Time (s)
@@ -7,13 +8,14 @@
 //! log file sync                     1,234        5.6
 //! ```
 //!
-//! Statements follow the rows of their figures, and names of tablespaces and files stand before them, each on lines of their own
-//! (`text/rows.rs`).
+//! Statements follow the rows of their figures, and names of tablespaces and files stand before
+//! them, each on lines of their own (`text/rows.rs`).
 //!
-//! A figure may be wider than its column and reach to the left into the gap: a cell ends where its dashes end, and begins where the one
-//! before ended.
+//! A figure may be wider than its column and reach to the left into the gap: a cell ends where its
+//! dashes end, and begins where the one before ended.
 //!
-//! Invariants: no bytes make it panic; lines, columns, rows and cells are bounded; what is beyond is not read and is counted.
+//! Invariants: no bytes make it panic; lines, columns, rows and cells are bounded; what is beyond
+//! is not read and is counted.
 
 mod rows;
 
@@ -144,9 +146,11 @@ pub(super) fn grids(text: &str) -> Grids {
         }
         let columns: Vec<String> = titles.iter().map(|title| title.trim().to_owned()).collect();
         // `Load Profile   Per Second` over `~~~~   ----`: the first title is that of the table.
-        let own_above = own_above
-            .or_else(|| lines[at].starts_with('~').then(|| columns.first().cloned().unwrap_or_default()));
-        // Tables without a line of their own (load profile, top events) have their heading among the titles or just above.
+        let own_above = own_above.or_else(|| {
+            lines[at].starts_with('~').then(|| columns.first().cloned().unwrap_or_default())
+        });
+        // Tables without a line of their own (load profile, top events) have their heading among
+        // the titles or just above.
         let above = (0..first)
             .rev()
             .take(3)
@@ -205,12 +209,18 @@ mod tests {
 
     /// How often something was left out, of what was read just over a bound.
     fn times(read: &Grids, why: &str) -> usize {
-        read.left_out.0.iter().filter(|(reason, _)| reason.contains(why)).map(|(_, times)| times).sum()
+        read.left_out
+            .0
+            .iter()
+            .filter(|(reason, _)| reason.contains(why))
+            .map(|(_, times)| times)
+            .sum()
     }
 
     #[test]
     fn what_is_just_over_a_bound_is_not_read_and_is_said() {
-        let table = |columns: usize| format!("{}\n{}\n", "-- ".repeat(columns), "xx ".repeat(columns));
+        let table =
+            |columns: usize| format!("{}\n{}\n", "-- ".repeat(columns), "xx ".repeat(columns));
         let read = grids(&table(MOST_COLUMNS));
         assert_eq!((read.grids.len(), read.left_out.lines().count()), (1, 0));
         let read = grids(&table(MOST_COLUMNS + 1));
@@ -275,7 +285,8 @@ mod tests {
             "\t",
         ];
         for _ in 0..20_000 {
-            let text: String = (0..rng.usize(0..30)).map(|_| parts[rng.usize(0..parts.len())]).collect();
+            let text: String =
+                (0..rng.usize(0..30)).map(|_| parts[rng.usize(0..parts.len())]).collect();
             let _ = grids(&text);
         }
     }

@@ -8,7 +8,8 @@
 //! | `1.50ms`, `809.13us`, `2s` | times |
 //! | `24-Aug-26 10:00:01`, `24-Aug-2026 10:00` | instants without a zone |
 //!
-//! A comma stands before three digits; where it does not the text is no number, rather than a wrong one.
+//! A comma stands before three digits; where it does not the text is no number, rather than a wrong
+//! one.
 //!
 //! Invariant: what is not such a text is nothing, never zero.
 
@@ -72,7 +73,8 @@ pub(super) fn seconds_ns(text: &str) -> Option<u64> {
     number(text).map(|seconds| seconds * 1e9).filter(|ns| *ns < 1.8e19).map(|ns| ns.round() as u64)
 }
 
-/// A mean time and how far it may be from what was rounded to it, both in nanoseconds. The unit is in the text (`1.50ms`, `9.00 s`) or given.
+/// A mean time and how far it may be from what was rounded to it, both in nanoseconds. The unit is
+/// in the text (`1.50ms`, `9.00 s`) or given.
 pub(super) fn mean_ns(text: &str, unit: Option<&str>) -> Option<(f64, f64)> {
     let text = text.trim();
     let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -92,7 +94,8 @@ fn half_of_the_last_digit(digits: &str) -> f64 {
     0.5 / 10f64.powi(i32::try_from(places).unwrap_or(i32::MAX))
 }
 
-/// A total in nanoseconds by count and mean, where that fits what is printed of it in seconds, and is nearer than that.
+/// A total in nanoseconds by count and mean, where that fits what is printed of it in seconds, and
+/// is nearer than that.
 pub(super) fn finer(printed: &str, count: u64, (mean, off): (f64, f64)) -> Option<u64> {
     let printed = printed.trim();
     if printed.chars().any(|c| c.is_ascii_alphabetic()) {
@@ -118,7 +121,8 @@ pub(super) fn instant(text: &str) -> Option<u64> {
     let mut words = text.split_ascii_whitespace();
     let mut date = words.next()?.split('-');
     let (day, month, year) = (date.next()?, date.next()?, date.next()?);
-    let names = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+    let names =
+        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
     let month = match month.parse::<u64>() {
         Ok(number) => number.checked_sub(1).filter(|month| *month < 12)?,
         Err(_) => names.iter().position(|name| month.to_lowercase().starts_with(name))? as u64,
@@ -154,12 +158,21 @@ mod tests {
             [1.2e10, 1e5, 0.5, 1_234_500.0, 1.0].map(Some)
         );
         for wrong in [
-            "", " ", "######", "N/A", "-", "K", ".", "nan", "-3", "1,23", "1.234,5", "1,2345", ",5", "1 2",
-            "1e", "1e+", "e5", "1e5e5", "1e9999", "1..2", "+1", "0x1f", "inf", "\u{664}",
+            "", " ", "######", "N/A", "-", "K", ".", "nan", "-3", "1,23", "1.234,5", "1,2345",
+            ",5", "1 2", "1e", "1e+", "e5", "1e5e5", "1e9999", "1..2", "+1", "0x1f", "inf",
+            "\u{664}",
         ] {
-            assert_eq!((number(wrong), count(wrong), seconds_ns(wrong)), (None, None, None), "{wrong}");
+            assert_eq!(
+                (number(wrong), count(wrong), seconds_ns(wrong)),
+                (None, None, None),
+                "{wrong}"
+            );
         }
-        assert_eq!((count("1.8E+19"), seconds_ns("1.8E+10")), (None, None), "more than there is room for");
+        assert_eq!(
+            (count("1.8E+19"), seconds_ns("1.8E+10")),
+            (None, None),
+            "more than there is room for"
+        );
         assert_eq!(seconds_ns("1.5"), Some(1_500_000_000));
         assert_eq!(mean_ns("353.90us", None), Some((353_900.0, 5.0)));
         assert_eq!(mean_ns(" 9.00 s", None), Some((9e9, 5e6)));
@@ -168,7 +181,11 @@ mod tests {
             assert_eq!(mean_ns(wrong, None), None, "{wrong}");
         }
         let mean = |text| mean_ns(text, None).expect("a mean");
-        assert_eq!(finer("0", 1_000, mean("120.00us")), Some(120_000_000), "a tenth of a second is not none");
+        assert_eq!(
+            finer("0", 1_000, mean("120.00us")),
+            Some(120_000_000),
+            "a tenth of a second is not none"
+        );
         assert_eq!(finer("", 100, mean("1.00us")), Some(100_000), "less than is printed");
         assert_eq!(finer("900", 600_000, mean("1.50ms")), None, "the mean is the rougher one");
         assert_eq!(finer("5", 1_000, mean("120.00us")), None, "the two do not fit");
@@ -182,7 +199,8 @@ mod tests {
         assert_eq!(instant("29-Feb-2000 00:00"), Some(951_782_400));
         assert_eq!(instant("01-Jan-1970 00:00:01"), Some(1));
         assert_eq!(
-            ["", "yesterday", "99-Foo-01 1:1:1", "01-Jan-1960", "1-2", "31-Dec-26 25:00:00"].map(instant),
+            ["", "yesterday", "99-Foo-01 1:1:1", "01-Jan-1960", "1-2", "31-Dec-26 25:00:00"]
+                .map(instant),
             [None; 6]
         );
     }

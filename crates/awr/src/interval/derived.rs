@@ -15,7 +15,10 @@ pub(crate) fn page_cache_hit(of: &Interval) -> Option<f64> {
     );
     let (missed, asked) = own.or_else(|| {
         let direct = counter("physical reads direct").unwrap_or(0.0);
-        Some((counter(statistic::PHYSICAL_READS)? - direct, counter(statistic::LOGICAL_READS)? - direct))
+        Some((
+            counter(statistic::PHYSICAL_READS)? - direct,
+            counter(statistic::LOGICAL_READS)? - direct,
+        ))
     })?;
     (asked > 0.0 && (0.0..=asked).contains(&missed)).then(|| (asked - missed) / asked * 100.0)
 }

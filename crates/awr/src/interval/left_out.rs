@@ -70,7 +70,8 @@ impl Broken {
 
 /// How much time passed, as far as the two can tell.
 pub(crate) fn passed(begin: &Snapshot, end: &Snapshot) -> u64 {
-    let rebooted = matches!((&begin.host.boot, &end.host.boot), (Some(before), Some(now)) if before != now);
+    let rebooted =
+        matches!((&begin.host.boot, &end.host.boot), (Some(before), Some(now)) if before != now);
     match end.monotonic_ns.checked_sub(begin.monotonic_ns) {
         Some(ns) if !rebooted => ns,
         _ => end.taken_unix_ns.saturating_sub(begin.taken_unix_ns),

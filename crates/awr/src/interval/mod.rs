@@ -12,6 +12,7 @@
 //! difference is from what the earlier one counted. Read next: `report/mod.rs`.
 
 mod derived;
+mod host;
 pub(crate) mod left_out;
 mod series;
 pub(crate) mod sum;
@@ -20,16 +21,18 @@ pub(crate) mod timeline;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use derived::{page_bytes, page_cache_hit};
+pub(crate) use host::disk_backwards;
 pub use left_out::LeftOut;
 pub use series::{Break, Gap, Series, Step};
 use tiersmith_events::{Histogram, WaitClass};
 pub(crate) use timeline::FlashPoint;
 pub use timeline::Timeline;
 
+use self::host::{disks, host_cpu, pressure};
 use self::left_out::Inside;
 
 use crate::snapshot::file::{self, FileStat};
-use crate::snapshot::host::{CpuTimes, DiskStat, HostStat, Pressure};
+use crate::snapshot::host::{CpuTimes, DiskStat, Pressure};
 use crate::snapshot::known;
 use crate::snapshot::sampling::Sampling;
 use crate::snapshot::statement::{self, StatementDeltas};
@@ -130,7 +133,9 @@ impl Interval {
     /// them, or `end` was not taken after `begin`.
     pub fn between(begin: &Snapshot, end: &Snapshot) -> Result<Interval> {
         for (snapshot, place) in [(begin, "the first snapshot"), (end, "the second snapshot")] {
-            snapshot.check().map_err(|reason| Error::Damaged { place: place.to_owned(), reason })?;
+            snapshot
+                .check()
+                .map_err(|reason| Error::Damaged { place: place.to_owned(), reason })?;
         }
         same_source(begin, end)?;
         let mut warnings = Vec::new();
@@ -140,15 +145,22 @@ impl Interval {
         let host_cpu = host_cpu(&begin.host, &end.host, &mut warnings);
         let disks = disks(&begin.host, &end.host, &mut warnings);
         if [begin, end].into_iter().any(is_remote) {
-            let why = "The database is on another machine: the host in this report is the recorder's, not the database's.";
+            let why = "The database is on another machine: the host in this report is the \
+                       recorder's, not the database's.";
             warnings.push(why.to_owned());
         }
         warnings.extend(
-            end.host.missing.iter().map(|line| format!("Part of the host is not in this report: {line}.")),
+            end.host
+                .missing
+                .iter()
+                .map(|line| format!("Part of the host is not in this report: {line}.")),
         );
         warnings.extend(end.missing.iter().map(|line| format!("Not told by the source: {line}.")));
-        let statements =
-            statement::between(&begin.statements, begin.partial.contains("statements"), &end.statements);
+        let statements = statement::between(
+            &begin.statements,
+            begin.partial.contains("statements"),
+            &end.statements,
+        );
         if statements.lost > 0 {
             warnings.push(statements_lost(statements.lost));
         }
@@ -156,7 +168,8 @@ impl Interval {
             (Some(before), Some(now)) => {
                 let delta = now.since(before);
                 if delta.is_none() {
-                    let why = "The snapshots are of two recordings: samples of active sessions are left out.";
+                    let why = "The snapshots are of two recordings: samples of active sessions are \
+                               left out.";
                     warnings.push(why.to_owned());
                 }
                 delta.filter(|delta| delta.looks > 0)
@@ -165,8 +178,11 @@ impl Interval {
         };
         let (mut db_time_ns, mut inside) = (None, Inside::default());
         if begin.db_time_ns.is_none() || end.db_time_ns.is_none() {
-            warnings.push("The source does not tell DB time: shares of DB time are left out.".to_owned());
-        } else if begin.db_time_ns.zip(end.db_time_ns).is_some_and(|(a, b)| has_wrapped(end, a, b)) {
+            warnings.push(
+                "The source does not tell DB time: shares of DB time are left out.".to_owned(),
+            );
+        } else if begin.db_time_ns.zip(end.db_time_ns).is_some_and(|(a, b)| has_wrapped(end, a, b))
+        {
             all_wrapped(vec!["all statements, which is DB time".to_owned()], &mut warnings);
         } else {
             db_time_ns = grown_if_known("DB time", begin.db_time_ns, end.db_time_ns)?;
@@ -179,7 +195,11 @@ impl Interval {
             elapsed_ns,
             db_time_ns,
             db_cpu_ns: grown_if_known("DB CPU", begin.db_cpu_ns, end.db_cpu_ns)?,
-            process_cpu_ns: grown_if_known("processor time", begin.process_cpu_ns, end.process_cpu_ns)?,
+            process_cpu_ns: grown_if_known(
+                "processor time",
+                begin.process_cpu_ns,
+                end.process_cpu_ns,
+            )?,
             waits: waits(begin, end, &mut inside, &mut warnings)?,
             counters: counters(begin, end, &mut warnings)?,
             io: io(begin, end, &mut warnings)?,
@@ -277,7 +297,9 @@ impl Interval {
         let rollbacks = self.counter(known::statistic::USER_ROLLBACKS);
         match (commits, rollbacks) {
             (None, None) => None,
-            (commits, rollbacks) => Some(commits.unwrap_or(0).saturating_add(rollbacks.unwrap_or(0))),
+            (commits, rollbacks) => {
+                Some(commits.unwrap_or(0).saturating_add(rollbacks.unwrap_or(0)))
+            }
         }
     }
 
@@ -288,16 +310,22 @@ impl Interval {
 
     /// Waits of requests that belong into DB time: not background, not idle; longest time first.
     pub fn foreground(&self) -> Vec<&WaitDelta> {
-        let mut waits: Vec<_> =
-            self.waits.iter().filter(|wait| !wait.background && wait.class != WaitClass::Idle).collect();
+        let mut waits: Vec<_> = self
+            .waits
+            .iter()
+            .filter(|wait| !wait.background && wait.class != WaitClass::Idle)
+            .collect();
         longest_first(&mut waits);
         waits
     }
 
     /// Waits of background work, idle ones left out; longest time first.
     pub fn background(&self) -> Vec<&WaitDelta> {
-        let mut waits: Vec<_> =
-            self.waits.iter().filter(|wait| wait.background && wait.class != WaitClass::Idle).collect();
+        let mut waits: Vec<_> = self
+            .waits
+            .iter()
+            .filter(|wait| wait.background && wait.class != WaitClass::Idle)
+            .collect();
         longest_first(&mut waits);
         waits
     }
@@ -341,10 +369,12 @@ fn elapsed(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Resu
         _ => false,
     };
     if rebooted {
-        let reason = "the recording machine was started anew between them or is another one, and the second carries no later time of day";
+        let reason = "the recording machine was started anew between them or is another one, and \
+                      the second carries no later time of day";
         let ns = wall.ok_or_else(|| Error::NoTime { reason: reason.to_owned() })?;
         warnings.push(
-            "The recording machine was started anew in the interval, or is another one: its length is by the time of day."
+            "The recording machine was started anew in the interval, or is another one: its length \
+             is by the time of day."
                 .to_owned(),
         );
         return Ok(ns);
@@ -362,7 +392,8 @@ fn elapsed(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Resu
     let jumped = i128::from(end.taken_unix_ns) - i128::from(begin.taken_unix_ns) - i128::from(ns);
     if jumped.unsigned_abs() > u128::from(ns / 1000) + 1_000_000_000 {
         warnings.push(format!(
-            "The time of day was set {} by {:.1} s in the interval: its length is by the clock that is never set.",
+            "The time of day was set {} by {:.1} s in the interval: its length is by the clock \
+             that is never set.",
             if jumped > 0 { "forward" } else { "back" },
             jumped.unsigned_abs() as f64 / 1e9
         ));
@@ -374,15 +405,18 @@ fn elapsed(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Resu
 /// start in its instance.
 fn no_start(begin: &Snapshot, end: &Snapshot, elapsed_ns: u64) -> Result<()> {
     let up = |snapshot: &Snapshot| {
-        let counter = snapshot.counters.iter().find(|counter| counter.name == known::statistic::UPTIME)?;
+        let counter =
+            snapshot.counters.iter().find(|counter| counter.name == known::statistic::UPTIME)?;
         (counter.unit == "s").then_some(counter.value)
     };
     let (Some(before), Some(now)) = (up(begin), up(end)) else { return Ok(()) };
     let elapsed_s = elapsed_ns / 1_000_000_000;
     // Whole seconds of two clocks: a second at either end says nothing.
-    if now.saturating_add(1) < elapsed_s && now.saturating_add(2) < before.saturating_add(elapsed_s) {
+    if now.saturating_add(1) < elapsed_s && now.saturating_add(2) < before.saturating_add(elapsed_s)
+    {
         let reason = format!(
-            "the source was started between them: it had been up for {now} s at the second, and {elapsed_s} s passed"
+            "the source was started between them: it had been up for {now} s at the second, and \
+             {elapsed_s} s passed"
         );
         return Err(Error::Reset { reason });
     }
@@ -398,7 +432,8 @@ fn no_reset(begin: &Snapshot, end: &Snapshot) -> Result<()> {
             let never = |at: &str| if at.is_empty() { "never".to_owned() } else { at.to_owned() };
             let reason = match now {
                 Some(now) => format!(
-                    "the counters of {group} were last set to zero {} by the first, {} by the second",
+                    "the counters of {group} were last set to zero {} by the first, {} by the \
+                     second",
                     never(before),
                     never(now)
                 ),
@@ -410,23 +445,14 @@ fn no_reset(begin: &Snapshot, end: &Snapshot) -> Result<()> {
     Ok(())
 }
 
-fn pressure(begin: &HostStat, end: &HostStat) -> Option<Pressure> {
-    let (a, b) = (begin.pressure.filter(|_| one_start(begin, end))?, end.pressure?);
-    Some(Pressure {
-        cpu_some_us: b.cpu_some_us.checked_sub(a.cpu_some_us)?,
-        io_some_us: b.io_some_us.checked_sub(a.io_some_us)?,
-        io_full_us: b.io_full_us.checked_sub(a.io_full_us)?,
-        memory_some_us: b.memory_some_us.checked_sub(a.memory_some_us)?,
-        memory_full_us: b.memory_full_us.checked_sub(a.memory_full_us)?,
-    })
-}
-
 fn is_remote(snapshot: &Snapshot) -> bool {
     snapshot.source.remote == Some(true)
 }
 
 fn longest_first(waits: &mut [&WaitDelta]) {
-    waits.sort_by(|a, b| (b.total_ns, b.count).cmp(&(a.total_ns, a.count)).then_with(|| a.name.cmp(&b.name)));
+    waits.sort_by(|a, b| {
+        (b.total_ns, b.count).cmp(&(a.total_ns, a.count)).then_with(|| a.name.cmp(&b.name))
+    });
 }
 
 fn same_source(begin: &Snapshot, end: &Snapshot) -> Result<()> {
@@ -463,7 +489,9 @@ fn grown_if_known(what: &str, before: Option<u64>, now: Option<u64>) -> Result<O
 }
 
 fn gone(what: &str, name: &str) -> Error {
-    Error::Restarted { reason: format!("the {what} \"{name}\" is in the first and not in the second") }
+    Error::Restarted {
+        reason: format!("the {what} \"{name}\" is in the first and not in the second"),
+    }
 }
 
 /// MariaDB and MySQL add up waits in 64 bits of picoseconds: after 213 days of them, which many
@@ -485,7 +513,8 @@ fn all_wrapped(names: Vec<String>, warnings: &mut Vec<String>) {
     if !names.is_empty() {
         let names: Vec<String> = names.iter().map(|name| crate::figure::visible(name)).collect();
         warnings.push(format!(
-            "Too large for the source's counters, which began again at zero, so left out: the time of {}.",
+            "Too large for the source's counters, which began again at zero, so left out: the time \
+             of {}.",
             names.join("; ")
         ));
     }
@@ -504,11 +533,13 @@ pub(crate) fn left_out(what: &str, mut names: Vec<String>, warnings: &mut Vec<St
     names.retain(|name| said.insert(name.clone()));
     let more = names.len().saturating_sub(NAMED);
     let and = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let shown: Vec<_> = names.into_iter().take(NAMED).map(|name| crate::figure::visible(&name)).collect();
+    let shown: Vec<_> =
+        names.into_iter().take(NAMED).map(|name| crate::figure::visible(&name)).collect();
     if !shown.is_empty() {
         let shown = shown.join("; ");
         warnings.push(format!(
-            "Not told, or not told alike, at both ends of the interval, so left out: {what}{shown}{and}."
+            "Not told, or not told alike, at both ends of the interval, so left out: \
+             {what}{shown}{and}."
         ));
     }
 }
@@ -532,14 +563,17 @@ fn waits(
         out.push(lost.name.clone());
     }
     let mut rows = Vec::new();
-    let before: BTreeMap<_, &WaitStat> = begin.waits.iter().map(|wait| (wait.key(), wait)).collect();
+    let before: BTreeMap<_, &WaitStat> =
+        begin.waits.iter().map(|wait| (wait.key(), wait)).collect();
     let mut wrapped = Vec::new();
     for now in &end.waits {
         match before.get(&now.key()) {
             None if partial => out.push(now.name.clone()),
             // A source may come to count one thing in another way: the help says how.
             Some(before) if partial && before.help != now.help => out.push(now.name.clone()),
-            Some(before) if before.count <= now.count && has_wrapped(end, before.total_ns, now.total_ns) => {
+            Some(before)
+                if before.count <= now.count && has_wrapped(end, before.total_ns, now.total_ns) =>
+            {
                 wrapped.push(now.name.clone());
             }
             before => rows.push(wait(before.copied(), now, end.source.is_oracle())?),
@@ -593,7 +627,11 @@ fn wait(before: Option<&WaitStat>, now: &WaitStat, of_oracle: bool) -> Result<Wa
     })
 }
 
-fn counters(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<Vec<CounterDelta>> {
+fn counters(
+    begin: &Snapshot,
+    end: &Snapshot,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<CounterDelta>> {
     let partial = is_partial(begin, end, "counters");
     let mut out = Vec::new();
     let there: BTreeSet<&str> = end.counters.iter().map(|counter| counter.name.as_str()).collect();
@@ -675,107 +713,10 @@ fn io(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<Ve
     Ok(rows)
 }
 
-/// Whether both were read on one machine since one start of it: counters of two cannot be
-/// subtracted.
-fn one_start(begin: &HostStat, end: &HostStat) -> bool {
-    let same = |a: &Option<String>, b: &Option<String>| a.is_none() || b.is_none() || a == b;
-    same(&begin.boot, &end.boot)
-        && (begin.boot.is_some() && end.boot.is_some() || same(&begin.name, &end.name))
-}
-
-/// Idle times of the kernel may go backwards a little; the others must not.
-fn host_cpu(begin: &HostStat, end: &HostStat, warnings: &mut Vec<String>) -> Option<CpuTimes> {
-    if !one_start(begin, end) {
-        let name = |host: &HostStat| crate::figure::visible(host.name.as_deref().unwrap_or("unknown"));
-        let (a, b) = (name(begin), name(end));
-        let whose = if a == b { format!("{a}, which was started anew") } else { format!("{a}, then {b}") };
-        warnings.push(format!(
-            "The recording machine was not the same at both ends ({whose}): its processors, disks and pressure are left out."
-        ));
-        return None;
-    }
-    let (Some(a), Some(b)) = (begin.cpu, end.cpu) else {
-        warnings.push("The host's processor time is not known at both ends of the interval.".to_owned());
-        return None;
-    };
-    let busy = |before: u64, now: u64| now.checked_sub(before);
-    let times = (|| {
-        Some(CpuTimes {
-            user_ns: busy(a.user_ns, b.user_ns)?,
-            system_ns: busy(a.system_ns, b.system_ns)?,
-            idle_ns: b.idle_ns.saturating_sub(a.idle_ns),
-            iowait_ns: b.iowait_ns.saturating_sub(a.iowait_ns),
-            steal_ns: busy(a.steal_ns, b.steal_ns)?,
-        })
-    })();
-    if times.is_none() {
-        warnings.push("The host's processor time went backwards: its figures are left out.".to_owned());
-    }
-    times
-}
-
-fn disks(begin: &HostStat, end: &HostStat, warnings: &mut Vec<String>) -> Vec<DiskStat> {
-    if !one_start(begin, end) {
-        return Vec::new();
-    }
-    let (Some(before), Some(now)) = (&begin.disks, &end.disks) else {
-        warnings.push("The host's disks are not known at both ends of the interval.".to_owned());
-        return Vec::new();
-    };
-    let mut busy = Vec::new();
-    for disk in now {
-        let (flushes, flush_ms) = (Some(0), Some(0));
-        let zero = DiskStat { name: disk.name.clone(), flushes, flush_ms, ..DiskStat::default() };
-        let before = before.iter().find(|before| before.name == disk.name).unwrap_or(&zero);
-        match disk_since(before, disk) {
-            Some(delta) if delta.reads > 0 || delta.writes > 0 => busy.push(delta),
-            Some(_) => {}
-            None => warnings.push(disk_backwards(&disk.name)),
-        }
-    }
-    busy
-}
-
-/// The warning of a disk whose counters went backwards.
-pub(crate) fn disk_backwards(name: &str) -> String {
-    format!("The counters of disk {name} went backwards: it is left out.")
-}
-
 /// The warning of statements that could not be followed.
 pub(crate) fn statements_lost(lost: usize) -> String {
     format!(
-        "{lost} statements are left out: they were not in the lists of both snapshots, or were counted anew."
+        "{lost} statements are left out: they were not in the lists of both snapshots, or were \
+         counted anew."
     )
-}
-
-fn disk_since(before: &DiskStat, now: &DiskStat) -> Option<DiskStat> {
-    // Not told at both ends: not known.
-    let both =
-        |before: Option<u64>, now: Option<u64>, since: fn(u64, u64) -> Option<u64>| match before.zip(now) {
-            Some((before, now)) => since(before, now).map(Some),
-            None => Some(None),
-        };
-    Some(DiskStat {
-        name: now.name.clone(),
-        reads: now.reads.checked_sub(before.reads)?,
-        read_bytes: now.read_bytes.checked_sub(before.read_bytes)?,
-        read_ms: ms_since(before.read_ms, now.read_ms)?,
-        writes: now.writes.checked_sub(before.writes)?,
-        write_bytes: now.write_bytes.checked_sub(before.write_bytes)?,
-        write_ms: ms_since(before.write_ms, now.write_ms)?,
-        busy_ms: ms_since(before.busy_ms, now.busy_ms)?,
-        flushes: both(before.flushes, now.flushes, |before, now| now.checked_sub(before))?,
-        flush_ms: both(before.flush_ms, now.flush_ms, ms_since)?,
-    })
-}
-
-/// The kernel prints the times of disks in 32 bits of milliseconds, which begin again at zero after
-/// 50 days of work. One that fell by most of that went on counting; any other that fell was set to
-/// zero.
-fn ms_since(before: u64, now: u64) -> Option<u64> {
-    const WRAP: u64 = 1 << 32;
-    now.checked_sub(before).or_else(|| {
-        let wrapped = before < WRAP && before - now > WRAP / 10 * 9;
-        wrapped.then(|| now + WRAP - before)
-    })
 }

@@ -1,7 +1,8 @@
 //! A series: all snapshots of one source between two of them, for what changes over time.
 //!
 //! ```text
-//! AnyRepository::series(first, last)  --->  Series { snapshots (brief), ids, gaps, damaged }  --- steps --->  Step, Step, ...
+//! AnyRepository::series(first, last)  --->  Series { snapshots (brief), ids, gaps, damaged }
+//!     --- steps --->  Step, Step, ...
 //! ```
 //!
 //! A report does not hold a series: it reads the same snapshots one after the other and keeps what
@@ -77,8 +78,10 @@ impl<'a> Step<'a> {
         gaps: &'a [Gap],
         damaged: bool,
     ) -> Step<'a> {
-        let inside = |gap: &&Gap| is_inside(gap, (first, begin.taken_unix_ns), (last, end.taken_unix_ns));
-        let what = Interval::between(begin, end).map(|interval| Box::new(interval.with_ids(first, last)));
+        let inside =
+            |gap: &&Gap| is_inside(gap, (first, begin.taken_unix_ns), (last, end.taken_unix_ns));
+        let what =
+            Interval::between(begin, end).map(|interval| Box::new(interval.with_ids(first, last)));
         Step {
             first,
             last,
@@ -154,7 +157,11 @@ impl Series {
 }
 
 /// Whether a gap lies between two snapshots, each told by its number and its time.
-pub(crate) fn is_inside(gap: &Gap, (first, from): (SnapshotId, u64), (last, to): (SnapshotId, u64)) -> bool {
+pub(crate) fn is_inside(
+    gap: &Gap,
+    (first, from): (SnapshotId, u64),
+    (last, to): (SnapshotId, u64),
+) -> bool {
     match gap.after {
         Some(after) => (first..last).contains(&after),
         // A gap that was noted by an older program carries no number: it is found by its time.

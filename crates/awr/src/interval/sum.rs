@@ -3,7 +3,8 @@
 //! ```text
 //! snapshots   1    2    3         4    5    6        the source was restarted between 3 and 4
 //! parts       [---------]         [---------]        each an interval of whole snapshots
-//! the sum     elapsed, DB time, waits, counters ... of both parts; from 3 to 4 nothing is known, and left out
+//! the sum     elapsed, DB time, waits, counters ... of both parts; from 3 to 4 nothing is known,
+//!             and left out
 //! ```
 //!
 //! With snapshots between its ends an interval whose counters began anew is not lost: the steps on
@@ -64,8 +65,13 @@ impl Parts<'_> {
                 Some(sum) => self.sum = Some(added(sum, part.within())),
             },
             Err(error) if is_break(&error) && to - from == 1 => {
-                let what = if matches!(error, Error::Reset { .. }) { "counters reset" } else { "restarted" };
-                self.left_out.push(Broken::new(from, (first, &begin), (last, &end), what, &error).time);
+                let what = if matches!(error, Error::Reset { .. }) {
+                    "counters reset"
+                } else {
+                    "restarted"
+                };
+                self.left_out
+                    .push(Broken::new(from, (first, &begin), (last, &end), what, &error).time);
             }
             Err(error) if is_break(&error) => {
                 let middle = from + (to - from) / 2;
@@ -113,7 +119,11 @@ fn added(a: Interval, b: Interval) -> Interval {
     let mut inside = a.inside;
     inside.partial.extend(b.inside.partial);
     for medium in b.inside.emulated {
-        if !inside.emulated.iter().any(|known| known.name == medium.name && known.kind == medium.kind) {
+        if !inside
+            .emulated
+            .iter()
+            .any(|known| known.name == medium.name && known.kind == medium.kind)
+        {
             inside.emulated.push(medium);
         }
     }
@@ -138,7 +148,10 @@ fn added(a: Interval, b: Interval) -> Interval {
             same: if is_partial("waits") {
                 // What is counted in another way after the break is another figure: the help says
                 // which.
-                |a, b| (&a.name, a.class, a.background, &a.help) == (&b.name, b.class, b.background, &b.help)
+                |a, b| {
+                    (&a.name, a.class, a.background, &a.help)
+                        == (&b.name, b.class, b.background, &b.help)
+                }
             } else {
                 |a, b| (&a.name, a.class, a.background) == (&b.name, b.class, b.background)
             },
@@ -202,7 +215,8 @@ fn added(a: Interval, b: Interval) -> Interval {
 
 /// What else is not the same on the two sides of a break: often it is why there was one.
 fn changed(before: &Snapshot, after: &Snapshot) -> Option<String> {
-    let quoted = |text: Option<&String>| text.map_or("unknown".to_owned(), |text| format!("\"{text}\""));
+    let quoted =
+        |text: Option<&String>| text.map_or("unknown".to_owned(), |text| format!("\"{text}\""));
     let mut changes = Vec::new();
     let (a, b) = (&before.source, &after.source);
     if a.version != b.version {
@@ -218,8 +232,9 @@ fn changed(before: &Snapshot, after: &Snapshot) -> Option<String> {
     let more = changes.len().saturating_sub(interval::NAMED);
     changes.truncate(interval::NAMED);
     let and = if more > 0 { format!("; and {more} more") } else { String::new() };
-    (!changes.is_empty())
-        .then(|| format!("Changed in the interval: {}{and}.", crate::figure::visible(&changes.join("; "))))
+    (!changes.is_empty()).then(|| {
+        format!("Changed in the interval: {}{and}.", crate::figure::visible(&changes.join("; ")))
+    })
 }
 
 /// How rows of a list are told apart and added.
@@ -231,7 +246,13 @@ struct Rows<T> {
 
 /// The rows of two lists, added. A row that one of them lacks is a zero in it, unless the lists may
 /// lack rows: it is left out then.
-fn joined<T>(mut a: Vec<T>, b: Vec<T>, partial: bool, out: &mut Vec<String>, rows: &Rows<T>) -> Vec<T> {
+fn joined<T>(
+    mut a: Vec<T>,
+    b: Vec<T>,
+    partial: bool,
+    out: &mut Vec<String>,
+    rows: &Rows<T>,
+) -> Vec<T> {
     let mut there = vec![false; a.len()];
     let mut new = Vec::new();
     for row in b {
@@ -245,7 +266,9 @@ fn joined<T>(mut a: Vec<T>, b: Vec<T>, partial: bool, out: &mut Vec<String>, row
         }
     }
     if partial {
-        out.extend(a.iter().zip(&there).filter(|(_, there)| !**there).map(|(row, _)| (rows.name)(row)));
+        out.extend(
+            a.iter().zip(&there).filter(|(_, there)| !**there).map(|(row, _)| (rows.name)(row)),
+        );
         let mut there = there.into_iter();
         a.retain(|_| there.next() == Some(true));
     }
@@ -312,7 +335,8 @@ fn disks(mut a: Vec<DiskStat>, b: Vec<DiskStat>, warnings: &[String]) -> Vec<Dis
                 known.write_bytes = known.write_bytes.saturating_add(disk.write_bytes);
                 known.write_ms = known.write_ms.saturating_add(disk.write_ms);
                 known.busy_ms = known.busy_ms.saturating_add(disk.busy_ms);
-                let both = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a.saturating_add(b));
+                let both =
+                    |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a.saturating_add(b));
                 known.flushes = both(known.flushes, disk.flushes);
                 known.flush_ms = both(known.flush_ms, disk.flush_ms);
             }
@@ -323,13 +347,19 @@ fn disks(mut a: Vec<DiskStat>, b: Vec<DiskStat>, warnings: &[String]) -> Vec<Dis
     a
 }
 
-fn statements(a: StatementDeltas, b: StatementDeltas, warnings: &mut Vec<String>) -> StatementDeltas {
+fn statements(
+    a: StatementDeltas,
+    b: StatementDeltas,
+    warnings: &mut Vec<String>,
+) -> StatementDeltas {
     let said = [a.lost, b.lost].map(interval::statements_lost);
     warnings.retain(|warning| !said.contains(warning));
     let lost = a.lost.saturating_add(b.lost);
     if lost > 0 {
         warnings.retain(|warning| !warning.starts_with(PARTLY));
-        warnings.push(format!("{PARTLY} {lost} times one could not be followed and is not in the sum."));
+        warnings.push(format!(
+            "{PARTLY} {lost} times one could not be followed and is not in the sum."
+        ));
     }
     let mut rows = a.rows;
     for row in b.rows {
@@ -343,7 +373,8 @@ fn statements(a: StatementDeltas, b: StatementDeltas, warnings: &mut Vec<String>
 }
 
 /// How the warning begins that says it of statements.
-const PARTLY: &str = "Statements are counted in those parts of the interval in which they can be followed:";
+const PARTLY: &str =
+    "Statements are counted in those parts of the interval in which they can be followed:";
 
 fn add_statement(a: &mut StatementStat, b: StatementStat) {
     a.calls = a.calls.saturating_add(b.calls);
@@ -358,7 +389,11 @@ fn add_statement(a: &mut StatementStat, b: StatementStat) {
 fn add_samples(mut a: Sampling, b: Sampling) -> Sampling {
     a.looks = a.looks.saturating_add(b.looks);
     for event in b.events {
-        match a.events.iter_mut().find(|known| known.name == event.name && known.class == event.class) {
+        match a
+            .events
+            .iter_mut()
+            .find(|known| known.name == event.name && known.class == event.class)
+        {
             Some(known) => known.seen = known.seen.saturating_add(event.seen),
             None => a.events.push(event),
         }

@@ -153,7 +153,8 @@ impl Timeline {
     /// What the flash cache did in `parts` parts of equally many slots; fewer if there are fewer
     /// slots, none if one of them does not tell.
     pub(crate) fn flash(&self, parts: usize) -> Vec<FlashPoint> {
-        let slots: Option<Vec<&FlashPoint>> = self.slots.iter().map(|slot| slot.flash.as_ref()).collect();
+        let slots: Option<Vec<&FlashPoint>> =
+            self.slots.iter().map(|slot| slot.flash.as_ref()).collect();
         let slots = slots.unwrap_or_default();
         let part = slots.len().div_ceil(parts.max(1)).max(1);
         slots
@@ -180,8 +181,11 @@ impl Timeline {
 
     /// Its length, breaks included.
     pub(crate) fn length_ns(&self) -> u64 {
-        let ends =
-            self.slots.iter().map(|slot| slot.to_unix_ns).chain(self.breaks.iter().map(|of| of.to_unix_ns));
+        let ends = self
+            .slots
+            .iter()
+            .map(|slot| slot.to_unix_ns)
+            .chain(self.breaks.iter().map(|of| of.to_unix_ns));
         ends.max().unwrap_or(0).saturating_sub(self.begins_unix_ns())
     }
 
@@ -246,7 +250,13 @@ impl Fold {
                 }
                 Err(reason) => {
                     let (what, error) = (reason.name(), reason.error());
-                    self.broken.push(Broken::new(self.steps, (before, &begin), (id, &snapshot), what, error));
+                    self.broken.push(Broken::new(
+                        self.steps,
+                        (before, &begin),
+                        (id, &snapshot),
+                        what,
+                        error,
+                    ));
                     Made::Break(passed_ns, format!("{what}: {error}"))
                 }
             };
@@ -369,7 +379,11 @@ fn holes(step: &Step<'_>) -> String {
     if let Some(gap) = step.gaps.first() {
         let more = step.gaps.len() - 1;
         let more = if more > 0 { format!(", and {more} times more") } else { String::new() };
-        why.push(format!("could not be asked at {}: {}{more}", figure::instant(gap.at_unix_ns), gap.reason));
+        why.push(format!(
+            "could not be asked at {}: {}{more}",
+            figure::instant(gap.at_unix_ns),
+            gap.reason
+        ));
     }
     if step.damaged {
         why.push("a snapshot in it cannot be read".to_owned());
@@ -381,7 +395,9 @@ impl Slot {
     fn of(interval: &Interval) -> Slot {
         let mut classes = BTreeMap::new();
         let mut histograms = BTreeMap::new();
-        for wait in interval.waits.iter().filter(|wait| wait.class != WaitClass::Idle && wait.count > 0) {
+        for wait in
+            interval.waits.iter().filter(|wait| wait.class != WaitClass::Idle && wait.count > 0)
+        {
             if !wait.background && !wait.is_inside_another() {
                 let sum: &mut u64 = classes.entry(wait.class).or_default();
                 *sum = sum.saturating_add(wait.total_ns);
@@ -414,7 +430,8 @@ impl Slot {
             elapsed_ns: interval.elapsed_ns,
             db_time_ns: interval.db_time_ns,
             db_cpu_ns: interval.db_cpu_ns,
-            classes: (!interval.waits.is_empty() || !interval.is_partial("waits")).then_some(classes),
+            classes: (!interval.waits.is_empty() || !interval.is_partial("waits"))
+                .then_some(classes),
             sampled,
             host,
             processors: interval.end.host.cpus.filter(|_| own).map(|cpus| cpus.threads),
@@ -448,9 +465,13 @@ impl Slot {
             }
             (one, other) => one.or(other),
         };
-        self.host = self.host.zip(next.host).map(|(a, b)| (a.0.saturating_add(b.0), a.1.saturating_add(b.1)));
+        self.host = self
+            .host
+            .zip(next.host)
+            .map(|(a, b)| (a.0.saturating_add(b.0), a.1.saturating_add(b.1)));
         self.processors = self.processors.filter(|of| Some(*of) == next.processors);
-        self.flash = self.flash.as_ref().zip(next.flash.as_ref()).map(|(flash, next)| flash.then(next));
+        self.flash =
+            self.flash.as_ref().zip(next.flash.as_ref()).map(|(flash, next)| flash.then(next));
         for (event, counts) in next.histograms {
             add_up(self.histograms.entry(event).or_default(), &counts);
         }
@@ -501,8 +522,9 @@ mod tests {
     #[test]
     fn a_day_of_snapshots_a_minute_becomes_no_more_slots_than_fit() {
         // A little early and late in turn, as a recorder is.
-        let steps =
-            (0..1_440).map(|n| step(60_000_000_000 + [0, 90_000_000][n % 2], Some(6_000_000_000))).collect();
+        let steps = (0..1_440)
+            .map(|n| step(60_000_000_000 + [0, 90_000_000][n % 2], Some(6_000_000_000)))
+            .collect();
         let line = made(7, steps);
         assert_eq!((line.slots.len() as u64, line.steps), (SLOTS, 1_440));
         assert!(line.slots.iter().all(|slot| slot.db_time_ns == Some(20 * 6_000_000_000)));
@@ -516,8 +538,15 @@ mod tests {
         steps.insert(100, Made::Break(5_000, "restarted".to_owned()));
         let line = made(0, steps);
         assert_eq!((line.breaks[0].from_unix_ns, line.breaks[0].to_unix_ns), (100_000, 105_000));
-        assert!(line.slots.iter().all(|slot| slot.to_unix_ns <= 100_000 || slot.from_unix_ns >= 105_000));
-        assert_eq!(line.slots.iter().map(|slot| slot.db_time_ns.unwrap_or(0)).sum::<u64>(), 200 * 500);
+        assert!(
+            line.slots
+                .iter()
+                .all(|slot| slot.to_unix_ns <= 100_000 || slot.from_unix_ns >= 105_000)
+        );
+        assert_eq!(
+            line.slots.iter().map(|slot| slot.db_time_ns.unwrap_or(0)).sum::<u64>(),
+            200 * 500
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A small HTTP server for metrics: `GET /metrics` and `GET /healthz`, nothing else, with hard limits.
+//! A small HTTP server for metrics: `GET /metrics` and `GET /healthz`, nothing else, with hard
+//! limits.
 //!
 //! | limit | what happens beyond it |
 //! |---|---|
@@ -8,10 +9,12 @@
 //! | `ANSWER_TIME` for sending an answer | the connection ends |
 //! | `CONNECTIONS` at once | one ends: the oldest that has its answer, else that sends its head, else that has not read its answer for `DEAF`; 503 if none |
 //!
-//! A connection carries one request: a scrape every few seconds needs no more, and there is no state in which two requests could be mixed
-//! up. So whoever is slow, silent or hostile holds one connection for a few seconds, and a reader that sends its head at once gets through.
+//! A connection carries one request: a scrape every few seconds needs no more, and there is no
+//! state in which two requests could be mixed up. So whoever is slow, silent or hostile holds one
+//! connection for a few seconds, and a reader that sends its head at once gets through.
 //!
-//! Deliberately absent: keep-alive, bodies, compression, TLS, passwords. The default address is of this machine only.
+//! Deliberately absent: keep-alive, bodies, compression, TLS, passwords. The default address is of
+//! this machine only.
 //!
 //! Invariant: nothing that comes from outside is kept, repeated in an answer or written to the log.
 
@@ -36,7 +39,8 @@ const ANSWER_TIME: Duration = Duration::from_secs(60);
 const DEAF: Duration = Duration::from_secs(10);
 /// Connections at once.
 const CONNECTIONS: usize = 64;
-/// How long and how much is read on after an answer, so that what is still coming does not make the system throw the answer away.
+/// How long and how much is read on after an answer, so that what is still coming does not make the
+/// system throw the answer away.
 const LINGER: (Duration, usize) = (Duration::from_secs(1), 64 << 10);
 
 /// Where an endpoint listens.
@@ -57,12 +61,15 @@ impl Listen {
         if let Some(path) = text.strip_prefix("unix:") {
             let path = path.strip_prefix("//").unwrap_or(path);
             return match path.is_empty() {
-                true => Err("there is no path behind unix:; write unix:/run/tiersmith.sock".to_owned()),
+                true => {
+                    Err("there is no path behind unix:; write unix:/run/tiersmith.sock".to_owned())
+                }
                 false => Ok(Listen::Unix(PathBuf::from(path))),
             };
         }
-        let wrong =
-            |why: &str| format!("{why}; write ADDRESS:PORT, for instance 127.0.0.1:9756, or unix:PATH");
+        let wrong = |why: &str| {
+            format!("{why}; write ADDRESS:PORT, for instance 127.0.0.1:9756, or unix:PATH")
+        };
         let mut addresses = text.to_socket_addrs().map_err(|error| wrong(&error.to_string()))?;
         addresses.next().map(Listen::Tcp).ok_or_else(|| wrong("it has no address"))
     }
@@ -94,7 +101,8 @@ enum Stream {
 }
 
 impl Endpoint {
-    /// Listens, and answers each request for metrics with what `answer` gives. Over TCP it answers to the names in `hosts` only.
+    /// Listens, and answers each request for metrics with what `answer` gives. Over TCP it answers
+    /// to the names in `hosts` only.
     ///
     /// # Errors
     /// If the address cannot be listened at.
@@ -200,7 +208,9 @@ impl Stream {
         let left = Some(left(deadline)?);
         match self {
             Stream::Tcp(stream) => stream.set_read_timeout(left).and_then(|()| stream.read(buffer)),
-            Stream::Unix(stream) => stream.set_read_timeout(left).and_then(|()| stream.read(buffer)),
+            Stream::Unix(stream) => {
+                stream.set_read_timeout(left).and_then(|()| stream.read(buffer))
+            }
         }
     }
 
@@ -208,8 +218,12 @@ impl Stream {
         while !bytes.is_empty() {
             let left = Some(left(deadline)?);
             let written = match self {
-                Stream::Tcp(stream) => stream.set_write_timeout(left).and_then(|()| stream.write(bytes)),
-                Stream::Unix(stream) => stream.set_write_timeout(left).and_then(|()| stream.write(bytes)),
+                Stream::Tcp(stream) => {
+                    stream.set_write_timeout(left).and_then(|()| stream.write(bytes))
+                }
+                Stream::Unix(stream) => {
+                    stream.set_write_timeout(left).and_then(|()| stream.write(bytes))
+                }
             };
             match written {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -244,12 +258,18 @@ const OVER: u8 = 3;
 
 /// The connection that makes room for another one, if one may.
 fn victim(open: &[Open]) -> Option<usize> {
-    let oldest = |wanted: u8| open.iter().position(|open| open.state.load(Ordering::SeqCst) == wanted);
+    let oldest =
+        |wanted: u8| open.iter().position(|open| open.state.load(Ordering::SeqCst) == wanted);
     let deaf = || oldest(ANSWERS).filter(|at| open[*at].since.elapsed() > DEAF);
     oldest(LINGERS).or_else(|| oldest(READS_HEAD)).or_else(deaf)
 }
 
-fn accept(listener: &Listener, answer: &Arc<Answer>, hosts: Option<&Arc<Hosts>>, stop: &AtomicBool) {
+fn accept(
+    listener: &Listener,
+    answer: &Arc<Answer>,
+    hosts: Option<&Arc<Hosts>>,
+    stop: &AtomicBool,
+) {
     let mut open: Vec<Open> = Vec::new();
     loop {
         let accepted = listener.accept();
@@ -282,7 +302,8 @@ fn accept(listener: &Listener, answer: &Arc<Answer>, hosts: Option<&Arc<Hosts>>,
             let over = Over(state);
             serve(stream, &*answer, hosts.as_deref(), &over.0);
         };
-        // Without a thread the connection ends: its stream goes with the closure, and its twin here.
+        // Without a thread the connection ends: its stream goes with the closure, and its twin
+        // here.
         if std::thread::Builder::new().name("metrics".to_owned()).spawn(serve).is_err() {
             open.pop();
         }
@@ -305,7 +326,8 @@ fn serve(mut stream: Stream, answer: &Answer, hosts: Option<&Hosts>, state: &Ato
     let (status, kind, body, without_body) = match request {
         Err(status) => (status, plain, String::new(), false),
         Ok(request) if hosts.is_some_and(|hosts| !request.is_for(hosts)) => {
-            let why = "this endpoint does not answer to the name in the Host header; start it with --allow-host NAME, or ask by address\n";
+            let why = "this endpoint does not answer to the name in the Host header; start it with \
+                       --allow-host NAME, or ask by address\n";
             (421, plain, why.to_owned(), request.head_only)
         }
         Ok(request) => {
@@ -368,7 +390,9 @@ fn read_head(stream: &mut Stream) -> Result<Request, u16> {
                 // The end may be cut by two reads: look again at the last bytes.
                 let from = head.len().saturating_sub(3);
                 head.extend_from_slice(&buffer[..read]);
-                let end = |mark: &[u8]| head[from..].windows(mark.len()).position(|window| window == mark);
+                let end = |mark: &[u8]| {
+                    head[from..].windows(mark.len()).position(|window| window == mark)
+                };
                 if let Some(end) = end(b"\r\n\r\n").or_else(|| end(b"\n\n")) {
                     return parse(&head[..from + end]);
                 }
@@ -408,7 +432,8 @@ fn parse(head: &[u8]) -> Result<Request, u16> {
     Ok(Request { path, format, head_only: method == "HEAD", hosts })
 }
 
-/// The path that the head of a request asks for, or the status it is refused with: for fuzz targets.
+/// The path that the head of a request asks for, or the status it is refused with: for fuzz
+/// targets.
 ///
 /// # Errors
 /// The status.
@@ -430,7 +455,8 @@ fn head(status: u16, kind: &str, length: usize) -> Vec<u8> {
     };
     let allow = if status == 405 { "Allow: GET, HEAD\r\n" } else { "" };
     format!(
-        "HTTP/1.1 {status} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{allow}Cache-Control: no-store\r\n\
+        "HTTP/1.1 {status} {reason}\r\nContent-Type: {kind}\r\nContent-Length: \
+         {length}\r\n{allow}Cache-Control: no-store\r\n\
          X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
     )
     .into_bytes()
@@ -455,8 +481,9 @@ mod tests {
 
     #[test]
     fn no_head_makes_it_panic_and_only_whole_requests_are_answered() {
-        let good = parse(b"GET /metrics?a=b HTTP/1.1\r\nHost: x\r\nACCEPT: application/openmetrics-text")
-            .expect("a request");
+        let good =
+            parse(b"GET /metrics?a=b HTTP/1.1\r\nHost: x\r\nACCEPT: application/openmetrics-text")
+                .expect("a request");
         assert_eq!(
             (good.path.as_str(), good.format, good.head_only),
             ("/metrics", Format::OpenMetrics, false)

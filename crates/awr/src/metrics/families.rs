@@ -10,10 +10,12 @@
 //! | `tiersmith_statement_*` | statements, if they were asked for | statement_id, statement |
 //! | `tiersmith_host_*` | the machine of the endpoint, once | mode, disk, resource |
 //!
-//! `scope` is `foreground` for a wait in DB time, `background` for one that is not, and `inside` for one that lies inside another of the
-//! same request: adding up `foreground` counts nothing twice. Idle waits are left out.
+//! `scope` is `foreground` for a wait in DB time, `background` for one that is not, and `inside`
+//! for one that lies inside another of the same request: adding up `foreground` counts nothing
+//! twice. Idle waits are left out.
 //!
-//! Invariant: a figure that the source does not tell has no series; zero means that zero was counted.
+//! Invariant: a figure that the source does not tell has no series; zero means that zero was
+//! counted.
 
 use std::time::Duration;
 
@@ -59,7 +61,8 @@ pub(super) fn of(scrapes: &[Scrape], host: &HostStat, content: Content) -> Famil
             "Whether the source answered this scrape. If not, it has no other figure.",
         );
         to.add(up, &only, Value::Whole(u64::from(scrape.snapshot.is_some())));
-        let took = gauge("scrape_duration", Unit::Seconds, "How long the answer of the source took.");
+        let took =
+            gauge("scrape_duration", Unit::Seconds, "How long the answer of the source took.");
         to.add(took, &only, Value::Nanoseconds(ns(scrape.took)));
         if let Some(snapshot) = &scrape.snapshot {
             of_snapshot(&mut to, &scrape.source, snapshot, scrape.sampling.as_ref(), content);
@@ -76,7 +79,13 @@ fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn of_snapshot(to: &mut Families, name: &str, of: &Snapshot, sampling: Option<&Sampling>, content: Content) {
+fn of_snapshot(
+    to: &mut Families,
+    name: &str,
+    of: &Snapshot,
+    sampling: Option<&Sampling>,
+    content: Content,
+) {
     let base: Labels = vec![
         ("source", name.to_owned()),
         ("database", of.source.database.clone()),
@@ -93,8 +102,13 @@ fn of_snapshot(to: &mut Families, name: &str, of: &Snapshot, sampling: Option<&S
         ("instance_id", &source.instance),
     ]);
     let help = "What the source is; instance_id is another one after every start of it.";
-    to.add(Spec { name: "source", kind: Kind::Info, unit: Unit::None, help }, &info, Value::Whole(1));
-    let help = "1 if the address of the source is that of another machine: tiersmith_host_* is the endpoint's then, not the source's.";
+    to.add(
+        Spec { name: "source", kind: Kind::Info, unit: Unit::None, help },
+        &info,
+        Value::Whole(1),
+    );
+    let help = "1 if the address of the source is that of another machine: tiersmith_host_* is the \
+                endpoint's then, not the source's.";
     let remote = u64::from(source.remote == Some(true));
     to.add(gauge("source_remote", Unit::None, help), &base, Value::Whole(remote));
     for (spec, time) in [
@@ -106,7 +120,10 @@ fn of_snapshot(to: &mut Families, name: &str, of: &Snapshot, sampling: Option<&S
             ),
             of.db_time_ns,
         ),
-        (counter("db_cpu", Unit::Seconds, "The part of DB time in which a processor worked."), of.db_cpu_ns),
+        (
+            counter("db_cpu", Unit::Seconds, "The part of DB time in which a processor worked."),
+            of.db_cpu_ns,
+        ),
         (
             counter("process_cpu", Unit::Seconds, "Processor time of the whole database process."),
             of.process_cpu_ns,
@@ -117,12 +134,17 @@ fn of_snapshot(to: &mut Families, name: &str, of: &Snapshot, sampling: Option<&S
         }
     }
     if let Some(sessions) = of.sessions {
-        to.add(gauge("sessions", Unit::None, "Sessions that are connected."), &base, Value::Whole(sessions));
+        to.add(
+            gauge("sessions", Unit::None, "Sessions that are connected."),
+            &base,
+            Value::Whole(sessions),
+        );
     }
     let help = "Things the source could not tell; `tiersmith awr snapshot` and `report` name them.";
     to.add(gauge("not_told", Unit::None, help), &base, Value::Whole(of.missing.len() as u64));
 
-    let mut waits: Vec<&WaitStat> = of.waits.iter().filter(|wait| wait.class != WaitClass::Idle).collect();
+    let mut waits: Vec<&WaitStat> =
+        of.waits.iter().filter(|wait| wait.class != WaitClass::Idle).collect();
     waits.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.key().cmp(&b.key())));
     for wait in bounded(to, waits, WAITS) {
         let scope = match wait.background {
@@ -130,12 +152,19 @@ fn of_snapshot(to: &mut Families, name: &str, of: &Snapshot, sampling: Option<&S
             false if known::inside(&wait.name).is_some() => "inside",
             false => "foreground",
         };
-        of_wait(to, &with(&[("event", &wait.name), ("class", wait.class.name()), ("scope", scope)]), wait);
+        of_wait(
+            to,
+            &with(&[("event", &wait.name), ("class", wait.class.name()), ("scope", scope)]),
+            wait,
+        );
     }
     for io in bounded(to, of.io.iter().collect(), ROWS) {
         for direction in ["read", "write"] {
-            let labels =
-                with(&[("file_class", &io.file_class), ("tier", &io.tier), ("direction", direction)]);
+            let labels = with(&[
+                ("file_class", &io.file_class),
+                ("tier", &io.tier),
+                ("direction", direction),
+            ]);
             of_io(to, &labels, io, direction == "read");
         }
     }
@@ -160,20 +189,29 @@ fn of_snapshot(to: &mut Families, name: &str, of: &Snapshot, sampling: Option<&S
         of_level(to, &with, level);
     }
     if let Some(sampling) = sampling.filter(|sampling| sampling.looks > 0) {
-        let help = "Looks at the active sessions since the endpoint started. Sampled, not measured.";
+        let help =
+            "Looks at the active sessions since the endpoint started. Sampled, not measured.";
         to.add(counter("sampled_looks", Unit::None, help), &base, Value::Whole(sampling.looks));
-        let help = "Sessions seen active in looks, by what they waited for. Sampled: by sampled_looks they are average active sessions.";
+        let help = "Sessions seen active in looks, by what they waited for. Sampled: by \
+                    sampled_looks they are average active sessions.";
         for event in bounded(to, sampling.events.iter().collect(), WAITS) {
             let labels = with(&[("event", &event.name), ("class", &event.class)]);
-            to.add(counter("sampled_sessions", Unit::None, help), &labels, Value::Whole(event.seen));
+            to.add(
+                counter("sampled_sessions", Unit::None, help),
+                &labels,
+                Value::Whole(event.seen),
+            );
         }
     }
     let statements: Vec<_> = of.statements.iter().take(content.statements).collect();
     for statement in statements {
         let text: String = statement.text.chars().take(STATEMENT).collect();
         let labels = with(&[("statement_id", &statement.id), ("statement", &text)]);
-        let spec =
-            counter("statement_duration", Unit::Seconds, "Time spent in a statement, waiting included.");
+        let spec = counter(
+            "statement_duration",
+            Unit::Seconds,
+            "Time spent in a statement, waiting included.",
+        );
         to.add(spec, &labels, Value::Nanoseconds(statement.total_ns));
         let spec = counter("statement_calls", Unit::None, "How often a statement was run.");
         to.add(spec, &labels, Value::Whole(statement.calls));
@@ -207,11 +245,13 @@ fn of_wait(to: &mut Families, labels: &Labels, wait: &WaitStat) {
         let border = format!("{}", border_ns as f64 / 1e9);
         samples.push(("_bucket", vec![("le", border)], Value::Whole(count)));
     }
-    let whole = Value::Whole(wait.buckets.iter().fold(0u64, |sum, (_, count)| sum.saturating_add(*count)));
+    let whole =
+        Value::Whole(wait.buckets.iter().fold(0u64, |sum, (_, count)| sum.saturating_add(*count)));
     samples.push(("_bucket", vec![("le", "+Inf".to_owned())], whole));
     samples.push(("_count", Labels::new(), whole));
     samples.push(("_sum", Labels::new(), Value::Nanoseconds(wait.total_ns)));
-    let help = "Waits by duration, where the source keeps a histogram. A wait that lasts exactly as long as a border is counted above it.";
+    let help = "Waits by duration, where the source keeps a histogram. A wait that lasts exactly \
+                as long as a border is counted above it.";
     let spec = Spec { name: "wait_duration", kind: Kind::Histogram, unit: Unit::Seconds, help };
     to.add_group(spec, labels, &samples);
 }
@@ -221,7 +261,11 @@ fn of_io(to: &mut Families, labels: &Labels, io: &IoStat, reads: bool) {
         true => (io.reads, io.read_bytes, io.read_ns),
         false => (io.writes, io.write_bytes, io.write_ns),
     };
-    to.add(counter("io_requests", Unit::None, "Reads and writes of files."), labels, Value::Whole(requests));
+    to.add(
+        counter("io_requests", Unit::None, "Reads and writes of files."),
+        labels,
+        Value::Whole(requests),
+    );
     to.add(counter("io", Unit::Bytes, "Bytes read and written."), labels, Value::Whole(bytes));
     if !io.untimed {
         let spec = counter("io", Unit::Seconds, "Time that reads and writes took.");
@@ -229,7 +273,8 @@ fn of_io(to: &mut Families, labels: &Labels, io: &IoStat, reads: bool) {
     }
 }
 
-/// A unit of the source in one that Prometheus knows, and what to multiply with to get nanoseconds or bytes.
+/// A unit of the source in one that Prometheus knows, and what to multiply with to get nanoseconds
+/// or bytes.
 fn unit_of(unit: &str) -> (Unit, u64) {
     match unit {
         "bytes" => (Unit::Bytes, 1),
@@ -252,8 +297,11 @@ fn of_counter(to: &mut Families, with: &With<'_>, of: &CounterStat) {
     let (unit, factor) = unit_of(&of.unit);
     let labels = if unit == Unit::None { with(&[("unit", &of.unit)]) } else { with(&[]) };
     let name = format!("stat_{}", slug(&of.name));
-    let help =
-        if of.help.is_empty() { format!("The source's counter {}.", of.name) } else { of.help.clone() };
+    let help = if of.help.is_empty() {
+        format!("The source's counter {}.", of.name)
+    } else {
+        of.help.clone()
+    };
     to.add(counter(&name, unit, &help), &labels, value_of(unit, factor, of.value));
 }
 
@@ -309,7 +357,8 @@ fn of_host(to: &mut Families, host: &HostStat) {
         let spec = gauge("host_memory_size", Unit::Bytes, "Memory of the machine.");
         to.add(spec, &none, Value::Whole(memory.total_bytes));
         if let Some(available) = memory.available() {
-            let spec = gauge("host_memory_available", Unit::Bytes, "What programs could still get.");
+            let spec =
+                gauge("host_memory_available", Unit::Bytes, "What programs could still get.");
             to.add(spec, &none, Value::Whole(available));
         }
     }
@@ -343,7 +392,11 @@ fn of_host(to: &mut Families, host: &HostStat) {
                 &labels,
                 Value::Whole(requests),
             );
-            to.add(counter("host_disk", Unit::Bytes, "Bytes of a disk."), &labels, Value::Whole(bytes));
+            to.add(
+                counter("host_disk", Unit::Bytes, "Bytes of a disk."),
+                &labels,
+                Value::Whole(bytes),
+            );
             to.add(
                 counter("host_disk", Unit::Seconds, "Time that requests of a disk took."),
                 &labels,
@@ -354,10 +407,17 @@ fn of_host(to: &mut Families, host: &HostStat) {
             let labels = one("disk", &disk.name);
             let help = "Requests that made what was written to a disk before durable.";
             to.add(counter("host_disk_flushes", Unit::None, help), &labels, Value::Whole(flushes));
-            to.add(counter("host_disk_flush", Unit::Seconds, "Time that these took."), &labels, ms(flush_ms));
+            to.add(
+                counter("host_disk_flush", Unit::Seconds, "Time that these took."),
+                &labels,
+                ms(flush_ms),
+            );
         }
-        let spec =
-            counter("host_disk_busy", Unit::Seconds, "Time in which a request of a disk was under way.");
+        let spec = counter(
+            "host_disk_busy",
+            Unit::Seconds,
+            "Time in which a request of a disk was under way.",
+        );
         to.add(spec, &one("disk", &disk.name), ms(disk.busy_ms));
     }
 }

@@ -1,10 +1,13 @@
 //! Sums that go on where a part of them went away.
 //!
-//! A counter of a PostgreSQL is a sum over its databases. When one is dropped the sum falls, and who reads metrics takes a fall for a
-//! counter that began at zero: the whole remaining sum would be growth that never was. So what was published last is gone on from. What
-//! the dropped database had counted since the scrape before is lost, and so is what the others did in that time: nothing is invented.
+//! A counter of a PostgreSQL is a sum over its databases. When one is dropped the sum falls, and
+//! who reads metrics takes a fall for a counter that began at zero: the whole remaining sum would
+//! be growth that never was. So what was published last is gone on from. What the dropped database
+//! had counted since the scrape before is lost, and so is what the others did in that time: nothing
+//! is invented.
 //!
-//! A restart and a reset are falls that readers must see; they are told by the instance and by the times of resets.
+//! A restart and a reset are falls that readers must see; they are told by the instance and by the
+//! times of resets.
 //!
 //! Deliberately absent: lists of statements and files, whose rows stand for themselves.
 
@@ -31,11 +34,15 @@ impl Held {
     /// Makes the sums of a snapshot go on where they were.
     pub(super) fn go_on(&mut self, snapshot: &mut Snapshot) {
         let same = self.instance == snapshot.source.instance
-            && self.resets.iter().all(|(group, at)| snapshot.resets.get(group).is_none_or(|now| now == at));
+            && self
+                .resets
+                .iter()
+                .all(|(group, at)| snapshot.resets.get(group).is_none_or(|now| now == at));
         if !same {
             self.sums.clear();
         }
-        let part_went = same && self.resets.keys().any(|group| !snapshot.resets.contains_key(group));
+        let part_went =
+            same && self.resets.keys().any(|group| !snapshot.resets.contains_key(group));
         self.instance.clone_from(&snapshot.source.instance);
         self.resets.clone_from(&snapshot.resets);
         let mut go_on = |key: String, value: &mut u64| {
@@ -69,7 +76,8 @@ mod tests {
     fn snapshot(instance: &str, resets: &[(&str, &str)], commits: u64) -> Snapshot {
         let source = Source { instance: instance.to_owned(), ..Source::default() };
         let mut snapshot = Snapshot::at(source, 1, 1);
-        snapshot.resets = resets.iter().map(|(group, at)| ((*group).to_owned(), (*at).to_owned())).collect();
+        snapshot.resets =
+            resets.iter().map(|(group, at)| ((*group).to_owned(), (*at).to_owned())).collect();
         snapshot.add_counter("user commits", "transactions", commits);
         snapshot.db_time_ns = Some(commits * 10);
         snapshot
@@ -91,7 +99,11 @@ mod tests {
         assert_eq!(published("i", &both[1..], 33_700), 53_717);
         let anew = [("database b (2)", ""), ("database a (3)", "")];
         assert_eq!(published("i", &anew, 33_710), 53_727);
-        assert_eq!(published("i", &anew[..1], 33_720), 53_737, "what was dropped had counted nothing");
+        assert_eq!(
+            published("i", &anew[..1], 33_720),
+            53_737,
+            "what was dropped had counted nothing"
+        );
         assert_eq!(published("i", &[("database b (2)", "t")], 5), 5, "a reset");
         assert_eq!(published("j", &[("database b (2)", "t")], 3), 3, "a restart");
     }

@@ -1,10 +1,13 @@
 //! By which names an endpoint may be asked for.
 //!
-//! A page of a stranger can make a browser ask a name of the stranger's that leads to this machine (DNS rebinding): to the browser the answer
-//! is the stranger's own, and it may read it. Such a request says the stranger's name in its `Host` header. So names are answered that the
-//! user gave, `localhost`, and addresses in digits, which no name server can lead elsewhere. A request without the header is no browser's.
+//! A page of a stranger can make a browser ask a name of the stranger's that leads to this machine
+//! (DNS rebinding): to the browser the answer is the stranger's own, and it may read it. Such a
+//! request says the stranger's name in its `Host` header. So names are answered that the user gave,
+//! `localhost`, and addresses in digits, which no name server can lead elsewhere. A request without
+//! the header is no browser's.
 //!
-//! Deliberately absent: looking names up. Invariant: no name is answered that only a name server vouches for.
+//! Deliberately absent: looking names up. Invariant: no name is answered that only a name server
+//! vouches for.
 
 use std::net::IpAddr;
 
@@ -28,8 +31,11 @@ impl Hosts {
         let name = plain(text);
         let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
         if name.is_empty() || name.len() > 253 || !name.chars().all(known) {
-            return Err("write the name of a host as your monitoring asks for it, without port and path, for instance db1.example.org"
-                .to_owned());
+            return Err(
+                "write the name of a host as your monitoring asks for it, without port and \
+                        path, for instance db1.example.org"
+                    .to_owned(),
+            );
         }
         Ok(name)
     }
@@ -51,7 +57,8 @@ impl Hosts {
         }
         let (name, port) = host.find(':').map_or((host, ""), |at| host.split_at(at));
         let name = plain(name);
-        is_port(port) && (name == "localhost" || name.parse::<IpAddr>().is_ok() || self.names.contains(&name))
+        is_port(port)
+            && (name == "localhost" || name.parse::<IpAddr>().is_ok() || self.names.contains(&name))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Metrics for Prometheus and whoever reads its formats: the counters of sources as OpenMetrics 1.0 text, or as text 0.0.4.
+//! Metrics for Prometheus and whoever reads its formats: the counters of sources as OpenMetrics 1.0
+//! text, or as text 0.0.4.
 //!
 //! ```text
 //! Watched (one thread a source)  --- Scrape --->  render  --- text --->  Endpoint (HTTP)
@@ -12,13 +13,16 @@
 //! | `watch.rs` | asking sources when somebody scrapes, and no longer than patience lasts |
 //! | `endpoint.rs` | a small HTTP server with hard limits |
 //!
-//! What is counted since a source started is a counter here too: Prometheus finds restarts itself, so nothing is subtracted.
+//! What is counted since a source started is a counter here too: Prometheus finds restarts itself,
+//! so nothing is subtracted.
 //!
-//! Invariants: a source that did not answer this scrape has `tiersmith_up 0` and no other figure; what was sampled has metrics of its own;
-//! every figure that may come from an emulated medium carries `emulated="true"`; the number of series and the length of labels are bounded
-//! whatever a server says, and what was left out is counted.
+//! Invariants: a source that did not answer this scrape has `tiersmith_up 0` and no other figure;
+//! what was sampled has metrics of its own; every figure that may come from an emulated medium
+//! carries `emulated="true"`; the number of series and the length of labels are bounded whatever a
+//! server says, and what was left out is counted.
 //!
-//! Deliberately absent: pushing, TLS and passwords (a proxy's work), rates and averages (the reader's).
+//! Deliberately absent: pushing, TLS and passwords (a proxy's work), rates and averages (the
+//! reader's).
 //!
 //! Read next: `families.rs`; docs/guide/metrics.md for the user.
 
@@ -69,9 +73,12 @@ impl Format {
             for field in fields {
                 match field.split_once('=') {
                     Some(("q", value)) => {
-                        quality = value.parse().ok().filter(|q| (0.0..=1.0).contains(q)).unwrap_or(0.0);
+                        quality =
+                            value.parse().ok().filter(|q| (0.0..=1.0).contains(q)).unwrap_or(0.0);
                     }
-                    Some(("version", version)) => known = matches!(version, "1.0.0" | "0.0.1" | "0.0.4"),
+                    Some(("version", version)) => {
+                        known = matches!(version, "1.0.0" | "0.0.1" | "0.0.4")
+                    }
                     _ => {}
                 }
             }
@@ -101,7 +108,8 @@ pub struct Scrape {
 /// What goes into the text besides what always does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Content {
-    /// How many statements of each source, those that took the longest; none by default, since each is a series of its own for ever.
+    /// How many statements of each source, those that took the longest; none by default, since each
+    /// is a series of its own for ever.
     pub statements: usize,
 }
 
@@ -116,19 +124,27 @@ mod tests {
 
     #[test]
     fn the_form_is_the_one_that_the_reader_prefers() {
-        let prometheus_2 = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
+        let prometheus_2 = "application/openmetrics-text;version=1.0.0,\
+                            application/openmetrics-text;version=0.0.1;q=0.75,\
                             text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         assert_eq!(Format::accepted(prometheus_2), Format::OpenMetrics);
-        for plain in
-            ["", "*/*", "text/plain", "text/html,application/xhtml+xml", "application/openmetrics-text;q=0"]
-        {
+        for plain in [
+            "",
+            "*/*",
+            "text/plain",
+            "text/html,application/xhtml+xml",
+            "application/openmetrics-text;q=0",
+        ] {
             assert_eq!(Format::accepted(plain), Format::Prometheus, "{plain}");
         }
         assert_eq!(
             Format::accepted("application/openmetrics-text;q=0.2, text/plain;q=0.9"),
             Format::Prometheus
         );
-        assert_eq!(Format::accepted("application/openmetrics-text; version=9.0.0"), Format::Prometheus);
+        assert_eq!(
+            Format::accepted("application/openmetrics-text; version=9.0.0"),
+            Format::Prometheus
+        );
         assert_eq!(Format::accepted(&",;=q".repeat(10_000)), Format::Prometheus);
     }
 }

@@ -1,4 +1,5 @@
-//! The two text forms of metrics, written from the same families: names, escapes, numbers and limits.
+//! The two text forms of metrics, written from the same families: names, escapes, numbers and
+//! limits.
 //!
 //! | | OpenMetrics 1.0 | text 0.0.4 |
 //! |---|---|---|
@@ -7,7 +8,8 @@
 //! | info | a type | a gauge whose name ends in `_info` |
 //! | the end | `# EOF` | nothing |
 //!
-//! Invariants: no two series of one name and labels; samples of one family stand together; no text from outside ends a line or a quote.
+//! Invariants: no two series of one name and labels; samples of one family stand together; no text
+//! from outside ends a line or a quote.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -15,7 +17,8 @@ use std::fmt::Write;
 use super::Format;
 use crate::figure;
 
-/// Series at most, of all sources together. A server that invents names cannot fill a disk of time series.
+/// Series at most, of all sources together. A server that invents names cannot fill a disk of time
+/// series.
 const SERIES: usize = 20_000;
 /// Families at most.
 const FAMILIES: usize = 1_000;
@@ -111,7 +114,8 @@ impl Families {
         self.add_group(spec, labels, &[("", Vec::new(), value)]);
     }
 
-    /// Adds the samples of one metric, which stand or fall together: suffix of the name, labels besides, value.
+    /// Adds the samples of one metric, which stand or fall together: suffix of the name, labels
+    /// besides, value.
     pub(super) fn add_group(
         &mut self,
         spec: Spec<'_>,
@@ -212,7 +216,9 @@ pub(super) fn slug(name: &str) -> String {
     }
     let out = out.trim_end_matches('_');
     // What types add behind a name must not be in it already.
-    let cut = ["_total", "_created", "_info", "_bucket"].iter().find_map(|suffix| out.strip_suffix(suffix));
+    let cut = ["_total", "_created", "_info", "_bucket"]
+        .iter()
+        .find_map(|suffix| out.strip_suffix(suffix));
     let out = cut.unwrap_or(out);
     if out.is_empty() { "unnamed".to_owned() } else { out.to_owned() }
 }
@@ -226,7 +232,8 @@ fn written(labels: &Labels) -> String {
     format!("{{{}}}", parts.join(","))
 }
 
-/// A label's value: control characters made visible, not longer than it may be, quotes and backslashes escaped.
+/// A label's value: control characters made visible, not longer than it may be, quotes and
+/// backslashes escaped.
 fn label(value: &str) -> String {
     let beginning: String = value.chars().take(LABEL + 1).collect();
     let visible = figure::visible(&beginning);
@@ -258,7 +265,12 @@ mod tests {
     use super::*;
 
     fn spec(name: &str) -> Spec<'_> {
-        Spec { name, kind: Kind::Counter, unit: Unit::Seconds, help: "What \"it\" is\nand more \\ less." }
+        Spec {
+            name,
+            kind: Kind::Counter,
+            unit: Unit::Seconds,
+            help: "What \"it\" is\nand more \\ less.",
+        }
     }
 
     #[test]

@@ -1,14 +1,17 @@
-//! Asking sources when somebody scrapes, each in a thread of its own, and no longer than patience lasts.
+//! Asking sources when somebody scrapes, each in a thread of its own, and no longer than patience
+//! lasts.
 //!
 //! ```text
-//! scrape  ->  wanted  ->  thread of the source: open if need be, ask  ->  found  ->  scrape, if patience lasted
+//! scrape  ->  wanted  ->  thread of the source: open if need be, ask  ->  found
+//!         ->  scrape, if patience lasted
 //! ```
 //!
-//! Scrapes that come within a second share one answer, so that many readers ask a database no more often than one. An answer that took
-//! longer than patience is for nobody: the next scrape asks anew. Between scrapes the threads look at the active sessions, where waits can
-//! only be sampled.
+//! Scrapes that come within a second share one answer, so that many readers ask a database no more
+//! often than one. An answer that took longer than patience is for nobody: the next scrape asks
+//! anew. Between scrapes the threads look at the active sessions, where waits can only be sampled.
 //!
-//! Invariants: an answer was begun at most `SHARED` before the scrape that uses it; a source that hangs holds up its own thread only.
+//! Invariants: an answer was begun at most `SHARED` before the scrape that uses it; a source that
+//! hangs holds up its own thread only.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -28,7 +31,8 @@ const LONG: Duration = Duration::from_secs(3600);
 /// Connects to a source, or says in a sentence why not.
 pub type Opener = Box<dyn FnMut() -> Result<Box<dyn LiveSource>, String> + Send>;
 
-/// A source that is asked when somebody scrapes. Its thread ends after the answer under way when this value goes.
+/// A source that is asked when somebody scrapes. Its thread ends after the answer under way when
+/// this value goes.
 #[derive(Debug)]
 pub struct Watched {
     label: String,
@@ -71,11 +75,16 @@ impl State {
 }
 
 impl Watched {
-    /// Starts the thread of a source that is called `label`; `sample` is the time from one look at its sessions to the next.
+    /// Starts the thread of a source that is called `label`; `sample` is the time from one look at
+    /// its sessions to the next.
     ///
     /// # Errors
     /// If no thread can be started.
-    pub fn start(label: &str, opener: Opener, sample: Option<Duration>) -> std::io::Result<Watched> {
+    pub fn start(
+        label: &str,
+        opener: Opener,
+        sample: Option<Duration>,
+    ) -> std::io::Result<Watched> {
         let shared = Arc::new(Shared::default());
         let asker = Asker {
             label: label.to_owned(),
@@ -86,7 +95,9 @@ impl Watched {
             answered: None,
         };
         let of_thread = Arc::clone(&shared);
-        std::thread::Builder::new().name("scrape".to_owned()).spawn(move || asker.run(&of_thread, sample))?;
+        std::thread::Builder::new()
+            .name("scrape".to_owned())
+            .spawn(move || asker.run(&of_thread, sample))?;
         Ok(Watched { label: label.to_owned(), shared })
     }
 
@@ -107,7 +118,12 @@ impl Watched {
                 return Scrape { source: self.label.clone(), snapshot, sampling, took };
             }
             let Some(left) = patience.checked_sub(waited).filter(|left| !left.is_zero()) else {
-                return Scrape { source: self.label.clone(), snapshot: None, sampling: None, took: waited };
+                return Scrape {
+                    source: self.label.clone(),
+                    snapshot: None,
+                    sampling: None,
+                    took: waited,
+                };
             };
             state = self.shared.wait(state, left);
         }

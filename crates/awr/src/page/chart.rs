@@ -1,11 +1,14 @@
-//! Charts as inline SVG: horizontal bars, bars in parts, a latency histogram; and what is drawn over time.
+//! Charts as inline SVG: horizontal bars, bars in parts, a latency histogram; and what is drawn
+//! over time.
 //!
-//! Lengths along the bar are per cent of the width and everything else is in pixels, so a chart fits a phone
-//! and a sheet of paper without its letters changing size. Every chart has a title, a description in words
-//! that a screen reader speaks, and its figures printed beside the bars: colour alone says nothing.
+//! Lengths along the bar are per cent of the width and everything else is in pixels, so a chart
+//! fits a phone and a sheet of paper without its letters changing size. Every chart has a title, a
+//! description in words that a screen reader speaks, and its figures printed beside the bars:
+//! colour alone says nothing.
 //!
-//! Invariants: a bar is never longer than the chart; a value that is negative or not finite is drawn as
-//! nothing. Charts over time are in `over_time.rs`. Deliberately absent: scripts, vertical axes here.
+//! Invariants: a bar is never longer than the chart; a value that is negative or not finite is
+//! drawn as nothing. Charts over time are in `over_time.rs`. Deliberately absent: scripts, vertical
+//! axes here.
 
 use std::fmt::Write as _;
 
@@ -122,7 +125,11 @@ pub(super) fn draw(out: &mut String, chart: &Chart) {
         | Chart::Histogram { title, explanation, .. } => (title, explanation),
         Chart::Area { of, .. } | Chart::Heat { of, .. } => (&of.title, &of.explanation),
     };
-    let class = if matches!(chart, Chart::Area { .. } | Chart::Heat { .. }) { " class=\"time\"" } else { "" };
+    let class = if matches!(chart, Chart::Area { .. } | Chart::Heat { .. }) {
+        " class=\"time\""
+    } else {
+        ""
+    };
     let _ = writeln!(out, "<figure{class}>\n<figcaption>{}</figcaption>", escape(title));
     if !explanation.is_empty() {
         let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(explanation));
@@ -163,8 +170,10 @@ fn open(out: &mut String, title: &str, description: &str) {
 /// The line above a bar: on a phone the figure goes below its label.
 fn line(out: &mut String, label: &str, figure: &str) {
     let (label, figure) = (escape(label), escape(figure));
-    let _ =
-        writeln!(out, "<div class=\"bar\"><span>{label}</span><span class=\"quiet\">{figure}</span></div>");
+    let _ = writeln!(
+        out,
+        "<div class=\"bar\"><span>{label}</span><span class=\"quiet\">{figure}</span></div>"
+    );
 }
 
 fn draw_bars(out: &mut String, title: &str, quantity: Quantity, bars: &[Bar]) {
@@ -173,7 +182,8 @@ fn draw_bars(out: &mut String, title: &str, quantity: Quantity, bars: &[Bar]) {
         let value = quantity.shown(bar.value);
         if bar.detail.is_empty() { value } else { format!("{value}, {}", bar.detail) }
     };
-    let spoken: Vec<String> = bars.iter().map(|bar| format!("{}: {}", bar.label, figure(bar))).collect();
+    let spoken: Vec<String> =
+        bars.iter().map(|bar| format!("{}: {}", bar.label, figure(bar))).collect();
     open(out, title, &spoken.join("; "));
     for bar in bars {
         let (width, class) = (share(bar.value, longest), colour(bar.colour));
@@ -194,11 +204,13 @@ fn draw_stacked(
     series: &[Series],
     rows: &[(String, Vec<f64>)],
 ) {
-    let sum = |values: &[f64]| values.iter().take(series.len()).map(|value| length(*value)).sum::<f64>();
+    let sum =
+        |values: &[f64]| values.iter().take(series.len()).map(|value| length(*value)).sum::<f64>();
     let longest = rows.iter().map(|(_, values)| sum(values)).fold(0.0, f64::max);
     let parts = |values: &[f64]| {
         let parts = series.iter().zip(values).filter(|(_, value)| length(**value) > 0.0);
-        let parts = parts.map(|(series, value)| format!("{} {}", series.name, quantity.shown(*value)));
+        let parts =
+            parts.map(|(series, value)| format!("{} {}", series.name, quantity.shown(*value)));
         parts.collect::<Vec<_>>().join(", ")
     };
     let spoken: Vec<String> =
@@ -215,7 +227,8 @@ fn draw_stacked(
                 let figure = escape(&quantity.shown(*value));
                 let _ = writeln!(
                     out,
-                    "<rect class=\"part s{class}\" x=\"{x:.2}%\" width=\"{width:.2}%\" height=\"22\">\
+                    "<rect class=\"part s{class}\" x=\"{x:.2}%\" width=\"{width:.2}%\" \
+                     height=\"22\">\
                      <title>{name}: {figure}</title></rect>"
                 );
             }
@@ -264,11 +277,13 @@ fn draw_histogram(
         for (bar, (series, value)) in series.iter().zip(values).enumerate() {
             let y = top + bar * BAR;
             let width = share(*value, longest) * ALONG / 100.0;
-            // Nothing is drawn as nothing: a figure beside each would hide those that say something.
+            // Nothing is drawn as nothing: a figure beside each would hide those that say
+            // something.
             if length(*value) > 0.0 {
                 let _ = writeln!(
                     out,
-                    "<rect class=\"s{}\" x=\"{FROM:.2}%\" y=\"{}\" width=\"{width:.2}%\" height=\"{}\"/>\
+                    "<rect class=\"s{}\" x=\"{FROM:.2}%\" y=\"{}\" width=\"{width:.2}%\" \
+                     height=\"{}\"/>\
                      <text class=\"quiet\" x=\"{:.2}%\" y=\"{}\">{}</text>",
                     colour(series.colour),
                     y + 1,
@@ -305,11 +320,17 @@ mod tests {
     #[test]
     fn no_bar_is_longer_than_the_chart_whatever_the_values() {
         let bad = [f64::NAN, f64::INFINITY, -5.0, 0.0, 3.0, f64::MAX];
-        let bars =
-            bad.map(|value| Bar { label: "bar".to_owned(), value, detail: String::new(), colour: 255 });
-        let series: Vec<Series> = (0..6).map(|n| Series { name: format!("part {n}"), colour: n }).collect();
+        let bars = bad.map(|value| Bar {
+            label: "bar".to_owned(),
+            value,
+            detail: String::new(),
+            colour: 255,
+        });
+        let series: Vec<Series> =
+            (0..6).map(|n| Series { name: format!("part {n}"), colour: n }).collect();
         let rows = vec![("row".to_owned(), bad.to_vec()), ("short".to_owned(), vec![1.0])];
-        let (title, explanation, quantity) = (String::from("t"), String::from("e"), Quantity::Nanoseconds);
+        let (title, explanation, quantity) =
+            (String::from("t"), String::from("e"), Quantity::Nanoseconds);
         let charts = [
             Chart::Bars {
                 title: title.clone(),
@@ -347,8 +368,12 @@ mod tests {
 
     #[test]
     fn a_hostile_label_stays_text() {
-        let bar =
-            Bar { label: "</svg><script>".to_owned(), value: 1.0, detail: "\"<b>".to_owned(), colour: 1 };
+        let bar = Bar {
+            label: "</svg><script>".to_owned(),
+            value: 1.0,
+            detail: "\"<b>".to_owned(),
+            colour: 1,
+        };
         let chart = Chart::Bars {
             title: "<img onerror='x'>".to_owned(),
             explanation: "<i>".to_owned(),

@@ -1,8 +1,8 @@
 //! Text of any origin as the content of an element or of a quoted attribute.
 //!
-//! Invariant: the result holds none of the characters `<`, `>`, `"`, `'`, and no `&` that is not the
-//! beginning of a reference written here; so it can neither open a tag nor leave an attribute. Control
-//! characters and characters that turn the direction of writing are shown as what they are.
+//! Invariant: the result holds none of the characters `<`, `>`, `"`, `'`, and no `&` that is not
+//! the beginning of a reference written here; so it can neither open a tag nor leave an attribute.
+//! Control characters and characters that turn the direction of writing are shown as what they are.
 
 use crate::figure;
 
@@ -25,8 +25,10 @@ pub fn escape(text: &str) -> String {
 
 /// The text in lines, escaped: line ends and tabs stay, everything else is as in [`escape`].
 pub(crate) fn escape_lines(text: &str) -> String {
-    let lines: Vec<String> =
-        text.lines().map(|line| line.split('\t').map(escape).collect::<Vec<_>>().join("\t")).collect();
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| line.split('\t').map(escape).collect::<Vec<_>>().join("\t"))
+        .collect();
     lines.join("\n")
 }
 

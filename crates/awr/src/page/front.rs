@@ -72,10 +72,12 @@ impl Front {
     pub(super) fn draw(&self, out: &mut String, link: impl Fn(&str) -> Option<String>) {
         out.push_str("<div class=\"tiles\">\n");
         for tile in &self.tiles {
-            let [label, value, detail] = [&tile.label, &tile.value, &tile.detail].map(|text| escape(text));
+            let [label, value, detail] =
+                [&tile.label, &tile.value, &tile.detail].map(|text| escape(text));
             let _ = writeln!(
                 out,
-                "<div class=\"tile\"><span>{label}</span><strong>{value}</strong><small>{detail}</small></div>"
+                "<div class=\"tile\"><span>{label}</span><strong>{value}</strong>\
+                 <small>{detail}</small></div>"
             );
         }
         out.push_str("</div>\n");
@@ -89,7 +91,8 @@ impl Front {
         if !self.bars.is_empty() {
             out.push_str("<div class=\"card\">\n");
             // The figures are words here: each bar says its own.
-            let bars = self.bars.iter().map(|(bar, shown)| Bar { detail: shown.clone(), ..bar.clone() });
+            let bars =
+                self.bars.iter().map(|(bar, shown)| Bar { detail: shown.clone(), ..bar.clone() });
             let chart = Chart::Bars {
                 title: self.waits.clone(),
                 explanation: String::new(),
@@ -113,7 +116,8 @@ impl Front {
             let (share, name) = (escape(&told.share), escape(&told.name));
             let _ = writeln!(
                 out,
-                "<section class=\"finding {severity}\"><strong class=\"share\">{share}</strong><div><h3>{name}</h3>"
+                "<section class=\"finding {severity}\"><strong \
+                 class=\"share\">{share}</strong><div><h3>{name}</h3>"
             );
             for line in &told.evidence {
                 let _ = writeln!(out, "<p class=\"quiet\">{}</p>", escape(line));

@@ -1,18 +1,20 @@
 //! A page builder: headings, tables and charts as one self-contained HTML page.
 //!
-//! The page needs no second file and no network; it follows the reader's choice of light or dark, fits a phone, and prints. All text is
-//! escaped here, at the only place where text becomes HTML, so a caller cannot forget it: names of databases and files come from outside.
+//! The page needs no second file and no network; it follows the reader's choice of light or dark,
+//! fits a phone, and prints. All text is escaped here, at the only place where text becomes HTML,
+//! so a caller cannot forget it: names of databases and files come from outside.
 //!
-//! One script, the same on every page, sorts tables; without it everything is there to read. A policy in the head lets the browser run this
-//! script and use this style sheet, by their hashes, and load nothing at all: what should be text and became a tag would be dead. The
-//! script's element is written in capitals, so that a page can be searched for tags that came from outside.
+//! One script, the same on every page, sorts tables; without it everything is there to read. A
+//! policy in the head lets the browser run this script and use this style sheet, by their hashes,
+//! and load nothing at all: what should be text and became a tag would be dead. The script's
+//! element is written in capitals, so that a page can be searched for tags that came from outside.
 //!
 //! ```
 //! use tiersmith_awr::page::{Bar, Chart, Page};
 //! use tiersmith_awr::{Cell, Quantity, Table};
 //!
 //! let mut table =
-//!     Table::new("Commits").text("Place", "Where the redo lies.").figures("Commits/s", "", "How many.");
+//!     Table::new("Commits").text("Place", "Of the redo.").figures("Commits/s", "", "How many.");
 //! table.row(vec![Cell::text("home"), Cell::number(1200.0)]);
 //! let bar = Bar { label: "home".to_owned(), value: 1200.0, detail: String::new(), colour: 1 };
 //! let chart = Chart::Bars {
@@ -22,12 +24,14 @@
 //!     bars: vec![bar],
 //! };
 //! let mut page = Page::new("A study");
-//! page.lead("What it is about.").banner("EMULATED: ...").section("Results").chart(&chart).table(&table);
+//! page.lead("What it is about.").banner("EMULATED: ...");
+//! page.section("Results").chart(&chart).table(&table);
 //! assert!(page.render().starts_with("<!DOCTYPE html>"));
 //! ```
 //!
-//! Invariants: ids on a page are distinct; every table has a caption and header cells, every chart a spoken
-//! description. Deliberately absent: raw HTML from the caller, links to other sites. Read next: `chart.rs`.
+//! Invariants: ids on a page are distinct; every table has a caption and header cells, every chart
+//! a spoken description. Deliberately absent: raw HTML from the caller, links to other sites. Read
+//! next: `chart.rs`.
 
 mod chart;
 mod escape;
@@ -57,7 +61,8 @@ const SORT: &str = include_str!("sort.js");
 fn policy() -> String {
     let hash = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
     format!(
-        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; \
+         form-action 'none'",
         hash(STYLE),
         hash(SORT)
     )
@@ -114,7 +119,8 @@ impl Page {
     /// Begins a section; it is in the list of contents.
     pub fn section(&mut self, title: &str) -> &mut Page {
         self.sections.push(title.to_owned());
-        let _ = writeln!(self.body, "<h2 id=\"section{}\">{}</h2>", self.sections.len(), escape(title));
+        let _ =
+            writeln!(self.body, "<h2 id=\"section{}\">{}</h2>", self.sections.len(), escape(title));
         self
     }
 
@@ -157,20 +163,23 @@ impl Page {
         let (summary, text) = (escape(summary), escape::escape_lines(text));
         let _ = writeln!(
             self.body,
-            "<details class=\"fold\"><summary>{summary}</summary><pre tabindex=\"0\">{text}</pre></details>"
+            "<details class=\"fold\"><summary>{summary}</summary><pre \
+             tabindex=\"0\">{text}</pre></details>"
         );
         self
     }
 
     /// Adds what `fill` adds, folded away under a summary. What is folded is not printed.
     pub fn fold(&mut self, summary: &str, fill: impl FnOnce(&mut Page)) -> &mut Page {
-        let _ = writeln!(self.body, "<details class=\"fold\"><summary>{}</summary>", escape(summary));
+        let _ =
+            writeln!(self.body, "<details class=\"fold\"><summary>{}</summary>", escape(summary));
         fill(self);
         self.body.push_str("</details>\n");
         self
     }
 
-    /// Adds a table. The cells of its first column are the headers of their rows. A table of details is folded away.
+    /// Adds a table. The cells of its first column are the headers of their rows. A table of
+    /// details is folded away.
     pub fn table(&mut self, table: &Table) -> &mut Page {
         let caption = escape(&table.caption);
         if table.details {
@@ -178,12 +187,13 @@ impl Page {
         }
         let out = &mut self.body;
         // A list; not a few lines with a meaning by their order, whose first column needs no title.
-        let is_list =
-            table.rows.len() > 2 && table.columns.first().is_some_and(|column| !column.title.is_empty());
+        let is_list = table.rows.len() > 2
+            && table.columns.first().is_some_and(|column| !column.title.is_empty());
         let class = if is_list { " class=\"sortable\"" } else { "" };
         let _ = writeln!(
             out,
-            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\">\n<table{class}>\n\
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+             aria-label=\"{caption}\">\n<table{class}>\n\
              <caption>{caption}</caption>\n<thead><tr>"
         );
         let diff = table.columns.iter().position(|column| column.title.contains("Diff"));
@@ -193,7 +203,8 @@ impl Page {
                 Align::Right => " class=\"figure\"",
                 _ => "",
             };
-            let _ = write!(out, "<th scope=\"col\"{class} title=\"{}\">", escape(&column.explanation));
+            let _ =
+                write!(out, "<th scope=\"col\"{class} title=\"{}\">", escape(&column.explanation));
             out.push_str(&escape(&column.title));
             if column.unit_is_shown() {
                 let _ = write!(out, " <span class=\"unit\">({})</span>", escape(&column.unit));
@@ -205,7 +216,8 @@ impl Page {
             let width = table.columns.len().max(1);
             let _ = writeln!(
                 out,
-                "<tr><td colspan=\"{width}\">No data exists for this section of the report.</td></tr>"
+                "<tr><td colspan=\"{width}\">No data exists for this section of the \
+                 report.</td></tr>"
             );
         }
         for row in &table.rows {
@@ -214,7 +226,8 @@ impl Page {
                 let cell = row.get(index).unwrap_or(&Cell::Empty);
                 let shown = cell.shown();
                 // A word that no line holds may break anywhere; others keep their letters together.
-                let long = shown.split(char::is_whitespace).any(|word| word.chars().count() > LONG_WORD);
+                let long =
+                    shown.split(char::is_whitespace).any(|word| word.chars().count() > LONG_WORD);
                 let class = match column.align {
                     Align::Right if diff == Some(index) => "figure diff",
                     Align::Right => "figure",
@@ -245,7 +258,8 @@ impl Page {
         self
     }
 
-    /// Keeps what the columns mean for the end of the page, for readers that cannot point at a title.
+    /// Keeps what the columns mean for the end of the page, for readers that cannot point at a
+    /// title.
     fn explain(&mut self, table: &Table) {
         for column in table.columns.iter().filter(|column| !column.explanation.is_empty()) {
             let title = if column.title.is_empty() { "(first column)" } else { &column.title };
@@ -262,7 +276,8 @@ impl Page {
             return;
         }
         out.push_str(
-            "<details class=\"explain\" id=\"columns\"><summary>What the columns mean</summary><dl>",
+            "<details class=\"explain\" id=\"columns\"><summary>What the columns \
+             mean</summary><dl>",
         );
         let mut meanings: Vec<&(String, String)> = self.meanings.iter().collect();
         meanings.sort();
@@ -293,15 +308,19 @@ impl Page {
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>",
+             <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<header>\n\
+             <h1>{title}</h1>",
             policy()
         );
         if !self.lead.is_empty() {
             let _ = writeln!(out, "<p class=\"lead\">{}</p>", escape(&self.lead));
         }
         for banner in &self.banners {
-            let _ =
-                writeln!(out, "<p class=\"banner\" role=\"note\"><strong>{}</strong></p>", escape(banner));
+            let _ = writeln!(
+                out,
+                "<p class=\"banner\" role=\"note\"><strong>{}</strong></p>",
+                escape(banner)
+            );
         }
         out.push_str("</header>\n");
         if self.sections.len() > 1 {
@@ -310,7 +329,12 @@ impl Page {
                 out.push_str("<li><a href=\"#findings\">Findings</a></li>\n");
             }
             for (index, section) in self.sections.iter().enumerate() {
-                let _ = writeln!(out, "<li><a href=\"#section{}\">{}</a></li>", index + 1, escape(section));
+                let _ = writeln!(
+                    out,
+                    "<li><a href=\"#section{}\">{}</a></li>",
+                    index + 1,
+                    escape(section)
+                );
             }
             out.push_str("</ul></nav>\n");
         }
@@ -352,7 +376,10 @@ mod tests {
         });
         page.footer(evil).section(evil);
         let html = page.render();
-        assert!(!html.contains("<script") && !html.contains("<b ") && !html.contains("onclick='"), "{html}");
+        assert!(
+            !html.contains("<script") && !html.contains("<b ") && !html.contains("onclick='"),
+            "{html}"
+        );
     }
 
     #[test]

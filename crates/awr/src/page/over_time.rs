@@ -1,13 +1,16 @@
 //! Charts whose horizontal axis is time: areas on each other, and heat maps.
 //!
-//! Shapes are drawn in a box that is stretched to the width of the page, letters outside of it: so a chart fits a phone without its letters
-//! changing size. A slot is drawn as wide as it was long, at one height: what is known is an average over the slot, and a sloping line would
-//! claim more. A time of which nothing is known stays empty and is hatched.
+//! Shapes are drawn in a box that is stretched to the width of the page, letters outside of it: so
+//! a chart fits a phone without its letters changing size. A slot is drawn as wide as it was long,
+//! at one height: what is known is an average over the slot, and a sloping line would claim more. A
+//! time of which nothing is known stays empty and is hatched.
 //!
-//! Every slot has its figures as a title, which a mouse shows; the whole chart has a title and a description in words.
+//! Every slot has its figures as a title, which a mouse shows; the whole chart has a title and a
+//! description in words.
 //!
-//! Invariants: nothing is drawn outside the box; a value that is negative or not finite is drawn as nothing; the layers of an area are in
-//! the order of its legend, from the bottom up. Deliberately absent: smoothing, zoom, scripts.
+//! Invariants: nothing is drawn outside the box; a value that is negative or not finite is drawn as
+//! nothing; the layers of an area are in the order of its legend, from the bottom up. Deliberately
+//! absent: smoothing, zoom, scripts.
 
 use std::fmt::Write as _;
 
@@ -93,8 +96,11 @@ impl Axis {
             .iter()
             .map(|slot| slot.from_unix_ns)
             .chain(chart.gaps.iter().map(|gap| gap.from_unix_ns));
-        let ends =
-            chart.slots.iter().map(|slot| slot.to_unix_ns).chain(chart.gaps.iter().map(|gap| gap.to_unix_ns));
+        let ends = chart
+            .slots
+            .iter()
+            .map(|slot| slot.to_unix_ns)
+            .chain(chart.gaps.iter().map(|gap| gap.to_unix_ns));
         let from = froms.min().unwrap_or(0);
         let own = ends.max().unwrap_or(0).saturating_sub(from);
         Axis { from, length: chart.length_ns.max(own).max(1) }
@@ -108,8 +114,8 @@ impl Axis {
     fn ticks(&self) -> Vec<(f64, String)> {
         const S: u64 = 1_000_000_000;
         const STEPS: [u64; 22] = [
-            1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400,
-            172_800, 604_800, 2_592_000, 31_536_000,
+            1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600,
+            43_200, 86_400, 172_800, 604_800, 2_592_000, 31_536_000,
         ];
         let fits = |step: &&u64| self.length / (**step * S) <= 6;
         let step = STEPS.iter().find(fits).map_or(self.length, |step| step * S);
@@ -123,7 +129,8 @@ impl Axis {
             }
             let place = self.at(at);
             let shown = figure::instant(at);
-            let (day, time) = (shown.get(5..10).unwrap_or_default(), shown.get(11..).unwrap_or_default());
+            let (day, time) =
+                (shown.get(5..10).unwrap_or_default(), shown.get(11..).unwrap_or_default());
             let label = match () {
                 () if step >= 86_400 * S || time == "00:00:00" => day.to_owned(),
                 () if step < 60 * S => time.to_owned(),
@@ -165,7 +172,8 @@ fn spoken(chart: &OverTime, most: f64, more: &str) -> String {
     let axis = Axis::of(chart);
     let end = axis.from.saturating_add(axis.length);
     format!(
-        "{} slots from {} to {} UTC; the most is {} {}{more}. The figures are in a table of this report.",
+        "{} slots from {} to {} UTC; the most is {} {}{more}. The figures are in a table of this \
+         report.",
         chart.slots.len(),
         figure::instant(axis.from),
         figure::instant(end),
@@ -186,7 +194,8 @@ fn open(
     let all = height + ABOVE + BELOW;
     let _ = writeln!(
         out,
-        "<div class=\"plot\"><svg class=\"side\" width=\"52\" height=\"{all}\" aria-hidden=\"true\">"
+        "<div class=\"plot\"><svg class=\"side\" width=\"52\" height=\"{all}\" \
+         aria-hidden=\"true\">"
     );
     for (share, label) in labels {
         let y = ABOVE as f64 + height as f64 * (1.0 - share) + 4.0;
@@ -199,7 +208,8 @@ fn open(
     let spoken = escape(&format!("{}. {description}", chart.title));
     let _ = writeln!(
         out,
-        "</svg><svg class=\"wide\" height=\"{all}\" role=\"img\" aria-label=\"{spoken}\">\n<desc>{}</desc>",
+        "</svg><svg class=\"wide\" height=\"{all}\" role=\"img\" \
+         aria-label=\"{spoken}\">\n<desc>{}</desc>",
         escape(description)
     );
     for (place, label) in Axis::of(chart).ticks() {
@@ -213,7 +223,8 @@ fn open(
     }
     let _ = writeln!(
         out,
-        "<svg y=\"{ABOVE}\" width=\"100%\" height=\"{height}\" viewBox=\"0 0 1000 {rows}\" preserveAspectRatio=\"none\">\n\
+        "<svg y=\"{ABOVE}\" width=\"100%\" height=\"{height}\" viewBox=\"0 0 1000 {rows}\" \
+         preserveAspectRatio=\"none\">\n\
          <rect class=\"track\" width=\"1000\" height=\"{rows}\"/>"
     );
 }
@@ -231,7 +242,8 @@ fn close(
         let (from, to) = (axis.at(gap.from_unix_ns), axis.at(gap.to_unix_ns));
         let _ = writeln!(
             out,
-            "<rect class=\"gap\" x=\"{from:.1}\" width=\"{:.1}\" height=\"{rows}\"><title>{}</title></rect>",
+            "<rect class=\"gap\" x=\"{from:.1}\" width=\"{:.1}\" \
+             height=\"{rows}\"><title>{}</title></rect>",
             (to - from).max(2.0).min(1000.0 - from),
             escape(&format!("{} UTC: {}", span(gap.from_unix_ns, gap.to_unix_ns), gap.reason))
         );
@@ -240,7 +252,8 @@ fn close(
         let (from, to) = (axis.at(slot.from_unix_ns), axis.at(slot.to_unix_ns));
         let _ = write!(
             out,
-            "<rect class=\"hit\" x=\"{from:.1}\" width=\"{:.1}\" height=\"{rows}\"><title>{}</title></rect>",
+            "<rect class=\"hit\" x=\"{from:.1}\" width=\"{:.1}\" \
+             height=\"{rows}\"><title>{}</title></rect>",
             to - from,
             escape(&format!("{} UTC: {}", span(slot.from_unix_ns, slot.to_unix_ns), shown(slot)))
         );
@@ -283,8 +296,9 @@ pub(super) fn draw_area(out: &mut String, chart: &OverTime, series: &[Series], l
     let axis = Axis::of(chart);
     let y = |value: f64| (1000.0 - value / top * 1000.0).clamp(0.0, 1000.0);
     legend(out, series, lines);
-    let sum =
-        |slot: &TimeSlot| slot.values.iter().take(series.len()).map(|value| length(*value)).sum::<f64>();
+    let sum = |slot: &TimeSlot| {
+        slot.values.iter().take(series.len()).map(|value| length(*value)).sum::<f64>()
+    };
     let peak = chart.slots.iter().map(sum).fold(0.0, f64::max);
     let names: Vec<&str> = series.iter().map(|of| of.name.as_str()).collect();
     let more = format!("; from the bottom up: {}", names.join(", "));
@@ -299,18 +313,24 @@ pub(super) fn draw_area(out: &mut String, chart: &OverTime, series: &[Series], l
         };
         let mut path = String::new();
         for run in runs(&chart.slots) {
-            let Some(first) = run
-                .first()
-                .filter(|_| run.iter().any(|slot| slot.values.get(index).is_some_and(|v| length(*v) > 0.0)))
-            else {
+            let Some(first) = run.first().filter(|_| {
+                run.iter().any(|slot| slot.values.get(index).is_some_and(|v| length(*v) > 0.0))
+            }) else {
                 continue;
             };
-            let _ = write!(path, "M{:.1} {:.1}", axis.at(first.from_unix_ns), y(below(first, index)));
+            let _ =
+                write!(path, "M{:.1} {:.1}", axis.at(first.from_unix_ns), y(below(first, index)));
             for slot in run {
-                let _ = write!(path, "V{:.1}H{:.1}", y(below(slot, index + 1)), axis.at(slot.to_unix_ns));
+                let _ = write!(
+                    path,
+                    "V{:.1}H{:.1}",
+                    y(below(slot, index + 1)),
+                    axis.at(slot.to_unix_ns)
+                );
             }
             for slot in run.iter().rev() {
-                let _ = write!(path, "V{:.1}H{:.1}", y(below(slot, index)), axis.at(slot.from_unix_ns));
+                let _ =
+                    write!(path, "V{:.1}H{:.1}", y(below(slot, index)), axis.at(slot.from_unix_ns));
             }
             path.push('Z');
         }
@@ -320,7 +340,8 @@ pub(super) fn draw_area(out: &mut String, chart: &OverTime, series: &[Series], l
         let mut path = String::new();
         let mut end = None;
         for slot in &chart.slots {
-            let Some(value) = slot.lines.get(index).copied().flatten().filter(|value| value.is_finite())
+            let Some(value) =
+                slot.lines.get(index).copied().flatten().filter(|value| value.is_finite())
             else {
                 continue;
             };
@@ -339,7 +360,8 @@ pub(super) fn draw_area(out: &mut String, chart: &OverTime, series: &[Series], l
         let mut parts = vec![format!("{} {}", figure::number(sum(slot)), chart.unit)];
         let named = series.iter().zip(&slot.values).filter(|(_, value)| length(**value) > 0.0);
         parts.extend(named.map(|(of, value)| format!("{} {}", of.name, figure::number(*value))));
-        let known = lines.iter().zip(&slot.lines).filter_map(|(line, value)| Some((line, (*value)?)));
+        let known =
+            lines.iter().zip(&slot.lines).filter_map(|(line, value)| Some((line, (*value)?)));
         parts.extend(known.map(|(line, value)| format!("{} {}", line.name, figure::number(value))));
         parts.join("; ")
     });
@@ -349,7 +371,12 @@ pub(super) fn draw_area(out: &mut String, chart: &OverTime, series: &[Series], l
 fn legend(out: &mut String, series: &[Series], lines: &[Line]) {
     out.push_str("<ul class=\"legend\" aria-label=\"Layers, from the bottom up\">");
     for of in series {
-        let _ = write!(out, "<li><span class=\"s{}\"></span>{}</li>", colour(of.colour), escape(&of.name));
+        let _ = write!(
+            out,
+            "<li><span class=\"s{}\"></span>{}</li>",
+            colour(of.colour),
+            escape(&of.name)
+        );
     }
     for line in lines {
         let class = if line.limit { "rule limit" } else { "rule" };
@@ -385,7 +412,8 @@ pub(super) fn draw_heat(out: &mut String, chart: &OverTime, buckets: &[String]) 
             1 => format!("up to {}", figure::number(top / SHADE_FACTOR.powi(SHADES as i32 - 1))),
             _ => format!("over {}", figure::number(least)),
         };
-        let unit = if level == SHADES { format!(" {}", escape(&chart.unit)) } else { String::new() };
+        let unit =
+            if level == SHADES { format!(" {}", escape(&chart.unit)) } else { String::new() };
         if top > 0.0 {
             let _ = write!(out, "<li><span class=\"h{level}\"></span>{text}{unit}</li>");
         }
@@ -407,14 +435,16 @@ pub(super) fn draw_heat(out: &mut String, chart: &OverTime, buckets: &[String]) 
             let level = shade(rate(slot, *value));
             let width = to - from;
             // Short latencies are at the bottom.
-            let _ = write!(paths[level - 1], "M{from:.1} {}h{width:.1}v1h-{width:.1}z", rows - 1 - row);
+            let _ =
+                write!(paths[level - 1], "M{from:.1} {}h{width:.1}v1h-{width:.1}z", rows - 1 - row);
         }
     }
     for (level, path) in paths.iter().enumerate().filter(|(_, path)| !path.is_empty()) {
         let _ = writeln!(out, "<path class=\"cell h{}\" d=\"{path}\"/>", level + 1);
     }
     close(out, chart, "latency", rows, |slot| {
-        let found = buckets.iter().zip(&slot.values).rev().filter(|(_, value)| length(**value) > 0.0);
+        let found =
+            buckets.iter().zip(&slot.values).rev().filter(|(_, value)| length(**value) > 0.0);
         let parts: Vec<String> = found
             .map(|(bucket, value)| format!("{bucket} {}/s", figure::number(rate(slot, *value))))
             .collect();
@@ -461,20 +491,29 @@ mod tests {
             })
             .collect();
         let mut chart = chart(slots);
-        chart.gaps.push(TimeGap { from_unix_ns: 9 * S, to_unix_ns: 7 * S, reason: "<script>".to_owned() });
-        let series: Vec<Series> = (0..6).map(|n| Series { name: format!("<b>{n}"), colour: n }).collect();
+        chart.gaps.push(TimeGap {
+            from_unix_ns: 9 * S,
+            to_unix_ns: 7 * S,
+            reason: "<script>".to_owned(),
+        });
+        let series: Vec<Series> =
+            (0..6).map(|n| Series { name: format!("<b>{n}"), colour: n }).collect();
         let lines = [false, true].map(|limit| Line { name: "<i>".to_owned(), limit });
         let mut out = String::new();
         draw_area(&mut out, &chart, &series, &lines);
         draw_heat(&mut out, &chart, &series.iter().map(|of| of.name.clone()).collect::<Vec<_>>());
         assert!(
-            !out.contains("NaN") && !out.contains("inf") && !out.contains("<b>") && !out.contains("<script"),
+            !out.contains("NaN")
+                && !out.contains("inf")
+                && !out.contains("<b>")
+                && !out.contains("<script"),
             "{out}"
         );
         for path in out.split(" d=\"").skip(1) {
             let path = path.split('"').next().unwrap();
-            for number in
-                path.split(|c: char| c.is_ascii_alphabetic() || c == ' ').filter(|text| !text.is_empty())
+            for number in path
+                .split(|c: char| c.is_ascii_alphabetic() || c == ' ')
+                .filter(|text| !text.is_empty())
             {
                 let number: f64 = number.parse().unwrap();
                 assert!((-1000.0..=1000.0).contains(&number), "{path}");
@@ -493,7 +532,12 @@ mod tests {
         let of = |slots| {
             let mut out = String::new();
             let series = [Series { name: "a".to_owned(), colour: 0 }];
-            draw_area(&mut out, &chart(slots), &series, &[Line { name: "l".to_owned(), limit: false }]);
+            draw_area(
+                &mut out,
+                &chart(slots),
+                &series,
+                &[Line { name: "l".to_owned(), limit: false }],
+            );
             let path = |class: &str| {
                 out.split(class).nth(1).unwrap().split('"').nth(2).unwrap().matches('M').count()
             };
@@ -515,7 +559,8 @@ mod tests {
         assert_eq!(labels(24_000.0), "0 5,000 10,000 15,000 20,000 25,000");
         for most in [f64::MAX, f64::MIN_POSITIVE, 1e-12, 99.0] {
             assert!(
-                (2..=7).contains(&scale(most).len()) && scale(most).iter().all(|value| value.is_finite()),
+                (2..=7).contains(&scale(most).len())
+                    && scale(most).iter().all(|value| value.is_finite()),
                 "{most}"
             );
         }

@@ -1,9 +1,10 @@
-//! The report of two intervals, after Oracle's Compare Periods report: what differs, per second, per
-//! transaction, and as shares of DB time, so that intervals of different length and load can be compared.
+//! The report of two intervals, after Oracle's Compare Periods report: what differs, per second,
+//! per transaction, and as shares of DB time, so that intervals of different length and load can be
+//! compared.
 //!
-//! Events are ordered by how much their share of DB time changed, as Oracle orders them; the top events by
-//! the larger of the two. Sections are those of the report of one interval. The intervals may be of different
-//! databases: that is what a comparison of two placements is.
+//! Events are ordered by how much their share of DB time changed, as Oracle orders them; the top
+//! events by the larger of the two. Sections are those of the report of one interval. The intervals
+//! may be of different databases: that is what a comparison of two placements is.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,9 +24,13 @@ const COLOURS: [u8; 2] = [1, 3];
 /// The report that compares two intervals.
 pub fn compare(first: &Interval, second: &Interval) -> Report {
     let both = [first, second];
-    let subtitle =
-        format!("First (1st): {}. Second (2nd): {}", tables::name_of(first), tables::name_of(second));
-    let mut report = Report::new("WORKLOAD REPOSITORY COMPARE PERIOD REPORT".to_owned(), subtitle, &both);
+    let subtitle = format!(
+        "First (1st): {}. Second (2nd): {}",
+        tables::name_of(first),
+        tables::name_of(second)
+    );
+    let mut report =
+        Report::new("WORKLOAD REPOSITORY COMPARE PERIOD REPORT".to_owned(), subtitle, &both);
     report.add(summary(both));
     report.add(waits(both));
     report.add(more::samples(&both));
@@ -132,10 +137,12 @@ fn periods(both: [&Interval; 2]) -> Table {
         ]);
     }
     let mut last = vec![Cell::text("%Diff"), Cell::Empty, Cell::Empty, Cell::Empty, Cell::Empty];
-    last.extend([Interval::active_sessions, |of: &Interval| Some(of.elapsed_s()), db_time].map(|of| {
-        let (first, second) = pair(both, of);
-        change(first, second)
-    }));
+    last.extend([Interval::active_sessions, |of: &Interval| Some(of.elapsed_s()), db_time].map(
+        |of| {
+            let (first, second) = pair(both, of);
+            change(first, second)
+        },
+    ));
     table.row(last);
     table.without_empty_columns()
 }
@@ -165,13 +172,21 @@ fn load_profile(both: [&Interval; 2]) -> Table {
     let names: Vec<&str> = first.iter().map(|row| row.name).collect();
     let only_second = second.iter().map(|row| row.name).filter(|name| !names.contains(name));
     for name in names.iter().copied().chain(only_second) {
-        let total = |rows: &[load::LoadRow]| rows.iter().find(|row| row.name == name).map(|row| row.total);
+        let total =
+            |rows: &[load::LoadRow]| rows.iter().find(|row| row.name == name).map(|row| row.total);
         let totals = (total(&first), total(&second));
         let mut cells = vec![Cell::text(name)];
-        let per_second = |total: Option<f64>, of: &Interval| total.map(|total| total / of.elapsed_s());
-        let per_transaction =
-            |total: Option<f64>, of: &Interval| total.and_then(|total| per(total, of.transactions()));
-        changed(&mut cells, Quantity::Number, per_second(totals.0, both[0]), per_second(totals.1, both[1]));
+        let per_second =
+            |total: Option<f64>, of: &Interval| total.map(|total| total / of.elapsed_s());
+        let per_transaction = |total: Option<f64>, of: &Interval| {
+            total.and_then(|total| per(total, of.transactions()))
+        };
+        changed(
+            &mut cells,
+            Quantity::Number,
+            per_second(totals.0, both[0]),
+            per_second(totals.1, both[1]),
+        );
         changed(
             &mut cells,
             Quantity::Number,
@@ -184,8 +199,8 @@ fn load_profile(both: [&Interval; 2]) -> Table {
 }
 
 fn load_chart(both: [&Interval; 2]) -> Option<Chart> {
-    // A bar of nothing for an interval that does not count its transactions would be a zero that nobody
-    // measured.
+    // A bar of nothing for an interval that does not count its transactions would be a zero that
+    // nobody measured.
     let rates = [
         both[0].transactions()? as f64 / both[0].elapsed_s(),
         both[1].transactions()? as f64 / both[1].elapsed_s(),
@@ -213,8 +228,9 @@ fn efficiency(both: [&Interval; 2]) -> Table {
     let (first, second) = pair(both, load::efficiency);
     let names: BTreeSet<&str> = first.iter().chain(&second).map(|row| row.name).collect();
     for name in names {
-        let value =
-            |rows: &[load::Efficiency]| rows.iter().find(|row| row.name == name).map(|row| row.percent);
+        let value = |rows: &[load::Efficiency]| {
+            rows.iter().find(|row| row.name == name).map(|row| row.percent)
+        };
         let (first, second) = (value(&first), value(&second));
         let difference = first.zip(second).map(|(first, second)| second - first);
         table.row(vec![
@@ -260,11 +276,25 @@ fn account(both: [&Interval; 2]) -> Table {
     let (unit, by) = scale(both);
     let mut table = Table::new(format!("Where DB Time Went, per {unit}"))
         .text("Part", "DB CPU, the wait classes, and what makes them add up.");
-    table = with_change(table, "Time", "", "By transactions, or by elapsed time if one interval has none.")
-        .figures("1st % DB time", "", "The part's share in the first interval; they add up to a hundred.")
-        .figures("2nd % DB time", "", "The part's share in the second interval; they add up to a hundred.");
+    table = with_change(
+        table,
+        "Time",
+        "",
+        "By transactions, or by elapsed time if one interval has none.",
+    )
+    .figures(
+        "1st % DB time",
+        "",
+        "The part's share in the first interval; they add up to a hundred.",
+    )
+    .figures(
+        "2nd % DB time",
+        "",
+        "The part's share in the second interval; they add up to a hundred.",
+    );
     let (first, second) = pair(both, |of| time::account(of).unwrap_or_default());
-    // Lines that make the others add up stand behind all the others, whichever interval they are of.
+    // Lines that make the others add up stand behind all the others, whichever interval they are
+    // of.
     let mut names: Vec<&str> = Vec::new();
     for balances in [false, true] {
         for line in first.iter().chain(&second).filter(|line| line.balances == balances) {
@@ -290,7 +320,12 @@ fn account(both: [&Interval; 2]) -> Table {
         let known = |ns: Option<f64>, of: &Interval| ns.or(of.db_time_ns.map(|_| 0.0));
         let (first, second) = (known(first, both[0]), known(second, both[1]));
         let mut cells = vec![Cell::text(name)];
-        changed(&mut cells, Quantity::Nanoseconds, first.map(|ns| ns / by[0]), second.map(|ns| ns / by[1]));
+        changed(
+            &mut cells,
+            Quantity::Nanoseconds,
+            first.map(|ns| ns / by[0]),
+            second.map(|ns| ns / by[1]),
+        );
         cells.push(Cell::percent(first.and_then(|ns| time::of_db_time(both[0], ns))));
         cells.push(Cell::percent(second.and_then(|ns| time::of_db_time(both[1], ns))));
         table.row(cells);
@@ -313,7 +348,8 @@ fn top_events(both: [&Interval; 2]) -> Table {
         .figures("2nd %DB time", "", "Share of DB time in the second interval.");
     let (first, second) = pair(both, time::timed);
     let lists = [first, second];
-    let place = |list: &[time::Timed], name: &str| list.iter().take(TOP).position(|row| row.name == name);
+    let place =
+        |list: &[time::Timed], name: &str| list.iter().take(TOP).position(|row| row.name == name);
     let mut rows: Vec<&time::Timed> = Vec::new();
     for row in lists.iter().flat_map(|list| list.iter().take(TOP)) {
         if !rows.iter().any(|known| known.name == row.name) {
@@ -323,21 +359,29 @@ fn top_events(both: [&Interval; 2]) -> Table {
     // By the better of its two places.
     rows.sort_by_key(|row| lists.iter().filter_map(|list| place(list, &row.name)).min());
     for row in rows {
-        let found = [0, 1].map(|side: usize| lists[side].iter().find(|other| other.name == row.name));
+        let found =
+            [0, 1].map(|side: usize| lists[side].iter().find(|other| other.name == row.name));
         let places = [0, 1].map(|side: usize| {
-            place(&lists[side], &row.name).map_or(Cell::text("-"), |place| Cell::count(place as u64 + 1))
+            place(&lists[side], &row.name)
+                .map_or(Cell::text("-"), |place| Cell::count(place as u64 + 1))
         });
         let waits = found.map(|found| Cell::count(found.and_then(|row| row.count)));
         let times = found.map(|found| Cell::seconds(found.map(|row| row.total_ns as f64 / 1e9)));
         let means = found.map(|found| Cell::nanoseconds(found.and_then(time::Timed::mean_ns)));
         let shares = [0, 1].map(|side: usize| {
-            Cell::percent(found[side].and_then(|row| time::of_db_time(both[side], row.total_ns as f64)))
+            Cell::percent(
+                found[side].and_then(|row| time::of_db_time(both[side], row.total_ns as f64)),
+            )
         });
         if row.inside && table.notes.is_empty() {
             table.note(time::INSIDE_NOTE);
         }
         let figures = [places, waits, times, means, shares];
-        table.row(std::iter::once(Cell::text(row.marked())).chain(figures.into_iter().flatten()).collect());
+        table.row(
+            std::iter::once(Cell::text(row.marked()))
+                .chain(figures.into_iter().flatten())
+                .collect(),
+        );
     }
     table
 }
@@ -352,7 +396,8 @@ fn waits(both: [&Interval; 2]) -> Section {
     });
     let (first, second) = pair(both, time::timed);
     let mut drawn: Vec<&str> = Vec::new();
-    let mut rows: Vec<&time::Timed> = first.iter().take(DRAWN).chain(second.iter().take(DRAWN)).collect();
+    let mut rows: Vec<&time::Timed> =
+        first.iter().take(DRAWN).chain(second.iter().take(DRAWN)).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
     for row in rows.into_iter().filter(|row| row.class.is_some()) {
         if !drawn.contains(&row.name.as_str()) {
@@ -378,7 +423,10 @@ fn matched(both: [&Interval; 2], background: bool) -> Vec<(&WaitDelta, [Option<&
     for (side, of) in both.into_iter().enumerate() {
         let waits = if background { of.background() } else { of.foreground() };
         for wait in waits {
-            match rows.iter_mut().find(|(known, _)| known.name == wait.name && known.class == wait.class) {
+            match rows
+                .iter_mut()
+                .find(|(known, _)| known.name == wait.name && known.class == wait.class)
+            {
                 Some((_, sides)) => sides[side] = Some(wait),
                 None => {
                     let mut sides = [None, None];
@@ -400,7 +448,11 @@ fn wait_table(both: [&Interval; 2], background: bool) -> Table {
     let mut table = Table::new(caption)
         .text("Event", "The wait event.")
         .figures(&format!("1st {share_title}"), "", "Time waited by DB time in the first interval.")
-        .figures(&format!("2nd {share_title}"), "", "Time waited by DB time in the second interval.");
+        .figures(
+            &format!("2nd {share_title}"),
+            "",
+            "Time waited by DB time in the second interval.",
+        );
     table = with_change(table, "Waits /txn", "", "Waits by transactions.");
     table = with_change(table, "Avg wait", "", "Time waited by waits.");
     let mut rows = matched(both, background);
@@ -427,7 +479,8 @@ fn wait_table(both: [&Interval; 2], background: bool) -> Table {
         ];
         // An event that one side does not know did not happen there.
         let counts = sides.map(|wait| wait.map_or(0.0, |wait| wait.count as f64));
-        let per_transaction = [0, 1].map(|side: usize| per(counts[side], both[side].transactions()));
+        let per_transaction =
+            [0, 1].map(|side: usize| per(counts[side], both[side].transactions()));
         changed(&mut cells, Quantity::Number, per_transaction[0], per_transaction[1]);
         let means = sides.map(|wait| wait.and_then(WaitDelta::mean_ns));
         changed(&mut cells, Quantity::Nanoseconds, means[0], means[1]);
@@ -447,9 +500,11 @@ fn latency_table(both: [&Interval; 2]) -> Table {
     table = with_change(table, "p99", "", "99 of 100 waits were not longer, within 1/128.");
     let mut rows: Vec<_> = matched(both, false).into_iter().chain(matched(both, true)).collect();
     rows.retain(|(_, sides)| sides.iter().flatten().any(|wait| wait.histogram.count() > 0));
-    // Two events that both became twice as slow are moved as far as each other; one that only one of the two knows is behind.
+    // Two events that both became twice as slow are moved as far as each other; one that only one
+    // of the two knows is behind.
     let moved = |sides: &[Option<&WaitDelta>; 2]| {
-        let [first, second] = sides.map(|wait| Some(wait?.histogram.quantile_ns(0.99)?.max(1) as f64));
+        let [first, second] =
+            sides.map(|wait| Some(wait?.histogram.quantile_ns(0.99)?.max(1) as f64));
         first.zip(second).map_or(-1.0, |(first, second)| (second / first).ln().abs())
     };
     rows.sort_by(|(_, a), (_, b)| moved(b).total_cmp(&moved(a)));
@@ -460,8 +515,9 @@ fn latency_table(both: [&Interval; 2]) -> Table {
         let name = if wait.background { format!("{} (bg)", wait.name) } else { wait.name.clone() };
         let mut cells = vec![Cell::text(name)];
         for q in [0.5, 0.99] {
-            let quantiles =
-                sides.map(|wait| wait.and_then(|wait| wait.histogram.quantile_ns(q)).map(|ns| ns as f64));
+            let quantiles = sides.map(|wait| {
+                wait.and_then(|wait| wait.histogram.quantile_ns(q)).map(|ns| ns as f64)
+            });
             changed(&mut cells, Quantity::Nanoseconds, quantiles[0], quantiles[1]);
         }
         table.row(cells);
@@ -477,9 +533,16 @@ fn io_table(both: [&Interval; 2]) -> Table {
         .text("", "Reads or writes.");
     table = with_change(table, "Reqs /s", "", "Requests by elapsed time.");
     table = with_change(table, "Data /s", "", "Bytes by elapsed time.");
-    table = table.figures("1st Avg", "", "Time by requests.").figures("2nd Avg", "", "Time by requests.");
-    let keys: BTreeSet<(&str, &str)> =
-        both.iter().flat_map(|of| &of.io).map(|io| (io.file_class.as_str(), io.tier.as_str())).collect();
+    table = table.figures("1st Avg", "", "Time by requests.").figures(
+        "2nd Avg",
+        "",
+        "Time by requests.",
+    );
+    let keys: BTreeSet<(&str, &str)> = both
+        .iter()
+        .flat_map(|of| &of.io)
+        .map(|io| (io.file_class.as_str(), io.tier.as_str()))
+        .collect();
     type Side = (&'static str, fn(&IoStat) -> [u64; 3]);
     let sides: [Side; 2] = [
         ("read", |io| [io.reads, io.read_bytes, io.read_ns]),
@@ -490,14 +553,17 @@ fn io_table(both: [&Interval; 2]) -> Table {
         for (name, pick) in sides {
             let figures = both.map(|of| {
                 let row = of.io.iter().find(|io| io.file_class == file_class && io.tier == tier);
-                // What a partial list does not have was not told; what a whole one does not have did not happen.
+                // What a partial list does not have was not told; what a whole one does not have
+                // did not happen.
                 let told = row.is_some() || !of.is_partial("io");
                 told.then(|| row.map_or([0; 3], pick).map(|value| value as f64))
             });
             if figures.iter().flatten().all(|figures| figures[0] == 0.0) {
                 continue;
             }
-            let rate = |side: usize, which: usize| figures[side].map(|of| of[which] / both[side].elapsed_s());
+            let rate = |side: usize, which: usize| {
+                figures[side].map(|of| of[which] / both[side].elapsed_s())
+            };
             let mut cells = vec![Cell::text(file_class), Cell::text(tier), Cell::text(name)];
             changed(&mut cells, Quantity::Number, rate(0, 0), rate(1, 0));
             changed(&mut cells, Quantity::Bytes, rate(0, 1), rate(1, 1));
@@ -517,7 +583,8 @@ fn io_table(both: [&Interval; 2]) -> Table {
 }
 
 fn activity_table(both: [&Interval; 2]) -> Table {
-    let mut table = Table::new("Instance Activity Stats").text("Statistic", "The counter, with its unit.");
+    let mut table =
+        Table::new("Instance Activity Stats").text("Statistic", "The counter, with its unit.");
     table = with_change(table, "per Second", "", "By elapsed time.");
     table = with_change(table, "per Trans", "", "By transactions.");
     let keys: BTreeSet<(&str, &str)> = both
@@ -534,11 +601,16 @@ fn activity_table(both: [&Interval; 2]) -> Table {
     let mut rows: Vec<(f64, Vec<Cell>)> = Vec::new();
     for (name, unit) in keys {
         let values = [0, 1].map(|side: usize| values_of[side].get(name).copied());
-        let rates = [0, 1].map(|side: usize| values[side].map(|value| value / both[side].elapsed_s()));
-        let per_transaction =
-            [0, 1].map(|side: usize| values[side].and_then(|value| per(value, both[side].transactions())));
-        let mut cells =
-            vec![Cell::text(if unit.is_empty() { name.to_owned() } else { format!("{name} ({unit})") })];
+        let rates =
+            [0, 1].map(|side: usize| values[side].map(|value| value / both[side].elapsed_s()));
+        let per_transaction = [0, 1].map(|side: usize| {
+            values[side].and_then(|value| per(value, both[side].transactions()))
+        });
+        let mut cells = vec![Cell::text(if unit.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{name} ({unit})")
+        })];
         changed(&mut cells, Quantity::Number, rates[0], rates[1]);
         changed(&mut cells, Quantity::Number, per_transaction[0], per_transaction[1]);
         rows.push((distance(both, values), cells));
@@ -546,7 +618,10 @@ fn activity_table(both: [&Interval; 2]) -> Table {
     rows.sort_by(|a, b| b.0.total_cmp(&a.0));
     table.rows = rows.into_iter().map(|(_, cells)| cells).collect();
     if table.rows.len() > 1 {
-        table.note("Ordered by how much each changed for the same DB time (for the same time where DB time is not told).");
+        table.note(
+            "Ordered by how much each changed for the same DB time (for the same time where \
+                    DB time is not told).",
+        );
     }
     table.first(tables::ROWS, io::REST);
     table
@@ -586,8 +661,9 @@ fn levels(both: [&Interval; 2]) -> Table {
     table
 }
 
-/// How far two values are from each other, each by the DB time of its interval (by elapsed time if one does not tell DB time), as a share of
-/// the larger: 0 for no change, 1 for something from nothing, less than 0 if one of them is not known.
+/// How far two values are from each other, each by the DB time of its interval (by elapsed time if
+/// one does not tell DB time), as a share of the larger: 0 for no change, 1 for something from
+/// nothing, less than 0 if one of them is not known.
 fn distance(both: [&Interval; 2], values: [Option<f64>; 2]) -> f64 {
     let times = match both.map(|of| of.db_time_ns.filter(|ns| *ns > 0)) {
         [Some(first), Some(second)] => [first, second],
@@ -638,18 +714,23 @@ fn disks(both: [&Interval; 2]) -> Table {
         }
     }
     let mut rows: Vec<(f64, Vec<Cell>)> = Vec::new();
-    let names: BTreeSet<&str> = both.iter().flat_map(|of| &of.disks).map(|disk| disk.name.as_str()).collect();
+    let names: BTreeSet<&str> =
+        both.iter().flat_map(|of| &of.disks).map(|disk| disk.name.as_str()).collect();
     for name in names {
         let found = both.map(|of| of.disks.iter().find(|disk| disk.name == name));
         let rate = |side: usize, pick: fn(&crate::snapshot::host::DiskStat) -> u64| {
             // A disk that is not listed did nothing, if the interval knows its disks at all.
-            let known = both[side].end.host.disks.is_some() && both[side].begin.host.disks.is_some();
+            let known =
+                both[side].end.host.disks.is_some() && both[side].begin.host.disks.is_some();
             let count = found[side].map(pick).or(known.then_some(0));
             count.map(|count| count as f64 / both[side].elapsed_s())
         };
-        let mean =
-            |side: usize| found[side].and_then(|disk| per(disk.write_ms as f64 * 1e6, Some(disk.writes)));
-        let flush = |side: usize| found[side].and_then(|disk| per(disk.flush_ms? as f64 * 1e6, disk.flushes));
+        let mean = |side: usize| {
+            found[side].and_then(|disk| per(disk.write_ms as f64 * 1e6, Some(disk.writes)))
+        };
+        let flush = |side: usize| {
+            found[side].and_then(|disk| per(disk.flush_ms? as f64 * 1e6, disk.flushes))
+        };
         let busy = [0, 1].map(|side: usize| rate(side, |disk| disk.busy_ms).unwrap_or(0.0));
         rows.push((
             (busy[1] - busy[0]).abs(),

@@ -1,13 +1,15 @@
 //! A report as CSV and as Markdown.
 //!
-//! CSV has one line a cell of figures, long and thin: `section,table,row,column,unit,value`. Such a file can be read by anything, joined
-//! with others, and does not change its columns when a table gets one more. Values are plain: no separators of thousands, times in
-//! nanoseconds or seconds as the unit says, sizes in bytes, shares in per cent; an empty cell is left out.
+//! CSV has one line a cell of figures, long and thin: `section,table,row,column,unit,value`. Such a
+//! file can be read by anything, joined with others, and does not change its columns when a table
+//! gets one more. Values are plain: no separators of thousands, times in nanoseconds or seconds as
+//! the unit says, sizes in bytes, shares in per cent; an empty cell is left out.
 //!
 //! Markdown is the text report's tables as pipes, for issues and pull requests.
 //!
-//! Invariants: what a spreadsheet would take for a formula, whatever it splits cells at, gets an apostrophe; in Markdown no text of the source can end a cell,
-//! begin HTML or make a link (a bare address may still be shown as one by what displays it).
+//! Invariants: what a spreadsheet would take for a formula, whatever it splits cells at, gets an
+//! apostrophe; in Markdown no text of the source can end a cell, begin HTML or make a link (a bare
+//! address may still be shown as one by what displays it).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -31,7 +33,8 @@ pub(crate) fn csv(report: &Report) -> String {
                         continue;
                     }
                     let Some((value, unit)) = plain(cell, column) else { continue };
-                    let fields = [&section.title, &table.caption, &name, &column.title, &unit, &value];
+                    let fields =
+                        [&section.title, &table.caption, &name, &column.title, &unit, &value];
                     let line: Vec<String> = fields.iter().map(|field| quoted(field)).collect();
                     let _ = write!(out, "{}\r\n", line.join(","));
                 }
@@ -41,8 +44,9 @@ pub(crate) fn csv(report: &Report) -> String {
     out
 }
 
-/// What each row is called: by its first words; where two rows have the same, by all of their words; where these are the same too, with a
-/// number, so that every line of the file is of one cell.
+/// What each row is called: by its first words; where two rows have the same, by all of their
+/// words; where these are the same too, with a number, so that every line of the file is of one
+/// cell.
 fn row_names(table: &Table, name_at: Option<usize>) -> Vec<String> {
     let first = |row: &Vec<Cell>| name_at.and_then(|at| row.get(at)).map(Cell::shown);
     let mut names: Vec<String> = table
@@ -53,7 +57,11 @@ fn row_names(table: &Table, name_at: Option<usize>) -> Vec<String> {
         .collect();
     let words = |row: &Vec<Cell>| {
         let words = table.columns.iter().zip(row).filter(|(column, _)| column.align == Align::Left);
-        words.map(|(_, cell)| cell.shown()).filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" / ")
+        words
+            .map(|(_, cell)| cell.shown())
+            .filter(|text| !text.is_empty())
+            .collect::<Vec<_>>()
+            .join(" / ")
     };
     let twice = |names: &[String]| {
         let mut seen = BTreeMap::<&str, usize>::new();
@@ -92,11 +100,13 @@ fn plain(cell: &Cell, column: &Column) -> Option<(String, String)> {
     }
 }
 
-/// Between two cells, to one reader or another: a comma, and what a spreadsheet may take instead of it.
+/// Between two cells, to one reader or another: a comma, and what a spreadsheet may take instead of
+/// it.
 const ENDS_A_CELL: [char; 5] = [',', ';', '\t', '\r', '\n'];
 
 fn quoted(field: &str) -> String {
-    let field = if field.parse::<f64>().is_ok() { field.to_owned() } else { without_formulas(field) };
+    let field =
+        if field.parse::<f64>().is_ok() { field.to_owned() } else { without_formulas(field) };
     match field.contains(ENDS_A_CELL) || field.contains('"') {
         true => format!("\"{}\"", field.replace('"', "\"\"")),
         false => field,
@@ -159,8 +169,9 @@ pub(crate) fn markdown(report: &Report) -> String {
                         marks.collect::<Vec<_>>().join(" | ")
                     );
                     for row in &table.rows {
-                        let cells = (0..table.columns.len())
-                            .map(|at| row.get(at).map_or(String::new(), |cell| inert(&cell.shown())));
+                        let cells = (0..table.columns.len()).map(|at| {
+                            row.get(at).map_or(String::new(), |cell| inert(&cell.shown()))
+                        });
                         let _ = writeln!(out, "| {} |", cells.collect::<Vec<_>>().join(" | "));
                     }
                     out.push('\n');
@@ -198,13 +209,20 @@ mod tests {
     #[test]
     fn rows_of_the_same_name_are_told_apart() {
         let mut table = Table::new("t").text("Class", "").text("Tier", "").figures("Reads", "", "");
-        for (class, tier) in
-            [("data", "home"), ("data", "fast"), ("redo", "fast"), ("temp", "home"), ("temp", "home")]
-        {
+        for (class, tier) in [
+            ("data", "home"),
+            ("data", "fast"),
+            ("redo", "fast"),
+            ("temp", "home"),
+            ("temp", "home"),
+        ] {
             table.row(vec![Cell::text(class), Cell::text(tier), Cell::count(1)]);
         }
         let names = row_names(&table, Some(0));
-        assert_eq!(names, ["data / home", "data / fast", "redo", "temp / home (4)", "temp / home (5)"]);
+        assert_eq!(
+            names,
+            ["data / home", "data / fast", "redo", "temp / home (4)", "temp / home (5)"]
+        );
         assert_eq!(row_names(&table, None), ["1", "2", "3", "4", "5"]);
     }
 

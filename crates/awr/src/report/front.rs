@@ -65,12 +65,17 @@ fn tiles(of: &Interval, top: Option<&(Bar, String)>) -> Vec<Tile> {
     if let Some(measured) = of.active_sessions() {
         tiles.push(tile("Active sessions", three(measured), beside));
     } else if let Some(sampled) = sampled {
-        let beside = if beside.is_empty() { "sampled".to_owned() } else { format!("sampled, {beside}") };
+        let beside =
+            if beside.is_empty() { "sampled".to_owned() } else { format!("sampled, {beside}") };
         tiles.push(tile("Active sessions", three(sampled), beside));
     }
     if let Some(count) = of.transactions() {
         let rate = three(count as f64 / of.elapsed_s());
-        tiles.push(tile("Transactions", format!("{rate}/s"), format!("{} in all", three(count as f64))));
+        tiles.push(tile(
+            "Transactions",
+            format!("{rate}/s"),
+            format!("{} in all", three(count as f64)),
+        ));
     }
     if let Some((bar, shown)) = top {
         tiles.push(tile("Top wait", bar.label.clone(), shown.clone()));
@@ -85,7 +90,8 @@ fn sampled_first(of: &Interval) -> bool {
 }
 
 fn chart(of: &Interval) -> Option<Chart> {
-    let is_sampled = |chart: &Chart| matches!(chart, Chart::Area { of, .. } if of.title.contains("sampled"));
+    let is_sampled =
+        |chart: &Chart| matches!(chart, Chart::Area { of, .. } if of.title.contains("sampled"));
     let mut charts = over_time::charts(&[of]);
     let best = charts.iter().position(|chart| is_sampled(chart) == sampled_first(of)).unwrap_or(0);
     (!charts.is_empty()).then(|| charts.swap_remove(best))
@@ -98,7 +104,8 @@ fn longest(of: &Interval) -> (String, Vec<(Bar, String)>) {
         let bars = sampling.events.iter().take(WAITS).map(|event| {
             let percent = event.seen as f64 / all * 100.0;
             let colour = time::colour(tiersmith_events::WaitClass::from_name(&event.class));
-            let bar = Bar { label: event.name.clone(), value: percent, detail: String::new(), colour };
+            let bar =
+                Bar { label: event.name.clone(), value: percent, detail: String::new(), colour };
             (bar, format!("of active sessions, {}", event.class))
         });
         return ("Top five, % of active sessions (sampled)".to_owned(), bars.collect());
@@ -145,7 +152,10 @@ fn section(of: &Interval, name: &str) -> String {
     let seen = of.sampling.as_ref().is_some_and(|sampling| !sampling.statements.is_empty());
     let sections = [
         ("A crash can lose", "Media and Settings"),
-        ("Sessions wait for locks", if seen { super::more::SEEN_TITLE } else { "Wait Events Statistics" }),
+        (
+            "Sessions wait for locks",
+            if seen { super::more::SEEN_TITLE } else { "Wait Events Statistics" },
+        ),
         ("One statement", "SQL Statistics"),
         ("Large tables", "Segment Statistics"),
         ("Dead rows", "Segment Statistics"),
@@ -175,8 +185,10 @@ mod tests {
     #[test]
     fn figures_have_three_significant_digits_and_the_unit_that_people_use() {
         let shown =
-            [0.0, 0.479, 3.356, 12.34, 99.96, 469.2, 2264.0, 17_466.0, 119_881.0, 8_150_000.0].map(three);
-        let expected = ["0.00", "0.48", "3.36", "12.3", "100", "469", "2,260", "17.5 k", "120 k", "8.15 M"];
+            [0.0, 0.479, 3.356, 12.34, 99.96, 469.2, 2264.0, 17_466.0, 119_881.0, 8_150_000.0]
+                .map(three);
+        let expected =
+            ["0.00", "0.48", "3.36", "12.3", "100", "469", "2,260", "17.5 k", "120 k", "8.15 M"];
         assert_eq!(shown, expected);
         let shown = [48_408.42, 14_400.0, 300.0, 59.0, 0.0021, 0.0000071].map(|s| length(s * 1e9));
         assert_eq!(shown, ["13.4 h", "4.00 h", "5.00 min", "59.0 s", "2.10 ms", "7.10 us"]);

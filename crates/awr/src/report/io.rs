@@ -1,12 +1,15 @@
-//! Reads and writes added up as Oracle does: by function (who and what for), by file type; and what a source itself tells apart.
+//! Reads and writes added up as Oracle does: by function (who and what for), by file type; and what
+//! a source itself tells apart.
 //!
-//! The names are Oracle's where the meaning is: LGWR writes redo, DBWR writes changed pages out, Buffer Cache Reads are pages that the cache
-//! did not hold. A source that does not tell them apart (an imported report) gets no table by function.
+//! The names are Oracle's where the meaning is: LGWR writes redo, DBWR writes changed pages out,
+//! Buffer Cache Reads are pages that the cache did not hold. A source that does not tell them apart
+//! (an imported report) gets no table by function.
 //!
-//! Differences from Oracle's tables: an average time for reads and one for writes instead of one of waits; none where a part of the
-//! requests was not timed.
+//! Differences from Oracle's tables: an average time for reads and one for writes instead of one of
+//! waits; none where a part of the requests was not timed.
 //!
-//! Invariant: the rows of a table add up to the reads and writes that the source told. Read next: `snapshot/known.rs` for where the rows come from.
+//! Invariant: the rows of a table add up to the reads and writes that the source told. Read next:
+//! `snapshot/known.rs` for where the rows come from.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,7 +69,9 @@ type Key = fn(&IoStat, bool) -> Option<String>;
 
 /// The tables: caption, the title of the first column, what a row is added up by.
 const TABLES: &[(&str, &str, Key)] = &[
-    ("IOStat by Function", "Function Name", |io, read| function(&io.file_class, read).map(str::to_owned)),
+    ("IOStat by Function", "Function Name", |io, read| {
+        function(&io.file_class, read).map(str::to_owned)
+    }),
     ("IOStat by Filetype", "Filetype Name", |io, _| Some(file_type(&io.file_class).to_owned())),
 ];
 
@@ -93,7 +98,8 @@ impl Sums {
 fn added_up(of: &Interval, key: Key) -> Option<BTreeMap<String, Sums>> {
     let mut rows: BTreeMap<String, Sums> = BTreeMap::new();
     for io in of.io.iter().filter(|io| io.reads > 0 || io.writes > 0) {
-        let sides = [[io.reads, io.read_bytes, io.read_ns], [io.writes, io.write_bytes, io.write_ns]];
+        let sides =
+            [[io.reads, io.read_bytes, io.read_ns], [io.writes, io.write_bytes, io.write_ns]];
         for (side, figures) in sides.into_iter().enumerate().filter(|(_, figures)| figures[0] > 0) {
             let row = rows.entry(key(io, side == 0)?).or_default();
             for (sum, more) in row.sides[side].iter_mut().zip(figures) {
@@ -105,7 +111,8 @@ fn added_up(of: &Interval, key: Key) -> Option<BTreeMap<String, Sums>> {
     Some(rows)
 }
 
-/// Oracle's IO Profile: all requests, those of redo, and those of data, by second; empty if the source tells no requests.
+/// Oracle's IO Profile: all requests, those of redo, and those of data, by second; empty if the
+/// source tells no requests.
 pub(super) fn profile(of: &Interval) -> Table {
     let mut table = Table::new("IO Profile")
         .text("", "What is counted.")
@@ -127,13 +134,16 @@ pub(super) fn profile(of: &Interval) -> Table {
     ];
     for (kind, pick) in kinds {
         for (name, is_part) in parts {
-            let rows: Vec<[f64; 2]> =
-                used.iter().filter(|io| is_part(file_type(&io.file_class))).map(|io| pick(io)).collect();
+            let rows: Vec<[f64; 2]> = used
+                .iter()
+                .filter(|io| is_part(file_type(&io.file_class)))
+                .map(|io| pick(io))
+                .collect();
             if rows.is_empty() {
                 continue;
             }
-            let [read, write] =
-                [0, 1].map(|side: usize| rows.iter().map(|row| row[side]).sum::<f64>() / of.elapsed_s());
+            let [read, write] = [0, 1]
+                .map(|side: usize| rows.iter().map(|row| row[side]).sum::<f64>() / of.elapsed_s());
             let mut cells = vec![Cell::text(format!("{name} {kind}"))];
             cells.extend([read + write, read, write].map(Cell::number));
             table.row(cells);
@@ -151,11 +161,19 @@ pub(super) fn tables_of(of: &Interval, section: &mut Section) {
             .figures("Reads: Data", "", "Bytes read.")
             .figures("Read Reqs per sec", "", "Requests that read, by elapsed time.")
             .figures("Read Data per sec", "", "Bytes read by elapsed time.")
-            .figures("Avg Read", "", "Time reading by requests that read; empty if not all were timed.")
+            .figures(
+                "Avg Read",
+                "",
+                "Time reading by requests that read; empty if not all were timed.",
+            )
             .figures("Writes: Data", "", "Bytes written.")
             .figures("Write Reqs per sec", "", "Requests that wrote, by elapsed time.")
             .figures("Write Data per sec", "", "Bytes written by elapsed time.")
-            .figures("Avg Write", "", "Time writing by requests that wrote; empty if not all were timed.");
+            .figures(
+                "Avg Write",
+                "",
+                "Time writing by requests that wrote; empty if not all were timed.",
+            );
         let mut rows: Vec<_> = rows.into_iter().collect();
         rows.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.bytes()));
         for (name, sums) in rows {
@@ -181,10 +199,12 @@ pub(super) fn tables_compared(both: [&Interval; 2], section: &mut Section) {
     for (caption, title, key) in TABLES {
         let [Some(first), Some(second)] = both.map(|of| added_up(of, *key)) else { continue };
         let sides = [first, second];
-        let mut table = Table::new(*caption).text(title, "Oracle's name where the meaning is the same.");
+        let mut table =
+            Table::new(*caption).text(title, "Oracle's name where the meaning is the same.");
         for verb in ["Read", "Write"] {
             for side in ["1st", "2nd"] {
-                table = table.figures(&format!("{side} {verb} Data /s"), "", "Bytes by elapsed time.");
+                table =
+                    table.figures(&format!("{side} {verb} Data /s"), "", "Bytes by elapsed time.");
             }
         }
         table = table.figures(
@@ -202,11 +222,13 @@ pub(super) fn tables_compared(both: [&Interval; 2], section: &mut Section) {
             }
         }
         let names: BTreeSet<&String> = sides.iter().flat_map(BTreeMap::keys).collect();
-        // What a partial list does not have was not told; what a whole one does not have did not happen.
+        // What a partial list does not have was not told; what a whole one does not have did not
+        // happen.
         let told = both.map(|of| !of.is_partial("io"));
         let mut rows: Vec<(f64, Vec<Cell>)> = Vec::new();
         for name in names {
-            let found = [0, 1].map(|of: usize| sides[of].get(name).copied().or(told[of].then(Sums::default)));
+            let found = [0, 1]
+                .map(|of: usize| sides[of].get(name).copied().or(told[of].then(Sums::default)));
             let rate = |of: usize, side: usize| {
                 found[of].map(|sums| sums.sides[side][1] as f64 / both[of].elapsed_s())
             };
@@ -217,7 +239,9 @@ pub(super) fn tables_compared(both: [&Interval; 2], section: &mut Section) {
             }
             cells.push(change(all(0), all(1)));
             for side in 0..2 {
-                cells.extend(found.map(|sums| Cell::nanoseconds(sums.and_then(|sums| sums.mean_ns(side)))));
+                cells.extend(
+                    found.map(|sums| Cell::nanoseconds(sums.and_then(|sums| sums.mean_ns(side)))),
+                );
             }
             rows.push(((all(1).unwrap_or(0.0) - all(0).unwrap_or(0.0)).abs(), cells));
         }

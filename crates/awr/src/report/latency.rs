@@ -1,14 +1,15 @@
-//! How waits are distributed: percentiles, Oracle's histograms by powers of two, and charts of them.
+//! How waits are distributed: percentiles, Oracle's histograms by powers of two, and charts of
+//! them.
 //!
-//! Borders are powers of two of a microsecond: `<1ms` is below 1,024 us, `<1s` below 2^20 us. The events'
-//! histograms have borders there, so the shares are exact.
+//! Borders are powers of two of a microsecond: `<1ms` is below 1,024 us, `<1s` below 2^20 us. The
+//! events' histograms have borders there, so the shares are exact.
 
 use crate::page::{Chart, Series};
 use crate::table::{Cell, Quantity, Table};
 use crate::{Interval, WaitDelta};
 
-/// Oracle's tables: title, exponent of the first and of the last border, and from which exponent on an event
-/// must have waits to be listed (those of the first two tables are listed in any case).
+/// Oracle's tables: title, exponent of the first and of the last border, and from which exponent on
+/// an event must have waits to be listed (those of the first two tables are listed in any case).
 const RANGES: &[(&str, usize, usize, Option<usize>)] = &[
     ("Wait Event Histogram", 3, 9, None),
     ("Wait Event Histogram (up to 64 us)", 0, 6, None),
@@ -50,7 +51,8 @@ pub(super) fn percentiles(of: &Interval) -> Table {
         .figures("p99.9", "", "999 of 1,000 waits were not longer, within 1/128.")
         .figures("Max", "", "No wait was longer; the longest may be up to 1/64 shorter.");
     for wait in with_histogram(of) {
-        let quantile = |q: f64| Cell::nanoseconds(wait.histogram.quantile_ns(q).map(|ns| ns as f64));
+        let quantile =
+            |q: f64| Cell::nanoseconds(wait.histogram.quantile_ns(q).map(|ns| ns as f64));
         table.row(vec![
             Cell::text(named(wait)),
             Cell::count(wait.count),
@@ -81,7 +83,11 @@ pub(super) fn histograms(of: &Interval) -> Vec<Table> {
             };
             table = table.figures(&format!("<{}", border(exponent)), "%", &explanation);
         }
-        table = table.figures(&format!(">={}", border(*last)), "%", "Waits that took as long or longer.");
+        table = table.figures(
+            &format!(">={}", border(*last)),
+            "%",
+            "Waits that took as long or longer.",
+        );
         for column in table.columns.iter_mut().skip(2) {
             // The caption says it; above nine columns there is no room for nine signs.
             column.unit.clear();
@@ -89,7 +95,8 @@ pub(super) fn histograms(of: &Interval) -> Vec<Table> {
         for wait in with_histogram(of) {
             let powers = wait.histogram.powers_of_two_us();
             let total = wait.histogram.count();
-            let listed = from.is_none_or(|from| powers.iter().skip(from + 1).any(|count| *count > 0));
+            let listed =
+                from.is_none_or(|from| powers.iter().skip(from + 1).any(|count| *count > 0));
             if listed {
                 let mut cells = vec![Cell::text(named(wait)), Cell::count(total)];
                 cells.extend(shares(&powers, *first, *last, total).into_iter().map(Cell::percent));
@@ -103,7 +110,8 @@ pub(super) fn histograms(of: &Interval) -> Vec<Table> {
     }
     if let Some(last) = tables.last_mut() {
         last.note(
-            "Borders are powers of two of a microsecond: 1ms stands for 1,024 us, 1s for 1,048,576 us.",
+            "Borders are powers of two of a microsecond: 1ms stands for 1,024 us, 1s for 1,048,576 \
+             us.",
         );
     }
     tables
@@ -119,14 +127,19 @@ fn shares(powers: &[u64], first: usize, last: usize, total: u64) -> Vec<f64> {
 }
 
 /// A chart of an event's distribution in one interval or several; nothing if it never happened.
-pub(super) fn chart(name: &str, background: bool, intervals: &[(&Interval, Series)]) -> Option<Chart> {
+pub(super) fn chart(
+    name: &str,
+    background: bool,
+    intervals: &[(&Interval, Series)],
+) -> Option<Chart> {
     let find = |of: &Interval| {
         let wait = of.waits.iter().find(|wait| wait.name == name && wait.background == background);
         wait.map(|wait| wait.histogram.powers_of_two_us()).unwrap_or_default()
     };
     let powers: Vec<Vec<u64>> = intervals.iter().map(|(of, _)| find(of)).collect();
-    let happened =
-        |exponent: &usize| powers.iter().any(|powers| powers.get(*exponent).is_some_and(|count| *count > 0));
+    let happened = |exponent: &usize| {
+        powers.iter().any(|powers| powers.get(*exponent).is_some_and(|count| *count > 0))
+    };
     let longest = powers.iter().map(Vec::len).max().unwrap_or(0);
     let (first, last) = ((0..longest).find(happened)?, (0..longest).rev().find(happened)?);
     let bucket = |exponent: usize| {
@@ -139,8 +152,9 @@ pub(super) fn chart(name: &str, background: bool, intervals: &[(&Interval, Serie
     };
     Some(Chart::Histogram {
         title: format!("Latency of {name}"),
-        explanation: "Share of the waits that took less than the border, and not less than the one above."
-            .to_owned(),
+        explanation:
+            "Share of the waits that took less than the border, and not less than the one above."
+                .to_owned(),
         quantity: Quantity::Percent,
         series: intervals
             .iter()

@@ -1,8 +1,8 @@
 //! Load profile and efficiency of an interval: the figures both reports print, per second and per
 //! transaction.
 //!
-//! Invariant: a row is there only if the source counts what it needs. Read next: `snapshot/known.rs` for the counters'
-//! names.
+//! Invariant: a row is there only if the source counts what it needs. Read next:
+//! `snapshot/known.rs` for the counters' names.
 
 use crate::figure;
 use crate::interval::page_cache_hit;
@@ -47,11 +47,15 @@ pub(super) fn profile(of: &Interval) -> Vec<LoadRow> {
         ("Write IO requests", counter("physical write IO requests").or_else(|| io(|io| io.writes))),
         (
             "Read IO (MiB)",
-            counter("physical read bytes").or_else(|| io(|io| io.read_bytes)).map(|bytes| bytes / MIB),
+            counter("physical read bytes")
+                .or_else(|| io(|io| io.read_bytes))
+                .map(|bytes| bytes / MIB),
         ),
         (
             "Write IO (MiB)",
-            counter("physical write bytes").or_else(|| io(|io| io.write_bytes)).map(|bytes| bytes / MIB),
+            counter("physical write bytes")
+                .or_else(|| io(|io| io.write_bytes))
+                .map(|bytes| bytes / MIB),
         ),
         ("User calls", counter(statistic::USER_CALLS)),
         ("Parses (SQL)", counter(statistic::PARSE_COUNT)),
@@ -91,7 +95,8 @@ pub(super) fn efficiency(of: &Interval) -> Vec<Efficiency> {
         ),
         (
             "Flash Cache Hit %",
-            "Blocks found in the fast tier, with or without a copy, of all blocks read from tier and home.",
+            "Blocks found in the fast tier, with or without a copy, of all blocks read from tier \
+             and home.",
             from_tier.zip(misses).and_then(|(hits, misses)| share(hits, hits + misses)),
         ),
         (
@@ -125,7 +130,8 @@ pub(super) fn efficiency(of: &Interval) -> Vec<Efficiency> {
         .collect()
 }
 
-/// The change from `first` to `second` in per cent of `first`. Where there was nothing before, `new`.
+/// The change from `first` to `second` in per cent of `first`. Where there was nothing before,
+/// `new`.
 pub(super) fn change(first: impl Into<Option<f64>>, second: impl Into<Option<f64>>) -> Cell {
     match (first.into(), second.into()) {
         (Some(first), Some(second)) if first == second => Cell::percent(0.0),

@@ -17,10 +17,10 @@
 //! | `tables.rs` | tables that both have: settings, media, explanations |
 //! | `text.rs`, `delimited.rs` | the text, CSV and Markdown of any report |
 //!
-//! Differences from Oracle's layout: sections of things that are not here (memory advisors, latches of
-//! Oracle's) are left out, not printed empty; rows whose figure the source does not tell are left out; a table
-//! accounts for DB time to the last nanosecond; a table gives percentiles beside the histogram; media are
-//! listed with what they are.
+//! Differences from Oracle's layout: sections of things that are not here (memory advisors, latches
+//! of Oracle's) are left out, not printed empty; rows whose figure the source does not tell are
+//! left out; a table accounts for DB time to the last nanosecond; a table gives percentiles beside
+//! the histogram; media are listed with what they are.
 //!
 //! Invariant: a figure of a chart is in a table too, so that the text report lacks nothing.
 
@@ -118,7 +118,8 @@ impl Section {
         self.items.push(Item::Table(table));
     }
 
-    /// Adds a table unless it has no rows: a section of something the source does not have is left out.
+    /// Adds a table unless it has no rows: a section of something the source does not have is left
+    /// out.
     fn table_if_any(&mut self, table: Table) {
         if !table.rows.is_empty() {
             self.table(table);
@@ -168,8 +169,8 @@ impl Report {
 
     /// The report and its snapshots as JSON, on several lines.
     pub fn json(&self) -> String {
-        let mut json =
-            serde_json::to_string_pretty(self).expect("BUG: a report holds text, lists and finite numbers");
+        let mut json = serde_json::to_string_pretty(self)
+            .expect("BUG: a report holds text, lists and finite numbers");
         json.push('\n');
         json
     }
@@ -220,8 +221,8 @@ impl Report {
         }
     }
 
-    /// Adds the report's sections to a page that also holds other things. Banners are for the caller to
-    /// repeat.
+    /// Adds the report's sections to a page that also holds other things. Banners are for the
+    /// caller to repeat.
     pub fn add_to(&self, page: &mut Page) {
         for section in &self.sections {
             page.section(&section.title);
@@ -229,8 +230,8 @@ impl Report {
         }
     }
 
-    /// As [`Report::add_to`], below a section of the page: headings are one step smaller and not in its
-    /// contents.
+    /// As [`Report::add_to`], below a section of the page: headings are one step smaller and not in
+    /// its contents.
     pub fn add_below(&self, page: &mut Page) {
         for section in &self.sections {
             page.subsection(&section.title);

@@ -1,6 +1,8 @@
-//! Sections that both reports have for what live sources tell: findings, statements, samples of sessions, pressure on the host.
+//! Sections that both reports have for what live sources tell: findings, statements, samples of
+//! sessions, pressure on the host.
 //!
-//! Samples are never in a table with measured time; their tables say that they are sampled and how far they may be off.
+//! Samples are never in a table with measured time; their tables say that they are sampled and how
+//! far they may be off.
 
 use super::{Section, tables};
 use crate::figure;
@@ -30,7 +32,11 @@ pub(super) fn findings_table(of: &[&Interval]) -> Table {
     }
     table = table
         .text("Finding", "In a few words.")
-        .figures("Impact", "% DB time", "How much of DB time it is about; empty if that is not known.")
+        .figures(
+            "Impact",
+            "% DB time",
+            "How much of DB time it is about; empty if that is not known.",
+        )
         .text("Evidence", "The figures it rests on; what to do is in the next table.");
     for (index, of_one) in of.iter().enumerate() {
         for finding in findings(of_one) {
@@ -53,11 +59,14 @@ pub(super) fn findings_table(of: &[&Interval]) -> Table {
 pub(super) fn advice_table(of: &[&Interval]) -> Table {
     let mut table = Table::new(ADVICE).text("Finding", "The finding it is about.").text(
         "Advice",
-        "What can be set, run or looked at, and what a fast tier would do about it, with the command.",
+        "What can be set, run or looked at, and what a fast tier would do about it, with the \
+         command.",
     );
     for finding in of.iter().flat_map(|of| findings(of)) {
-        let tier = finding.tiersmith.map_or(String::new(), |text| format!(" With Tiersmith: {text}"));
-        let cells = vec![Cell::text(&finding.name), Cell::text(format!("{}{tier}", finding.advice))];
+        let tier =
+            finding.tiersmith.map_or(String::new(), |text| format!(" With Tiersmith: {text}"));
+        let cells =
+            vec![Cell::text(&finding.name), Cell::text(format!("{}{tier}", finding.advice))];
         if !table.rows.contains(&cells) {
             table.row(cells);
         }
@@ -150,7 +159,11 @@ fn list(of: &Interval, caption: &str, rows: Vec<&StatementStat>) -> Table {
         .figures("Gets", "pages", "Pages asked of the page cache.")
         .figures("Reads", "pages", "Pages that the page cache did not hold.")
         .figures("Redo", "", "Redo it made.")
-        .figures("Temp", "", "Temporary files it wrote: sorts and hashes that did not fit into memory.")
+        .figures(
+            "Temp",
+            "",
+            "Temporary files it wrote: sorts and hashes that did not fit into memory.",
+        )
         .text("Query Id", "The source's own number of the statement, to look it up there.")
         .text("SQL", "The statement, its literals taken out.");
     let all = rows.len();
@@ -181,7 +194,8 @@ fn list(of: &Interval, caption: &str, rows: Vec<&StatementStat>) -> Table {
     table.without_empty_columns()
 }
 
-/// Statements of two intervals, by how much their share of DB time changed; of their time by elapsed time if DB time is not told.
+/// Statements of two intervals, by how much their share of DB time changed; of their time by
+/// elapsed time if DB time is not told.
 pub(super) fn statements_compared(both: [&Interval; 2]) -> Table {
     let mut table = Table::new("SQL Ordered by Change of Elapsed Time")
         .figures("1st %DB time", "", "Time spent in it by DB time, in the first interval.")
@@ -203,7 +217,8 @@ pub(super) fn statements_compared(both: [&Interval; 2]) -> Table {
         .figures("2nd Executions", "", "Runs in the second interval.")
         .text("SQL", "The statement, its literals taken out.");
     // The same text is the same statement also after a restart, which gives it another number.
-    let key = |row: &StatementStat| if row.text.is_empty() { row.id.clone() } else { row.text.clone() };
+    let key =
+        |row: &StatementStat| if row.text.is_empty() { row.id.clone() } else { row.text.clone() };
     let mut sums = std::collections::BTreeMap::<String, [(u64, u64); 2]>::new();
     for (side, of) in both.iter().enumerate() {
         for row in &of.statements.rows {
@@ -255,7 +270,11 @@ pub(super) fn samples(of: &[&Interval]) -> Section {
     let mut section = Section::new("Active Session Samples (sampled, not measured)");
     for (index, of_one) in of.iter().enumerate() {
         let Some(sampling) = &of_one.sampling else { continue };
-        let set = if of.len() > 1 { format!("{}: ", tables::ORDINALS[index.min(1)]) } else { String::new() };
+        let set = if of.len() > 1 {
+            format!("{}: ", tables::ORDINALS[index.min(1)])
+        } else {
+            String::new()
+        };
         let mut table = Table::new(format!(
             "{set}{} looks, one in {} ms: {} active sessions on average",
             figure::count(sampling.looks),
@@ -266,7 +285,11 @@ pub(super) fn samples(of: &[&Interval]) -> Section {
         .text("Wait Class", "The class of the wait, or CPU.")
         .figures("Seen", "", "Sessions seen in it, summed over all looks.")
         .figures("% Activity", "", "Its share of all sessions seen.")
-        .figures("+-", "points", "The standard error of the share: of chance alone, not of looking late.")
+        .figures(
+            "+-",
+            "points",
+            "The standard error of the share: of chance alone, not of looking late.",
+        )
         .figures("Avg Active Sessions", "", "Sessions seen in it by looks.");
         let all = sampling.seen();
         for event in &sampling.events {
@@ -283,19 +306,24 @@ pub(super) fn samples(of: &[&Interval]) -> Section {
         table.first(super::ROWS, super::io::REST);
         if let Some(measured) = of_one.samples_miss() {
             table.note(format!(
-                "Measured were {} active sessions on average: further from the samples than chance explains. On a busy machine the \
+                "Measured were {} active sessions on average: further from the samples than chance \
+                 explains. On a busy machine the \
                  sampler gets a processor when others have stopped, and sees less.",
                 figure::number(measured)
             ));
         }
         if let Some(measured) = of_one.samples_exceed() {
             table.note(format!(
-                "Measured were {} active sessions on average, fewer than the samples saw: a statement that has not ended is not in the \
+                "Measured were {} active sessions on average, fewer than the samples saw: a \
+                 statement that has not ended is not in the \
                  measured time yet.",
                 figure::number(measured)
             ));
         }
-        table.note("An estimate: what began and ended between two looks was not seen. It is not added to measured time.");
+        table.note(
+            "An estimate: what began and ended between two looks was not seen. It is not \
+                    added to measured time.",
+        );
         section.table(table);
     }
     section
@@ -330,7 +358,10 @@ pub(super) fn seen(of: &Interval) -> Section {
         (
             "Blocking Sessions",
             ("Session", "Its number on the server."),
-            ("What it did", "Its state, and the statement that it ran last: it waited for no lock itself."),
+            (
+                "What it did",
+                "Its state, and the statement that it ran last: it waited for no lock itself.",
+            ),
             &sampling.blockers,
         ),
     ];
@@ -342,7 +373,9 @@ pub(super) fn seen(of: &Interval) -> Section {
                 "Sessions seen waiting for it, summed over all looks.",
                 "Sessions that it held up, on average.",
             ],
-            false => ["Sessions seen in it, summed over all looks.", "Sessions seen in it, on average."],
+            false => {
+                ["Sessions seen in it, summed over all looks.", "Sessions seen in it, on average."]
+            }
         };
         let mut table = Table::new(caption)
             .text(id, of_id)
@@ -354,7 +387,11 @@ pub(super) fn seen(of: &Interval) -> Section {
         for one in who::by_who(rows) {
             let share = |seen: u64, all: u64| seen as f64 / all.max(1) as f64 * 100.0;
             let waits = one.events.iter().take(WAITS).map(|row| {
-                format!("{} {} %", figure::visible(&row.event), figure::percent(share(row.seen, one.seen)))
+                format!(
+                    "{} {} %",
+                    figure::visible(&row.event),
+                    figure::percent(share(row.seen, one.seen))
+                )
             });
             table.row(vec![
                 Cell::text(one.id),
@@ -377,7 +414,12 @@ pub(super) fn seen(of: &Interval) -> Section {
 /// Pressure on the host.
 pub(super) fn pressure(of: &[&Interval]) -> Table {
     let mut table = Table::new("Host Pressure").text("", "Who waited for what.");
-    table = tables::value_columns(table, of, "% of interval", "Share of the interval in which it was so.");
+    table = tables::value_columns(
+        table,
+        of,
+        "% of interval",
+        "Share of the interval in which it was so.",
+    );
     type Line = (&'static str, fn(&crate::snapshot::host::Pressure) -> u64);
     let lines: [Line; 5] = [
         ("some thread waited for a processor", |of| of.cpu_some_us),
@@ -394,7 +436,9 @@ pub(super) fn pressure(of: &[&Interval]) -> Table {
             of.pressure.map(|found| pick(&found) as f64 * 1e3 / of.elapsed_ns as f64 * 100.0)
         };
         table.row(
-            std::iter::once(Cell::text(name)).chain(of.iter().map(|of| Cell::percent(share(of)))).collect(),
+            std::iter::once(Cell::text(name))
+                .chain(of.iter().map(|of| Cell::percent(share(of))))
+                .collect(),
         );
     }
     table

@@ -1,10 +1,12 @@
-//! What changed during an interval: average active sessions by wait class, the host's processors, and how the latencies of the top events
-//! moved; as charts, and each figure of a chart in a table of the section "Activity Over Time".
+//! What changed during an interval: average active sessions by wait class, the host's processors,
+//! and how the latencies of the top events moved; as charts, and each figure of a chart in a table
+//! of the section "Activity Over Time".
 //!
-//! Measured and sampled figures have charts and tables of their own, each with the word in its title: a source may have both, and they need
-//! not agree.
+//! Measured and sampled figures have charts and tables of their own, each with the word in its
+//! title: a source may have both, and they need not agree.
 //!
-//! Invariants: a chart's slots are the rows of its table; two intervals are drawn on one scale with axes of one length.
+//! Invariants: a chart's slots are the rows of its table; two intervals are drawn on one scale with
+//! axes of one length.
 
 use tiersmith_events::WaitClass;
 
@@ -36,7 +38,8 @@ struct Layers {
 pub(super) fn charts(of: &[&Interval]) -> Vec<Chart> {
     let mut charts = Vec::new();
     for (title, make, sampled) in KINDS {
-        let all: Vec<Option<Layers>> = of.iter().map(|of| make(of, of.timeline.as_ref()?)).collect();
+        let all: Vec<Option<Layers>> =
+            of.iter().map(|of| make(of, of.timeline.as_ref()?)).collect();
         let top = all
             .iter()
             .flatten()
@@ -44,7 +47,8 @@ pub(super) fn charts(of: &[&Interval]) -> Vec<Chart> {
             .fold(0.0, f64::max);
         for (index, layers) in all.into_iter().enumerate() {
             let Some(layers) = layers else { continue };
-            let over = over(of, index, &title(of[index]), explained(of[index], *sampled), layers.unit);
+            let over =
+                over(of, index, &title(of[index]), explained(of[index], *sampled), layers.unit);
             let mut over = OverTime { slots: layers.slots, top, ..over };
             over.gaps.extend(layers.untold);
             over.gaps.sort_by_key(|gap| gap.from_unix_ns);
@@ -62,8 +66,11 @@ const KINDS: &[(Title, Make, bool)] = &[
     (
         |of| match of.db_time_ns {
             Some(_) => "Average active sessions by wait class, measured".to_owned(),
-            None => "Average sessions waiting by wait class, measured (the source does not tell DB time)"
-                .to_owned(),
+            None => {
+                "Average sessions waiting by wait class, measured (the source does not tell DB \
+                     time)"
+                    .to_owned()
+            }
         },
         measured,
         false,
@@ -75,7 +82,8 @@ fn explained(of: &Interval, sampled: bool) -> String {
     let steps = of.timeline.as_ref().map_or(0, |line| line.steps);
     let what = match (sampled, &of.sampling) {
         (true, Some(sampling)) => format!(
-            "Sessions seen by look, {} looks, one in {} ms; what began and ended between two looks was not seen.",
+            "Sessions seen by look, {} looks, one in {} ms; what began and ended between two looks \
+             was not seen.",
             figure::count(sampling.looks),
             figure::count(sampling.period_ms)
         ),
@@ -128,9 +136,13 @@ fn series(name: &str, class: Option<WaitClass>) -> Series {
 }
 
 /// The host's processors: how many worked, and how many there are.
-fn host_lines<'a>(slots: impl Iterator<Item = &'a Slot> + Clone) -> (Vec<Line>, Vec<Vec<Option<f64>>>) {
-    let values: Vec<Vec<Option<f64>>> =
-        slots.clone().map(|slot| vec![slot.processors_busy(), slot.processors.map(f64::from)]).collect();
+fn host_lines<'a>(
+    slots: impl Iterator<Item = &'a Slot> + Clone,
+) -> (Vec<Line>, Vec<Vec<Option<f64>>>) {
+    let values: Vec<Vec<Option<f64>>> = slots
+        .clone()
+        .map(|slot| vec![slot.processors_busy(), slot.processors.map(f64::from)])
+        .collect();
     if values.iter().all(|values| values[0].is_none()) {
         return (Vec::new(), values.into_iter().map(|_| Vec::new()).collect());
     }
@@ -143,8 +155,10 @@ fn measured(of: &Interval, line: &Timeline) -> Option<Layers> {
     // What the interval tells and a slot does not is not zero there.
     let time = of.db_time_ns.is_some() && line.slots.iter().any(|slot| slot.db_time_ns.is_some());
     let cpu = of.db_cpu_ns.is_some() && line.slots.iter().any(|slot| slot.db_cpu_ns.is_some());
-    let waits =
-        line.slots.iter().any(|slot| slot.classes.as_ref().is_some_and(|classes| !classes.is_empty()));
+    let waits = line
+        .slots
+        .iter()
+        .any(|slot| slot.classes.as_ref().is_some_and(|classes| !classes.is_empty()));
     if !line.is_worth_drawing() || !(time || waits) {
         return None;
     }
@@ -154,31 +168,39 @@ fn measured(of: &Interval, line: &Timeline) -> Option<Layers> {
             (cpu && slot.db_cpu_ns.is_none(), "DB CPU"),
             (waits && slot.classes.is_none(), "the waits"),
         ];
-        let names: Vec<&str> = lacks.into_iter().filter(|(lacks, _)| *lacks).map(|(_, name)| name).collect();
-        (!names.is_empty()).then(|| format!("the source did not tell {} in all of it", names.join(", ")))
+        let names: Vec<&str> =
+            lacks.into_iter().filter(|(lacks, _)| *lacks).map(|(_, name)| name).collect();
+        (!names.is_empty())
+            .then(|| format!("the source did not tell {} in all of it", names.join(", ")))
     };
     let (mut slots, mut untold) = (Vec::new(), Vec::new());
     for slot in &line.slots {
         match missing(slot) {
             None => slots.push(slot),
-            Some(reason) => {
-                untold.push(TimeGap { from_unix_ns: slot.from_unix_ns, to_unix_ns: slot.to_unix_ns, reason })
-            }
+            Some(reason) => untold.push(TimeGap {
+                from_unix_ns: slot.from_unix_ns,
+                to_unix_ns: slot.to_unix_ns,
+                reason,
+            }),
         }
     }
     if slots.is_empty() {
         return None;
     }
-    let class_of =
-        |slot: &Slot, class: &WaitClass| slot.classes.as_ref().and_then(|of| of.get(class)).copied();
+    let class_of = |slot: &Slot, class: &WaitClass| {
+        slot.classes.as_ref().and_then(|of| of.get(class)).copied()
+    };
     let classes: Vec<WaitClass> = WaitClass::ALL
         .into_iter()
         .filter(|class| slots.iter().any(|slot| class_of(slot, class).is_some()))
         .collect();
     let rest_of = |slot: &Slot| {
         let cpu_ns = slot.db_cpu_ns.filter(|_| cpu).unwrap_or(0);
-        let named =
-            slot.classes.iter().flat_map(|of| of.values()).fold(cpu_ns, |sum, ns| sum.saturating_add(*ns));
+        let named = slot
+            .classes
+            .iter()
+            .flat_map(|of| of.values())
+            .fold(cpu_ns, |sum, ns| sum.saturating_add(*ns));
         slot.db_time_ns.filter(|_| time).map_or(0, |time| time.saturating_sub(named))
     };
     let rest = slots.iter().any(|slot| rest_of(slot) > 0);
@@ -218,7 +240,10 @@ fn sampled(_: &Interval, line: &Timeline) -> Option<Layers> {
         .slots
         .iter()
         .filter_map(|slot| {
-            slot.sampled.as_ref().filter(|(looks, _)| *looks > 0).map(|(looks, seen)| (slot, *looks, seen))
+            slot.sampled
+                .as_ref()
+                .filter(|(looks, _)| *looks > 0)
+                .map(|(looks, seen)| (slot, *looks, seen))
         })
         .collect();
     if !line.is_worth_drawing() || slots.is_empty() {
@@ -226,13 +251,17 @@ fn sampled(_: &Interval, line: &Timeline) -> Option<Layers> {
     }
     let classes = std::iter::once(None).chain(WaitClass::ALL.into_iter().map(Some));
     let classes: Vec<Option<WaitClass>> = classes
-        .filter(|class| slots.iter().any(|(.., seen)| seen.contains_key(class.map_or(CPU, WaitClass::name))))
+        .filter(|class| {
+            slots.iter().any(|(.., seen)| seen.contains_key(class.map_or(CPU, WaitClass::name)))
+        })
         .collect();
-    let names = classes.iter().map(|class| series(class.map_or(CPU, WaitClass::name), *class)).collect();
+    let names =
+        classes.iter().map(|class| series(class.map_or(CPU, WaitClass::name), *class)).collect();
     let (lines, mut line_values) = host_lines(slots.iter().map(|(slot, ..)| *slot));
     let points = slots.iter().zip(line_values.iter_mut()).map(|((slot, looks, seen), lines)| {
         let value = |class: &Option<WaitClass>| {
-            seen.get(class.map_or(CPU, WaitClass::name)).copied().unwrap_or(0) as f64 / *looks as f64
+            seen.get(class.map_or(CPU, WaitClass::name)).copied().unwrap_or(0) as f64
+                / *looks as f64
         };
         TimeSlot {
             from_unix_ns: slot.from_unix_ns,
@@ -245,7 +274,8 @@ fn sampled(_: &Interval, line: &Timeline) -> Option<Layers> {
     Some(Layers { unit: "active sessions", series: names, lines, slots, untold: Vec::new() })
 }
 
-/// The events whose latency is drawn: those with the most time in any of the intervals, foreground before background.
+/// The events whose latency is drawn: those with the most time in any of the intervals, foreground
+/// before background.
 fn drawn_events(of: &[&Interval]) -> Vec<EventKey> {
     let mut events: Vec<(EventKey, u64)> = Vec::new();
     for wait in of.iter().flat_map(|of| &of.waits) {
@@ -264,9 +294,11 @@ fn drawn_events(of: &[&Interval]) -> Vec<EventKey> {
     events.into_iter().map(|(key, _)| key).collect()
 }
 
-/// The first and the last power of two of a microsecond that occurs, and the slots with their counts.
+/// The first and the last power of two of a microsecond that occurs, and the slots with their
+/// counts.
 fn latencies(lines: &[&Timeline], event: &EventKey) -> Option<(usize, usize, Vec<Vec<TimeSlot>>)> {
-    let counts = || lines.iter().flat_map(|line| &line.slots).filter_map(|slot| slot.histograms.get(event));
+    let counts =
+        || lines.iter().flat_map(|line| &line.slots).filter_map(|slot| slot.histograms.get(event));
     let used = |at: &usize| counts().any(|counts| counts.get(*at).is_some_and(|count| *count > 0));
     let most = counts().map(Vec::len).max()?;
     let (first, last) = ((0..most).find(used)?, (0..most).rev().find(used)?);
@@ -275,7 +307,8 @@ fn latencies(lines: &[&Timeline], event: &EventKey) -> Option<(usize, usize, Vec
         to_unix_ns: slot.to_unix_ns,
         values: (first..=last)
             .map(|at| {
-                slot.histograms.get(event).and_then(|counts| counts.get(at)).copied().unwrap_or(0) as f64
+                slot.histograms.get(event).and_then(|counts| counts.get(at)).copied().unwrap_or(0)
+                    as f64
             })
             .collect(),
         lines: Vec::new(),
@@ -294,7 +327,10 @@ pub(super) fn heat_maps(of: &[&Interval]) -> Vec<Chart> {
         let top = all.iter().map(|(_, slots)| most_of_heat(slots)).fold(0.0, f64::max);
         for (index, slots) in all {
             let title = format!("Latency of {} over time", event_name(&event));
-            let explanation = "Waits by second and by how long they took: the darker, the more (in a dark page: the brighter).".to_owned();
+            let explanation =
+                "Waits by second and by how long they took: the darker, the more (in \
+                               a dark page: the brighter)."
+                    .to_owned();
             let over = over(of, index, &title, explanation, "waits/s");
             charts.push(Chart::Heat {
                 of: OverTime { slots, top, ..over },
@@ -311,7 +347,9 @@ fn events_over_time(of: &[&Interval]) -> Vec<(EventKey, OfEvent)> {
     let lines: Vec<(usize, &Timeline)> = of
         .iter()
         .enumerate()
-        .filter_map(|(index, of)| Some((index, of.timeline.as_ref().filter(|line| line.is_worth_drawing())?)))
+        .filter_map(|(index, of)| {
+            Some((index, of.timeline.as_ref().filter(|line| line.is_worth_drawing())?))
+        })
         .collect();
     let only: Vec<&Timeline> = lines.iter().map(|(_, line)| *line).collect();
     let events = drawn_events(of).into_iter().filter_map(|event| {
@@ -328,7 +366,9 @@ pub(super) fn section(of: &[&Interval]) -> Section {
     section.table_if_any(breaks(of));
     for (title, make, _) in KINDS {
         for (index, of_one) in of.iter().enumerate() {
-            let Some(layers) = of_one.timeline.as_ref().and_then(|line| make(of_one, line)) else { continue };
+            let Some(layers) = of_one.timeline.as_ref().and_then(|line| make(of_one, line)) else {
+                continue;
+            };
             section.table(layers_table(&format!("{}{}", set(of, index), title(of_one)), &layers));
         }
     }

@@ -1,7 +1,7 @@
 //! Tables of an imported report, as that report prints them.
 //!
-//! Deliberately absent: a comparison. The cells are words to this program: what two reports print of
-//! a segment or an advisory stands in the report of each.
+//! Deliberately absent: a comparison. The cells are words to this program: what two reports print
+//! of a segment or an advisory stands in the report of each.
 
 use super::{Section, io};
 use crate::Interval;
@@ -20,8 +20,10 @@ pub(super) fn section(of: &Interval) -> Section {
     if of.end.printed.is_empty() || !of_one_report {
         return section;
     }
-    section
-        .text("These tables are as they stand in the imported report, and their figures are in its units.");
+    section.text(
+        "These tables are as they stand in the imported report, and their figures are in its \
+               units.",
+    );
     for printed in &of.end.printed {
         let mut table = Table::new(printed.title.clone()).details();
         for (at, title) in printed.columns.iter().enumerate() {
@@ -43,5 +45,6 @@ pub(super) fn section(of: &Interval) -> Section {
 /// Whether a cell is one of figures: a number with its unit, or nothing.
 fn is_figure(cell: &str) -> bool {
     let digits = cell.trim().trim_start_matches(['-', '<', '>', '=', '.']);
-    digits.is_empty() || (digits.starts_with(|c: char| c.is_ascii_digit()) && !cell.trim().contains(' '))
+    digits.is_empty()
+        || (digits.starts_with(|c: char| c.is_ascii_digit()) && !cell.trim().contains(' '))
 }

@@ -1,12 +1,16 @@
-//! Reads, scans and dead rows by table or file: what AWR calls Segments by Physical Reads and so on.
+//! Reads, scans and dead rows by table or file: what AWR calls Segments by Physical Reads and so
+//! on.
 //!
-//! A source lists the hundred that were read most, so a table has a note with the part of all reads that its rows are. What is in a list of
-//! one interval and not of the other was not told there where the list may lack rows, and is a zero where it does not.
+//! A source lists the hundred that were read most, so a table has a note with the part of all reads
+//! that its rows are. What is in a list of one interval and not of the other was not told there
+//! where the list may lack rows, and is a zero where it does not.
 //!
-//! Differences from Oracle's tables: bytes and, where the source times them, the time of reads beside their number; no tablespace, owner and
-//! type, which are not everywhere; a name holds what the source puts into it, schema and table or directory and file.
+//! Differences from Oracle's tables: bytes and, where the source times them, the time of reads
+//! beside their number; no tablespace, owner and type, which are not everywhere; a name holds what
+//! the source puts into it, schema and table or directory and file.
 //!
-//! Invariant: rows add up to no more than was read. Deliberately absent: writes by table, which no source tells alike.
+//! Invariant: rows add up to no more than was read. Deliberately absent: writes by table, which no
+//! source tells alike.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +25,8 @@ use crate::{Interval, figure};
 /// How many rows a table lists.
 const ROWS: usize = 20;
 
-/// Bytes of data that were read in an interval, of every table; nothing if the source does not count them.
+/// Bytes of data that were read in an interval, of every table; nothing if the source does not
+/// count them.
 fn all_read_bytes(of: &Interval) -> Option<u64> {
     let of_files = of.io.iter().filter(|io| io.file_class == "innodb/innodb_data_file");
     if let Some(bytes) = of_files.map(|io| io.read_bytes).reduce(u64::saturating_add) {
@@ -55,7 +60,8 @@ impl Reads {
 
     /// The time of reading a MiB.
     fn of_mib_ns(&self) -> Option<f64> {
-        Some(self.ns? as f64 / (self.bytes as f64 / 1_048_576.0)).filter(|ns| ns.is_finite() && *ns > 0.0)
+        Some(self.ns? as f64 / (self.bytes as f64 / 1_048_576.0))
+            .filter(|ns| ns.is_finite() && *ns > 0.0)
     }
 }
 
@@ -89,7 +95,9 @@ fn captured(of: &Interval, rows: &BTreeMap<&str, Reads>) -> String {
             figure::count(rows.len() as u64),
             figure::percent(share(listed, all).unwrap_or(0.0))
         ),
-        false => "The source does not tell all reads of data: %Total is of those it lists.".to_owned(),
+        false => {
+            "The source does not tell all reads of data: %Total is of those it lists.".to_owned()
+        }
     }
 }
 
@@ -134,7 +142,11 @@ fn by_scans(of: &Interval) -> Table {
 fn by_dead_rows(of: &Interval) -> Table {
     let mut table = Table::new("Segments by Dead Rows")
         .text("Object Name", "The table, as the source names it.")
-        .figures("Dead Rows", "", "Rows at the end that nobody can see any more and that still take room.")
+        .figures(
+            "Dead Rows",
+            "",
+            "Rows at the end that nobody can see any more and that still take room.",
+        )
         .figures("%Dead", "", "Their share of all rows.")
         .figures("Rows", "", "Rows at the end, dead ones not among them.")
         .figures("Rows Changed", "", "Rows inserted, updated and deleted.")
@@ -159,7 +171,11 @@ fn by_reads(of: &Interval, sums: &BTreeMap<&str, Reads>) -> Table {
     let (_, all, _) = total(of, sums);
     let mut table = Table::new("Segments by Physical Reads")
         .text("Object Name", "The table, index or file, as the source names it.")
-        .figures("Physical Reads", "", "Bytes read that the database's own page cache did not hold.")
+        .figures(
+            "Physical Reads",
+            "",
+            "Bytes read that the database's own page cache did not hold.",
+        )
         .figures("%Total", "", "Its share of all bytes of data read.")
         .figures("Data per sec", "", "Bytes read by elapsed time.")
         .figures("Read Time", "s", "The time of these reads; empty if it is not measured for each.")
@@ -190,9 +206,14 @@ pub(super) fn compared(both: [&Interval; 2]) -> Section {
     if sums.iter().all(BTreeMap::is_empty) {
         return section;
     }
-    let mut table = Table::new("Segments by Physical Reads").text("Object Name", "As the source names it.");
+    let mut table =
+        Table::new("Segments by Physical Reads").text("Object Name", "As the source names it.");
     let columns = [
-        ("Data per sec", "", "Bytes by elapsed time that the database's own page cache did not hold."),
+        (
+            "Data per sec",
+            "",
+            "Bytes by elapsed time that the database's own page cache did not hold.",
+        ),
         ("%Total", "", "Its share of all bytes of data read."),
         ("per MiB", "", "The time of reading a MiB; empty if it is not measured for each."),
     ];
@@ -201,7 +222,11 @@ pub(super) fn compared(both: [&Interval; 2]) -> Section {
             table = table.figures(&format!("{side} {what}"), unit, explanation);
         }
         if index == 0 {
-            table = table.figures("%Diff", "", "The change of bytes by second, in per cent of the first.");
+            table = table.figures(
+                "%Diff",
+                "",
+                "The change of bytes by second, in per cent of the first.",
+            );
         }
     }
     let totals = [0, 1].map(|side: usize| total(both[side], &sums[side]).1);
@@ -211,21 +236,28 @@ pub(super) fn compared(both: [&Interval; 2]) -> Section {
     names.dedup();
     let mut rows: Vec<(f64, Vec<Cell>)> = Vec::new();
     for name in names {
-        let found =
-            [0, 1].map(|side: usize| sums[side].get(name).copied().or(told[side].then(Reads::default)));
-        let rate = |side: usize| found[side].map(|reads| reads.bytes as f64 / both[side].elapsed_s());
-        let shares = [0, 1].map(|side: usize| found[side].and_then(|reads| share(reads.bytes, totals[side])));
+        let found = [0, 1]
+            .map(|side: usize| sums[side].get(name).copied().or(told[side].then(Reads::default)));
+        let rate =
+            |side: usize| found[side].map(|reads| reads.bytes as f64 / both[side].elapsed_s());
+        let shares = [0, 1]
+            .map(|side: usize| found[side].and_then(|reads| share(reads.bytes, totals[side])));
         let mut cells = vec![Cell::text(name), Cell::bytes(rate(0)), Cell::bytes(rate(1))];
         cells.push(change(rate(0), rate(1)));
         cells.extend(shares.map(Cell::percent));
-        cells.extend(found.map(|reads| Cell::nanoseconds(reads.and_then(|reads| reads.of_mib_ns()))));
+        cells.extend(
+            found.map(|reads| Cell::nanoseconds(reads.and_then(|reads| reads.of_mib_ns()))),
+        );
         rows.push(((rate(1).unwrap_or(0.0) - rate(0).unwrap_or(0.0)).abs(), cells));
     }
     rows.sort_by(|a, b| b.0.total_cmp(&a.0));
     table.rows = rows.into_iter().map(|(_, cells)| cells).collect();
     table.first(ROWS, super::io::REST);
     if told.contains(&false) {
-        table.note("Empty: it is not among those that were read most in that interval; how much it was read is not told.");
+        table.note(
+            "Empty: it is not among those that were read most in that interval; how much it \
+                    was read is not told.",
+        );
     }
     for (ordinal, side) in super::tables::ORDINALS.into_iter().zip([0, 1]) {
         table.note(format!("{ordinal}: {}", captured(both[side], &sums[side])));

@@ -1,11 +1,14 @@
 //! The report of one interval, in the order of Oracle's AWR report.
 //!
-//! Sections: Report Summary, Wait Events Statistics, samples of sessions, SQL Statistics, IO Stats, Cache and Redo Statistics, Instance Activity
-//! Statistics, Segment Statistics, Host, Media and Settings, Wait Events Explained, Activity Over Time. Read next: `time.rs` for where DB time went.
+//! Sections: Report Summary, Wait Events Statistics, samples of sessions, SQL Statistics, IO Stats,
+//! Cache and Redo Statistics, Instance Activity Statistics, Segment Statistics, Host, Media and
+//! Settings, Wait Events Explained, Activity Over Time. Read next: `time.rs` for where DB time
+//! went.
 
 use super::load::{self, per};
 use super::{
-    ROWS, Report, Section, front, io, latency, more, over_time, printed, segments, sizes, tables, time,
+    ROWS, Report, Section, front, io, latency, more, over_time, printed, segments, sizes, tables,
+    time,
 };
 use crate::figure;
 use crate::page::{Chart, Series};
@@ -113,7 +116,8 @@ fn database(of: &Interval) -> Table {
         .text("Release", "Its version.")
         .text("Instance", "Which run of it: counters begin at zero with each.")
         .text("Path", "Where it lies.");
-    let texts = [&source.database, &source.product, &source.version, &source.instance, &source.path];
+    let texts =
+        [&source.database, &source.product, &source.version, &source.instance, &source.path];
     table.row(texts.into_iter().map(Cell::text).collect());
     table
 }
@@ -180,7 +184,11 @@ fn efficiency(of: &Interval) -> Table {
         .figures("Value", "%", "The share.")
         .text("What It Is", "In a sentence.");
     for row in load::efficiency(of) {
-        table.row(vec![Cell::text(row.name), Cell::percent(row.percent), Cell::text(row.explanation)]);
+        table.row(vec![
+            Cell::text(row.name),
+            Cell::percent(row.percent),
+            Cell::text(row.explanation),
+        ]);
     }
     table
 }
@@ -221,8 +229,10 @@ fn wait_classes(of: &Interval) -> Table {
             "",
             "Time waited by elapsed time: sessions that waited at any instant, on average.",
         );
-    let mut rows: Vec<(u64, Option<u64>, &str)> =
-        time::classes(of).into_iter().map(|row| (row.total_ns, Some(row.count), row.class.name())).collect();
+    let mut rows: Vec<(u64, Option<u64>, &str)> = time::classes(of)
+        .into_iter()
+        .map(|row| (row.total_ns, Some(row.count), row.class.name()))
+        .collect();
     rows.extend(of.db_cpu_ns.map(|ns| (ns, None, time::DB_CPU)));
     rows.sort_by_key(|(ns, ..)| std::cmp::Reverse(*ns));
     for (total_ns, count, name) in rows {
@@ -251,7 +261,11 @@ fn account(of: &Interval) -> Option<Table> {
         table.row(vec![Cell::text(line.name), Cell::seconds(line.ns / 1e9), percent]);
     }
     let ns = of.db_time_ns? as f64;
-    table.row(vec![Cell::text("DB time"), Cell::seconds(ns / 1e9), Cell::percent(time::of_db_time(of, ns))]);
+    table.row(vec![
+        Cell::text("DB time"),
+        Cell::seconds(ns / 1e9),
+        Cell::percent(time::of_db_time(of, ns)),
+    ]);
     if overlap {
         table.note(time::overlap_note(&[of]));
     }
@@ -294,14 +308,15 @@ fn waits(of: &Interval) -> Section {
     section.table(events(of, "Foreground Wait Events", "% DB time", &foreground, &share));
     let background = of.background();
     // Oracle's share is of all the time of background processes, which its report tells.
-    let all = of
-        .counter(known::BACKGROUND_ELAPSED)
-        .unwrap_or_else(|| background.iter().fold(0u64, |sum, wait| sum.saturating_add(wait.total_ns)));
+    let all = of.counter(known::BACKGROUND_ELAPSED).unwrap_or_else(|| {
+        background.iter().fold(0u64, |sum, wait| sum.saturating_add(wait.total_ns))
+    });
     let share = |wait: &WaitDelta| (all > 0).then(|| wait.total_ns as f64 / all as f64 * 100.0);
     section.table(events(of, "Background Wait Events", "% bg time", &background, &share));
     let drawn = time::timed(of).into_iter().filter(|row| row.class.is_some()).take(DRAWN);
     let only = |name: &str| Series { name: name.to_owned(), colour: 1 };
-    section.charts(drawn.filter_map(|row| latency::chart(&row.name, false, &[(of, only(&row.name))])));
+    section
+        .charts(drawn.filter_map(|row| latency::chart(&row.name, false, &[(of, only(&row.name))])));
     section.charts(over_time::heat_maps(&[of]));
     section.table_if_any(latency::percentiles(of));
     for table in latency::histograms(of) {
@@ -324,7 +339,11 @@ fn events(
         .figures("Avg wait", "", "Time waited by waits.")
         .figures("Waits /txn", "", "Waits by transactions.")
         .figures("Bytes", "", "What was moved in these waits; empty if nothing or not counted.")
-        .figures(share_title, "", "Time waited by DB time, or by the time of all background waits.");
+        .figures(
+            share_title,
+            "",
+            "Time waited by DB time, or by the time of all background waits.",
+        );
     let (shown, brief) = tables::worth_listing(waits.iter().copied());
     for wait in shown {
         let inside = wait.is_inside_another();
@@ -344,12 +363,14 @@ fn events(
     table.first(ROWS, io::REST);
     if brief > 0 {
         table.note(format!(
-            "Events of less than a millisecond together, which are not listed: {brief}. The JSON form has them in its snapshots."
+            "Events of less than a millisecond together, which are not listed: {brief}. The JSON \
+             form has them in its snapshots."
         ));
     }
     let silent = waits.iter().filter(|wait| wait.count == 0).count();
     if silent > 0 {
-        table.note(format!("Events of the source that did not occur and are not listed: {silent}."));
+        table
+            .note(format!("Events of the source that did not occur and are not listed: {silent}."));
     }
     table
 }
@@ -374,7 +395,8 @@ fn io_table(of: &Interval) -> Table {
                 Cell::bytes(bytes as f64),
                 Cell::number(requests as f64 / of.elapsed_s()),
                 Cell::bytes(bytes as f64 / of.elapsed_s()),
-                // No time for requests that were made: the source counts them and does not time them.
+                // No time for requests that were made: the source counts them and does not time
+                // them.
                 Cell::nanoseconds(per(ns as f64, Some(requests)).filter(|_| ns > 0)),
             ]
         };
@@ -410,11 +432,16 @@ fn redo(of: &Interval) -> Table {
     ] {
         // By requests themselves and by whoever does it for them: it is one redo.
         let waits: Vec<&WaitDelta> = of.waits.iter().filter(|wait| wait.name == event).collect();
-        let sum =
-            |pick: fn(&WaitDelta) -> u64| waits.iter().fold(0u64, |sum, wait| sum.saturating_add(pick(wait)));
-        let (waited, ns, bytes) = (sum(|wait| wait.count), sum(|wait| wait.total_ns), sum(|wait| wait.bytes));
-        // The source's own counter says how many there were; its events, which may leave some out, how long they took.
-        let Some(counted) = of.counter(count).or((!waits.is_empty()).then_some(waited)) else { continue };
+        let sum = |pick: fn(&WaitDelta) -> u64| {
+            waits.iter().fold(0u64, |sum, wait| sum.saturating_add(pick(wait)))
+        };
+        let (waited, ns, bytes) =
+            (sum(|wait| wait.count), sum(|wait| wait.total_ns), sum(|wait| wait.bytes));
+        // The source's own counter says how many there were; its events, which may leave some out,
+        // how long they took.
+        let Some(counted) = of.counter(count).or((!waits.is_empty()).then_some(waited)) else {
+            continue;
+        };
         table.row(vec![
             Cell::text(count),
             Cell::count(counted),
@@ -518,7 +545,8 @@ fn levels(of: &Interval) -> Table {
 pub(super) fn cpu_shares(of: &Interval) -> Option<[f64; 5]> {
     let times = of.host_cpu?;
     let mut parts =
-        [times.user_ns, times.system_ns, times.iowait_ns, times.idle_ns, times.steal_ns].map(|ns| ns as f64);
+        [times.user_ns, times.system_ns, times.iowait_ns, times.idle_ns, times.steal_ns]
+            .map(|ns| ns as f64);
     let all: f64 = parts.iter().sum();
     if of.end.source.is_oracle() {
         // To Oracle a processor that waits for a disk is idle as well.
@@ -537,16 +565,25 @@ pub(super) fn process_share(of: &Interval) -> Option<f64> {
 fn cpu_table(of: &Interval) -> Table {
     let mut table = Table::new("Host CPU")
         .figures("CPUs", "", "Hardware threads.")
-        .figures("Load Average Begin", "", "Threads that ran or wanted to in the minute before the interval.")
+        .figures(
+            "Load Average Begin",
+            "",
+            "Threads that ran or wanted to in the minute before the interval.",
+        )
         .figures("Load Average End", "", "The same in the minute before its end.")
         .figures("%User", "", "Processor time in programs.")
         .figures("%System", "", "Processor time in the kernel.")
         .figures("%WIO", "", "Processors idle while a disk request was under way.")
         .figures("%Idle", "", "Processors idle.")
         .figures("%Steal", "", "Taken away by the machine below this virtual machine.")
-        .figures("%Busy by process", "", "Share of the busy processor time that this process used.");
+        .figures(
+            "%Busy by process",
+            "",
+            "Share of the busy processor time that this process used.",
+        );
     if let Some(shares) = cpu_shares(of) {
-        let load = |host: &crate::snapshot::host::HostStat| Cell::number(host.load.map(|load| load.one));
+        let load =
+            |host: &crate::snapshot::host::HostStat| Cell::number(host.load.map(|load| load.one));
         let cpus = of.end.host.cpus.map(|cpus| u64::from(cpus.threads));
         let mut cells = vec![Cell::count(cpus), load(&of.begin.host), load(&of.end.host)];
         cells.extend(shares.map(Cell::percent));
@@ -565,7 +602,11 @@ fn disks(of: &Interval) -> Table {
         .figures("Writes /s", "", "Requests that wrote, by elapsed time.")
         .figures("Write /s", "", "Bytes written by elapsed time.")
         .figures("Avg Write", "", "Time writing by requests that wrote.")
-        .figures("Flushes /s", "", "Requests that made what was written before durable, by elapsed time.")
+        .figures(
+            "Flushes /s",
+            "",
+            "Requests that made what was written before durable, by elapsed time.",
+        )
         .figures("Avg Flush", "", "Their time by their number.")
         .figures("%Busy", "", "Elapsed time in which a request was under way.");
     for disk in &of.disks {
@@ -602,7 +643,11 @@ mod tests {
         }
         let table = activity_table(&made.interval());
         let listed = |name: &str| table.rows.iter().any(|row| row[0].shown() == name);
-        assert!(listed("redo synch long waits") && listed("zz redo unlike") && listed("a statistic 599"));
+        assert!(
+            listed("redo synch long waits")
+                && listed("zz redo unlike")
+                && listed("a statistic 599")
+        );
         assert!(!listed("a statistic 0") && table.rows.len() == tables::ROWS);
     }
 

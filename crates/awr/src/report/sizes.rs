@@ -1,9 +1,12 @@
-//! Sizes: memory of the host, what a database's caches and redo may take, and settings that are not the same at both ends or in both intervals.
+//! Sizes: memory of the host, what a database's caches and redo may take, and settings that are not
+//! the same at both ends or in both intervals.
 //!
-//! Differences from Oracle's Cache Sizes and Memory Statistics: the sizes are those that are configured, as the source writes them; what a
-//! pool holds is among the absolute values of instance activity.
+//! Differences from Oracle's Cache Sizes and Memory Statistics: the sizes are those that are
+//! configured, as the source writes them; what a pool holds is among the absolute values of
+//! instance activity.
 //!
-//! Deliberately absent: advisories. None of the sources but Oracle estimates what another size of its cache would read.
+//! Deliberately absent: advisories. None of the sources but Oracle estimates what another size of
+//! its cache would read.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +15,8 @@ use crate::figure;
 use crate::table::{Cell, Table};
 use crate::{Interval, Snapshot};
 
-/// Settings that are sizes of caches, buffers and redo: how the database calls them, and what they are.
+/// Settings that are sizes of caches, buffers and redo: how the database calls them, and what they
+/// are.
 const SIZES: &[(&str, &str)] = &[
     ("shared_buffers", "page cache"),
     ("innodb_buffer_pool_size", "page cache"),
@@ -29,7 +33,8 @@ const SIZES: &[(&str, &str)] = &[
     ("tmp_table_size", "temporary tables, each"),
 ];
 
-/// Columns `Begin` and `End` of one interval, or `First (1st)` and `Second (2nd)` of two: there the value at the end.
+/// Columns `Begin` and `End` of one interval, or `First (1st)` and `Second (2nd)` of two: there the
+/// value at the end.
 fn two_columns(table: Table, of: &[&Interval], unit: &str, explanation: &str) -> Table {
     let titles = if of.len() > 1 { tables::ORDINALS } else { ["Begin", "End"] };
     titles.iter().fold(table, |table, title| table.figures(title, unit, explanation))
@@ -42,7 +47,8 @@ fn two_snapshots<'a>(of: &[&'a Interval]) -> [&'a Snapshot; 2] {
     }
 }
 
-/// A size as settings have it: a bare number of InnoDB's and Redis' is bytes. Zero is no limit where Redis says it.
+/// A size as settings have it: a bare number of InnoDB's and Redis' is bytes. Zero is no limit
+/// where Redis says it.
 fn size(name: &str, value: &str) -> String {
     match value.parse::<u64>() {
         Ok(0) if name == "maxmemory" => "no limit".to_owned(),
@@ -54,13 +60,14 @@ fn size(name: &str, value: &str) -> String {
 /// Sizes of caches and redo.
 pub(super) fn caches(of: &[&Interval]) -> Table {
     let table = Table::new("Cache Sizes").text("Setting", "The database's own name of it.");
-    let mut table =
-        two_columns(table, of, "", "As it was configured then.").text("What It Is", "In a few words.");
+    let mut table = two_columns(table, of, "", "As it was configured then.")
+        .text("What It Is", "In a few words.");
     let ends = two_snapshots(of);
     for (name, what) in SIZES {
         let values = ends.map(|end| end.source.settings.get(*name));
         if values.iter().any(Option::is_some) {
-            let cells = values.map(|value| value.map_or(Cell::Empty, |value| Cell::text(size(name, value))));
+            let cells = values
+                .map(|value| value.map_or(Cell::Empty, |value| Cell::text(size(name, value))));
             let [first, second] = cells;
             table.row(vec![Cell::text(*name), first, second, Cell::text(*what)]);
         }
@@ -108,8 +115,10 @@ pub(super) fn settings_changed(of: &Interval) -> Table {
         table.row(vec![Cell::text(name), begin, end]);
     }
     if !table.rows.is_empty() {
-        table
-            .note("Figures of this interval are of both values: report the time before and after by itself.");
+        table.note(
+            "Figures of this interval are of both values: report the time before and after \
+                   by itself.",
+        );
     }
     table.first(tables::ROWS, super::io::REST);
     table
@@ -117,13 +126,14 @@ pub(super) fn settings_changed(of: &Interval) -> Table {
 
 /// Settings that the two intervals do not have alike.
 pub(super) fn differing(both: [&Interval; 2]) -> Table {
-    let mut table =
-        Table::new("Configuration Differences").text("Setting", "Its name, or what else was not the same.");
+    let mut table = Table::new("Configuration Differences")
+        .text("Setting", "Its name, or what else was not the same.");
     table = tables::ORDINALS
         .iter()
         .fold(table, |table, ordinal| table.text(ordinal, "At the end of the interval."));
     let source = |pick: fn(&crate::Source) -> &str| both.map(|of| pick(&of.end.source).to_owned());
-    // Of a database on another machine the host is not known: the recorder's is not a part of its configuration.
+    // Of a database on another machine the host is not known: the recorder's is not a part of its
+    // configuration.
     let host = |pick: fn(&crate::snapshot::host::HostStat) -> Option<String>| {
         both.map(|of| match of.is_remote() {
             true => "not known (remote)".to_owned(),
@@ -153,7 +163,8 @@ pub(super) fn differing(both: [&Interval; 2]) -> Table {
 /// Names and values of settings that two snapshots do not have alike.
 fn unequal(of: [&Snapshot; 2]) -> Vec<(&str, [Option<&String>; 2])> {
     let names: BTreeSet<&String> = of.iter().flat_map(|of| of.source.settings.keys()).collect();
-    let rows = names.into_iter().map(|name| (name.as_str(), of.map(|of| of.source.settings.get(name))));
+    let rows =
+        names.into_iter().map(|name| (name.as_str(), of.map(|of| of.source.settings.get(name))));
     rows.filter(|(_, values)| values[0] != values[1]).collect()
 }
 
@@ -163,8 +174,10 @@ mod tests {
     use crate::Source;
 
     fn with(settings: &[(&str, &str)], at: u64) -> Snapshot {
-        let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let source = Source { instance: "i".to_owned(), settings: settings.collect(), ..Source::default() };
+        let settings =
+            settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let source =
+            Source { instance: "i".to_owned(), settings: settings.collect(), ..Source::default() };
         Snapshot::at(source, at, at)
     }
 
@@ -177,7 +190,8 @@ mod tests {
         let rows: Vec<Vec<String>> =
             table.rows.iter().map(|row| row.iter().map(Cell::shown).collect()).collect();
         assert_eq!(rows, [["b", "2", "3"], ["c", "", "4"]]);
-        let same = Interval::between(&before, &with(&[("a", "1"), ("b", "2")], 2)).expect("an interval");
+        let same =
+            Interval::between(&before, &with(&[("a", "1"), ("b", "2")], 2)).expect("an interval");
         assert!(settings_changed(&same).rows.is_empty());
         assert_eq!(differing([&same, &of]).rows.len(), 2);
         assert!(differing([&of, &of]).rows.is_empty());
@@ -185,7 +199,8 @@ mod tests {
 
     #[test]
     fn bare_numbers_are_bytes_and_words_stay_as_the_database_writes_them() {
-        let settings = [("innodb_buffer_pool_size", "16777216"), ("shared_buffers", "16MB"), ("other", "1")];
+        let settings =
+            [("innodb_buffer_pool_size", "16777216"), ("shared_buffers", "16MB"), ("other", "1")];
         let of = Interval::between(&with(&settings, 1), &with(&settings, 2)).expect("an interval");
         let rows: Vec<String> = caches(&[&of]).rows.iter().map(|row| row[1].shown()).collect();
         assert_eq!(rows, ["16MB", "16.0 MiB"]);

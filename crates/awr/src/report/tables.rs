@@ -1,5 +1,5 @@
-//! What both reports have, for one interval or two: banners, warnings, host, media, settings, explanations of
-//! events.
+//! What both reports have, for one interval or two: banners, warnings, host, media, settings,
+//! explanations of events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +23,8 @@ pub(super) fn zone(of: &Interval) -> &'static str {
 /// By how much sessions may exceed clients before that is no error of two clocks.
 const MORE_THAN_CLIENTS: f64 = 1.1;
 
-/// What must not be overlooked, first of all: an interval that says nothing; emulated media; times that
-/// are left out.
+/// What must not be overlooked, first of all: an interval that says nothing; emulated media; times
+/// that are left out.
 pub(super) fn banners(intervals: &[&Interval]) -> Vec<String> {
     let mut emulated: BTreeSet<String> = BTreeSet::new();
     for of in intervals {
@@ -51,7 +51,8 @@ pub(super) fn banners(intervals: &[&Interval]) -> Vec<String> {
     if !emulated.is_empty() {
         let media: Vec<String> = emulated.into_iter().collect();
         banners.push(format!(
-            "EMULATED: the medium of {} only stands for persistent memory. Its figures are not those of a real \
+            "EMULATED: the medium of {} only stands for persistent memory. Its figures are not \
+             those of a real \
              one, and what it holds need not survive a power cut.",
             media.join(", ")
         ));
@@ -65,7 +66,8 @@ pub(super) fn banners(intervals: &[&Interval]) -> Vec<String> {
 /// Says that a report of Oracle's was not understood where it matters most.
 fn without_waits(of: &Interval) -> Option<String> {
     (of.end.source.is_oracle() && of.waits.is_empty()).then(|| {
-        "NO WAIT EVENTS: no table of wait events of the imported report could be read, so that nothing here \
+        "NO WAIT EVENTS: no table of wait events of the imported report could be read, so that \
+         nothing here \
          says what requests waited for. Make the report anew, as HTML, and import that."
             .to_owned()
     })
@@ -75,18 +77,21 @@ fn without_waits(of: &Interval) -> Option<String> {
 fn too_short(of: &Interval) -> Option<String> {
     (of.elapsed_s() < SHORT_S).then(|| {
         format!(
-            "TOO SHORT: this interval is {} s long. Below {SHORT_S} s a checkpoint, a scheduled job or the \
-             moment of a snapshot decides most figures: report a longer interval, or record some minutes.",
+            "TOO SHORT: this interval is {} s long. Below {SHORT_S} s a checkpoint, a scheduled \
+             job or the \
+             moment of a snapshot decides most figures: report a longer interval, or record some \
+             minutes.",
             figure::number(of.elapsed_s())
         )
     })
 }
 
-/// Says that DB time cannot all be of this interval: each client has one session, which is active or not.
+/// Says that DB time cannot all be of this interval: each client has one session, which is active
+/// or not.
 ///
-/// Clients are those at the beginning and everybody who connected later. Where one of these is unknown,
-/// or part of the time is left out, nothing is said; nor of Oracle's reports, whose sessions are counted
-/// in another way.
+/// Clients are those at the beginning and everybody who connected later. Where one of these is
+/// unknown, or part of the time is left out, nothing is said; nor of Oracle's reports, whose
+/// sessions are counted in another way.
 fn more_than_clients(of: &Interval) -> Option<String> {
     let imported = of.end.source.is_oracle() || !of.left_out.is_empty();
     let (active, before) = (of.active_sessions()?, of.begin.sessions?);
@@ -94,8 +99,10 @@ fn more_than_clients(of: &Interval) -> Option<String> {
     let clients = before.saturating_add(connected);
     (!imported && active > clients as f64 * MORE_THAN_CLIENTS).then(|| {
         format!(
-            "MORE ACTIVE SESSIONS THAN CLIENTS: {} on average, but only {} sessions were connected at the \
-             beginning and {} connected later. The server has added time to DB time that was spent before \
+            "MORE ACTIVE SESSIONS THAN CLIENTS: {} on average, but only {} sessions were connected \
+             at the \
+             beginning and {} connected later. The server has added time to DB time that was spent \
+             before \
              this interval: report a longer one, from before the load to after it.",
             figure::number(active),
             figure::count(before),
@@ -135,7 +142,8 @@ fn incomplete(of: &Interval) -> Option<String> {
     };
     let out_ns = left_out_ns(of);
     Some(figure::visible(&format!(
-        "INCOMPLETE: {what}. What happened in these {} is not known and left out; the figures are what was counted in the other {}, \
+        "INCOMPLETE: {what}. What happened in these {} is not known and left out; the figures are \
+         what was counted in the other {}, \
          added up.",
         seconds(out_ns),
         seconds(of.elapsed_ns)
@@ -187,7 +195,12 @@ pub(super) fn name_of(of: &Interval) -> String {
 }
 
 /// The columns `First (1st)` and `Second (2nd)`, or one called `value` if there is one interval.
-pub(super) fn value_columns(table: Table, intervals: &[&Interval], value: &str, explanation: &str) -> Table {
+pub(super) fn value_columns(
+    table: Table,
+    intervals: &[&Interval],
+    value: &str,
+    explanation: &str,
+) -> Table {
     match intervals.len() {
         1 => table.text(value, explanation),
         _ => ORDINALS.iter().fold(table, |table, ordinal| table.text(ordinal, explanation)),
@@ -243,7 +256,8 @@ pub(super) fn host(intervals: &[&Interval]) -> Table {
         if name == "CPUs" && intervals.iter().any(|of| of.end.host.cpus.is_some()) {
             for (name, pick) in [("Cores", 0), ("Sockets", 1)] {
                 let cells = intervals.iter().map(|of| {
-                    let counts = of.end.host.cpus.map(|cpus| counted([cpus.cores, cpus.sockets][pick]));
+                    let counts =
+                        of.end.host.cpus.map(|cpus| counted([cpus.cores, cpus.sockets][pick]));
                     counts.map_or(Cell::Empty, Cell::text)
                 });
                 table.row(std::iter::once(Cell::text(name)).chain(cells).collect());
@@ -304,11 +318,13 @@ pub(super) fn media(intervals: &[&Interval]) -> Table {
 /// Settings, those that differ first.
 pub(super) fn settings(intervals: &[&Interval]) -> Table {
     let table = Table::new("Settings").text("Setting", "Its name.");
-    let mut table = value_columns(table, intervals, "Value", "Its value at the end of the interval.");
+    let mut table =
+        value_columns(table, intervals, "Value", "Its value at the end of the interval.");
     if intervals.len() > 1 {
         table = table.text("Differs", "Whether the two intervals had different values.");
     }
-    let names: BTreeSet<&String> = intervals.iter().flat_map(|of| of.end.source.settings.keys()).collect();
+    let names: BTreeSet<&String> =
+        intervals.iter().flat_map(|of| of.end.source.settings.keys()).collect();
     let mut rows = Vec::new();
     for name in names {
         let values: Vec<Option<&String>> =
@@ -330,8 +346,11 @@ pub(super) fn settings(intervals: &[&Interval]) -> Table {
 /// A list is cut by what its rows say only if it is longer than this.
 const LONG: usize = 30;
 
-/// The waits that happened, without those of a long list that took less than a millisecond together; and how many these are.
-pub(super) fn worth_listing<'a>(waits: impl Iterator<Item = &'a WaitDelta>) -> (Vec<&'a WaitDelta>, usize) {
+/// The waits that happened, without those of a long list that took less than a millisecond
+/// together; and how many these are.
+pub(super) fn worth_listing<'a>(
+    waits: impl Iterator<Item = &'a WaitDelta>,
+) -> (Vec<&'a WaitDelta>, usize) {
     let mut waits: Vec<&WaitDelta> = waits.filter(|wait| wait.count > 0).collect();
     let all = waits.len();
     if all > LONG {
@@ -412,8 +431,13 @@ mod tests {
             });
         }
         let said = banners(&[&more.interval()]);
-        assert!(said[0].starts_with("MORE ACTIVE SESSIONS THAN CLIENTS: 32.00 on average"), "{said:?}");
-        assert!(said[0].contains("8 sessions were connected at the beginning and 1 connected later"));
+        assert!(
+            said[0].starts_with("MORE ACTIVE SESSIONS THAN CLIENTS: 32.00 on average"),
+            "{said:?}"
+        );
+        assert!(
+            said[0].contains("8 sessions were connected at the beginning and 1 connected later")
+        );
         assert!(said[1].starts_with("EMULATED"), "{said:?}");
         let two = banners(&[&minute().interval(), &more.interval()]);
         assert!(two[0].starts_with("Second (2nd): MORE ACTIVE"), "{two:?}");
@@ -437,7 +461,10 @@ mod tests {
         short.end.monotonic_ns = short.begin.monotonic_ns + 250_000_000;
         short.end.host.cpu = None;
         let said = banners(&[&short.interval()]);
-        assert!(said[0].starts_with("TOO SHORT: this interval is 0.250 s long. Below 30 s"), "{said:?}");
+        assert!(
+            said[0].starts_with("TOO SHORT: this interval is 0.250 s long. Below 30 s"),
+            "{said:?}"
+        );
         assert_eq!(banners(&[&minute().interval()]), [""; 0]);
     }
 

@@ -1,11 +1,12 @@
-//! A report as text, at most 100 columns wide, in the manner of Oracle's text reports: headings underlined,
-//! tables with dashes under each title, figures to the right.
+//! A report as text, at most 100 columns wide, in the manner of Oracle's text reports: headings
+//! underlined, tables with dashes under each title, figures to the right.
 //!
-//! Text in a cell that is too long goes on below, nothing is cut off. A table whose figures alone do not fit
-//! is printed in parts, each with the first column again. Charts are not printed: their figures are in the
-//! tables.
+//! Text in a cell that is too long goes on below, nothing is cut off. A table whose figures alone
+//! do not fit is printed in parts, each with the first column again. Charts are not printed: their
+//! figures are in the tables.
 //!
-//! Invariants: no line is wider than 100 characters; no control character of foreign origin is printed.
+//! Invariants: no line is wider than 100 characters; no control character of foreign origin is
+//! printed.
 
 use std::fmt::Write as _;
 
@@ -22,8 +23,8 @@ const GAP: usize = 2;
 /// A column of text is not made narrower than this.
 const NARROWEST: usize = 8;
 
-/// The first column names its row: it has the first of these widths at least, or the second where the
-/// table would have more parts otherwise.
+/// The first column names its row: it has the first of these widths at least, or the second where
+/// the table would have more parts otherwise.
 const NARROWEST_FIRST: [usize; 2] = [28, 16];
 
 /// The report as text.
@@ -74,7 +75,9 @@ pub fn write_table(out: &mut String, table: &Table) {
     } else {
         let columns = |first: usize| -> Vec<TextColumn> {
             let narrowest = |index: usize| if index == 0 { first } else { NARROWEST };
-            (0..table.columns.len()).map(|index| TextColumn::of(table, index, narrowest(index))).collect()
+            (0..table.columns.len())
+                .map(|index| TextColumn::of(table, index, narrowest(index)))
+                .collect()
         };
         let [wide, narrow] = NARROWEST_FIRST.map(columns);
         let columns = if parts(&wide).len() > parts(&narrow).len() { narrow } else { wide };
@@ -108,8 +111,11 @@ impl TextColumn {
             true => figure::visible(&format!("{} ({})", column.title, column.unit)),
             false => figure::visible(&column.title),
         };
-        let cells: Vec<String> =
-            table.rows.iter().map(|row| row.get(index).map_or(String::new(), Cell::shown)).collect();
+        let cells: Vec<String> = table
+            .rows
+            .iter()
+            .map(|row| row.get(index).map_or(String::new(), Cell::shown))
+            .collect();
         let longest = cells.iter().map(|cell| width(cell)).max().unwrap_or(0);
         let longest_word = title.split(' ').map(width).max().unwrap_or(0);
         let (least, most) = match column.align {
@@ -119,14 +125,15 @@ impl TextColumn {
                 (most.min(narrowest.max(longest_word)), most)
             }
         };
-        // Where a figure and its neighbour could not both fit, they stand in different parts; alone it is
-        // wrapped.
+        // Where a figure and its neighbour could not both fit, they stand in different parts; alone
+        // it is wrapped.
         let widest = WIDTH / 2 - GAP;
         TextColumn { title, align: column.align, cells, least: least.min(widest), most }
     }
 }
 
-/// The columns of each part: all of them if they fit, else as many as do, the first one again in each part.
+/// The columns of each part: all of them if they fit, else as many as do, the first one again in
+/// each part.
 fn parts(columns: &[TextColumn]) -> Vec<Vec<usize>> {
     let mut parts = vec![Vec::new()];
     let mut used = 0;
@@ -146,13 +153,17 @@ fn parts(columns: &[TextColumn]) -> Vec<Vec<usize>> {
 }
 
 fn write_part(out: &mut String, columns: &[&TextColumn], rows: usize) {
-    // Every column gets its least. What is left goes to columns of text: to the first, which names the
-    // row, and then always to the narrowest, so that of two long texts neither squeezes the other.
+    // Every column gets its least. What is left goes to columns of text: to the first, which names
+    // the row, and then always to the narrowest, so that of two long texts neither squeezes the
+    // other.
     let mut widths: Vec<usize> = columns.iter().map(|column| column.least).collect();
-    let left = WIDTH.saturating_sub(widths.iter().sum::<usize>() + GAP * (columns.len().saturating_sub(1)));
+    let left = WIDTH
+        .saturating_sub(widths.iter().sum::<usize>() + GAP * (columns.len().saturating_sub(1)));
     for _ in 0..left {
         let wanting = (0..columns.len()).filter(|at| widths[*at] < columns[*at].most);
-        let Some(at) = wanting.min_by_key(|at| if *at == 0 { 0 } else { widths[*at] }) else { break };
+        let Some(at) = wanting.min_by_key(|at| if *at == 0 { 0 } else { widths[*at] }) else {
+            break;
+        };
         widths[at] += 1;
     }
     let titles: Vec<Vec<String>> =
@@ -172,11 +183,16 @@ fn write_part(out: &mut String, columns: &[&TextColumn], rows: usize) {
     let dashes: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
     write_line(out, columns, &widths, |index| &dashes[index]);
     for row in 0..rows {
-        let cells: Vec<Vec<String>> =
-            columns.iter().zip(&widths).map(|(column, width)| wrapped(&column.cells[row], *width)).collect();
+        let cells: Vec<Vec<String>> = columns
+            .iter()
+            .zip(&widths)
+            .map(|(column, width)| wrapped(&column.cells[row], *width))
+            .collect();
         let height = cells.iter().map(Vec::len).max().unwrap_or(0).max(1);
         for line in 0..height {
-            write_line(out, columns, &widths, |index| cells[index].get(line).map_or("", |cell| cell));
+            write_line(out, columns, &widths, |index| {
+                cells[index].get(line).map_or("", |cell| cell)
+            });
         }
     }
 }
@@ -206,7 +222,8 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Lines of at most `width` characters, broken at spaces, and within a word that is longer than a line.
+/// Lines of at most `width` characters, broken at spaces, and within a word that is longer than a
+/// line.
 fn wrapped(text: &str, most: usize) -> Vec<String> {
     let text = figure::visible(text);
     let most = most.max(1);
@@ -244,8 +261,11 @@ mod tests {
             let mut table = Table::new("words ".repeat(rng.usize(0..40)));
             for column in 0..columns {
                 let title = "title ".repeat(rng.usize(1..4)) + &"x".repeat(rng.usize(0..130));
-                table =
-                    if column % 3 == 0 { table.text(&title, "") } else { table.figures(&title, "unit", "") };
+                table = if column % 3 == 0 {
+                    table.text(&title, "")
+                } else {
+                    table.figures(&title, "unit", "")
+                };
             }
             for _ in 0..rng.usize(0..4) {
                 let cell = |rng: &mut fastrand::Rng| match rng.u8(0..4) {
@@ -273,7 +293,11 @@ mod tests {
         for _ in 0..9 {
             table = table.figures("1st Avg", "", "");
         }
-        table.row(std::iter::once(Cell::text(name)).chain((0..9).map(|_| Cell::Count(1_234_567))).collect());
+        table.row(
+            std::iter::once(Cell::text(name))
+                .chain((0..9).map(|_| Cell::Count(1_234_567)))
+                .collect(),
+        );
         let mut out = String::new();
         write_table(&mut out, &table);
         assert!(out.lines().any(|line| line.starts_with(name)), "{out}");
@@ -289,7 +313,10 @@ mod tests {
         let dashes = out.lines().nth(2).unwrap_or_default();
         let widths: Vec<usize> = dashes.split_whitespace().map(str::len).collect();
         assert_eq!(widths.len(), 3, "{out}");
-        assert!(widths[0] == "control_files".len() && widths[1].abs_diff(widths[2]) <= 1, "{widths:?}");
+        assert!(
+            widths[0] == "control_files".len() && widths[1].abs_diff(widths[2]) <= 1,
+            "{widths:?}"
+        );
     }
 
     #[test]
@@ -307,7 +334,9 @@ mod tests {
             table = table.figures("figures", "", "");
         }
         table.row(
-            std::iter::once(Cell::text("row")).chain((0..12).map(|_| Cell::Count(123_456_789))).collect(),
+            std::iter::once(Cell::text("row"))
+                .chain((0..12).map(|_| Cell::Count(123_456_789)))
+                .collect(),
         );
         let mut out = String::new();
         write_table(&mut out, &table);

@@ -1,15 +1,17 @@
-//! Where DB time went: the top events, the wait classes, and the accounting that adds up to DB time exactly.
+//! Where DB time went: the top events, the wait classes, and the accounting that adds up to DB time
+//! exactly.
 //!
 //! ```text
 //! DB time = DB CPU + waits of requests - waits inside other waits + what is not accounted for
 //! ```
 //!
-//! The last term is a remainder, and is printed as one. Above zero it is time that no event names: waiting
-//! for a processor, locks that are not timed. Below zero a processor worked during timed waits, and that time
-//! is in DB CPU and in a wait: on memory-mapped media a write is stores and fences of the processor, so this
-//! is normal there.
+//! The last term is a remainder, and is printed as one. Above zero it is time that no event names:
+//! waiting for a processor, locks that are not timed. Below zero a processor worked during timed
+//! waits, and that time is in DB CPU and in a wait: on memory-mapped media a write is stores and
+//! fences of the processor, so this is normal there.
 //!
-//! Invariants: percentages of the accounting add up to a hundred; background and idle waits are never in it.
+//! Invariants: percentages of the accounting add up to a hundred; background and idle waits are
+//! never in it.
 
 use tiersmith_events::WaitClass;
 
@@ -21,7 +23,8 @@ use crate::{Interval, WaitDelta};
 pub(super) const DB_CPU: &str = "DB CPU";
 
 /// Said below every table that has waits inside others.
-pub(super) const INSIDE_NOTE: &str = "Waits marked * are spent inside another wait (the write that found no \
+pub(super) const INSIDE_NOTE: &str = "Waits marked * are spent inside another wait (the write that \
+                                      found no \
      room): their time is in that wait too, and is taken off once where times are added up.";
 
 /// The line of the accounting for time that is in DB CPU and in a wait.
@@ -29,11 +32,13 @@ pub(super) const OVERLAP: &str = "less: processor time inside waits, at least";
 
 /// Said below an accounting with that line.
 const OVERLAP_NOTE: &str = "A processor worked during timed waits: on memory-mapped media a write \
-     is stores and fences of the processor. That time is in DB CPU and in a wait; at least so much of it is \
+     is stores and fences of the processor. That time is in DB CPU and in a wait; at least so much \
+     of it is \
      taken off once.";
 
 /// The same of a database that does not write to memory-mapped media.
-const OVERLAP_NOTE_OF_ORACLE: &str = "A processor worked during timed waits: that time is in DB CPU and in \
+const OVERLAP_NOTE_OF_ORACLE: &str = "A processor worked during timed waits: that time is in DB \
+                                      CPU and in \
      a wait; at least so much of it is taken off once.";
 
 /// Said below an accounting of these intervals with [`OVERLAP`].
@@ -78,9 +83,16 @@ pub(super) fn marked(name: &str, inside: bool) -> String {
 
 /// Foreground waits and DB CPU, longest time first; what did not happen is left out.
 pub(super) fn timed(of: &Interval) -> Vec<Timed> {
-    let mut rows: Vec<Timed> = of.foreground().into_iter().filter(|wait| wait.count > 0).map(row).collect();
+    let mut rows: Vec<Timed> =
+        of.foreground().into_iter().filter(|wait| wait.count > 0).map(row).collect();
     if let Some(total_ns) = of.db_cpu_ns {
-        rows.push(Timed { name: DB_CPU.to_owned(), class: None, count: None, total_ns, inside: false });
+        rows.push(Timed {
+            name: DB_CPU.to_owned(),
+            class: None,
+            count: None,
+            total_ns,
+            inside: false,
+        });
     }
     rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.cmp(&b.name)));
     rows
@@ -142,8 +154,9 @@ pub(super) struct AccountLine {
 pub(super) fn account(of: &Interval) -> Option<Vec<AccountLine>> {
     let db_time_ns = of.db_time_ns? as f64;
     let mut lines = Vec::new();
-    let mut line =
-        |name: &str, ns: f64, balances| lines.push(AccountLine { name: name.to_owned(), ns, balances });
+    let mut line = |name: &str, ns: f64, balances| {
+        lines.push(AccountLine { name: name.to_owned(), ns, balances })
+    };
     let mut rest = db_time_ns;
     if let Some(cpu) = of.db_cpu_ns {
         line(DB_CPU, cpu as f64, false);
@@ -195,15 +208,16 @@ pub(super) fn bars(of: &Interval, most: usize) -> Vec<Bar> {
     rows.map(|row| Bar {
         label: row.marked(),
         value: row.total_ns as f64 / 1e9,
-        detail: of_db_time(of, row.total_ns as f64)
-            .map_or(String::new(), |percent| format!("{} % of DB time", crate::figure::percent(percent))),
+        detail: of_db_time(of, row.total_ns as f64).map_or(String::new(), |percent| {
+            format!("{} % of DB time", crate::figure::percent(percent))
+        }),
         colour: colour(row.class),
     })
     .collect()
 }
 
-/// The parts of a bar of DB time: DB CPU, each class that occurs in one of the intervals, and what is left.
-/// Waits inside other waits are left out, so that no part is drawn twice.
+/// The parts of a bar of DB time: DB CPU, each class that occurs in one of the intervals, and what
+/// is left. Waits inside other waits are left out, so that no part is drawn twice.
 pub(super) fn parts(intervals: &[&Interval]) -> (Vec<Series>, Vec<Vec<f64>>) {
     let (mut series, mut values) = (Vec::new(), vec![Vec::new(); intervals.len()]);
     let cpu = intervals.iter().any(|of| of.db_cpu_ns.is_some());
@@ -228,7 +242,8 @@ pub(super) fn parts(intervals: &[&Interval]) -> (Vec<Series>, Vec<Vec<f64>>) {
     let rest = |values: &[f64], of: &Interval| {
         (of.db_time_ns.unwrap_or(0) as f64 - values.iter().sum::<f64>()).max(0.0)
     };
-    let rests: Vec<f64> = values.iter().zip(intervals).map(|(values, of)| rest(values, of)).collect();
+    let rests: Vec<f64> =
+        values.iter().zip(intervals).map(|(values, of)| rest(values, of)).collect();
     if rests.iter().any(|rest| *rest > 0.0) {
         let name = if cpu { "not accounted for" } else { "CPU (not told) and not accounted for" };
         series.push(Series { name: name.to_owned(), colour: 10 });

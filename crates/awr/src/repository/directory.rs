@@ -56,7 +56,9 @@ impl Repository {
             let there = dir.ancestors().find(|part| part.is_dir()).unwrap_or(Path::new("."));
             let there = there.canonicalize()?;
             fs::create_dir_all(&dir)?;
-            for part in dir.canonicalize()?.ancestors().skip(1).take_while(|part| part.starts_with(&there)) {
+            for part in
+                dir.canonicalize()?.ancestors().skip(1).take_while(|part| part.starts_with(&there))
+            {
                 File::open(part)?.sync_all()?;
             }
             Ok(())
@@ -115,8 +117,9 @@ impl Repository {
         // The time as well: a file that a crash left may carry the process id that is ours now.
         let (process, taken) = (std::process::id(), snapshot.taken_unix_ns);
         let temporary = self.dir.join(format!(".snap-{process}-{taken}-{number}.tmp"));
-        let taken =
-            self.write(&temporary, snapshot.to_json().as_bytes()).and_then(|()| self.name(&temporary));
+        let taken = self
+            .write(&temporary, snapshot.to_json().as_bytes())
+            .and_then(|()| self.name(&temporary));
         if taken.is_err() {
             // The error that matters is the one above; a temporary file that stays is ignored by
             // readers.
@@ -132,7 +135,11 @@ impl Repository {
 
     /// Step 1: the whole text under a temporary name, synced. Power cut here leaves a file that
     /// readers ignore.
-    fn write(&self, temporary: &Path, text: &[u8]) -> std::result::Result<(), (PathBuf, io::Error)> {
+    fn write(
+        &self,
+        temporary: &Path,
+        text: &[u8],
+    ) -> std::result::Result<(), (PathBuf, io::Error)> {
         let write = || {
             let mut file = private::make(temporary)?;
             file.write_all(text)?;
@@ -144,8 +151,11 @@ impl Repository {
     /// Step 2: its name, and the directory synced. Power cut here leaves the file under one name or
     /// the other.
     fn name(&self, temporary: &Path) -> std::result::Result<SnapshotId, (PathBuf, io::Error)> {
-        let highest =
-            self.files().map_err(|error| (self.dir.clone(), error))?.last().map_or(0, |(id, _)| id.number());
+        let highest = self
+            .files()
+            .map_err(|error| (self.dir.clone(), error))?
+            .last()
+            .map_or(0, |(id, _)| id.number());
         let mut number = highest.saturating_add(1);
         loop {
             let id = SnapshotId::new(number);
@@ -258,7 +268,8 @@ impl Repository {
     /// The number in the name of a snapshot's file, if it is named as one.
     pub(crate) fn number_of(path: &Path) -> Option<SnapshotId> {
         let digits = path.file_name()?.to_str()?.strip_prefix("snap-")?.strip_suffix(".json")?;
-        let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>());
+        let number =
+            digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>());
         number?.ok().map(SnapshotId::new)
     }
 
@@ -287,15 +298,19 @@ pub fn read_snapshot(path: &Path) -> Result<Snapshot> {
         source,
         remedy: "Check that the file is there and can be read",
     };
-    let foreign =
-        |reason: &str| Error::Foreign { place: path.display().to_string(), reason: reason.to_owned() };
+    let foreign = |reason: &str| Error::Foreign {
+        place: path.display().to_string(),
+        reason: reason.to_owned(),
+    };
     // Before it is opened: opening a named pipe would wait for somebody to write.
     let metadata = fs::metadata(path).map_err(io)?;
     if !metadata.is_file() {
         return Err(foreign("it is not a regular file"));
     }
     let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes)).map_err(io)?;
+    File::open(path)
+        .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(io)?;
     if bytes.len() as u64 > MOST_BYTES {
         return Err(foreign("it is larger than any snapshot"));
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! DIR/snap-000001.json ...           as `directory.rs` describes
-//! DIR/baselines-and-gaps.json        what has a meaning only together with them; its numbers are those of the files
+//! DIR/baselines-and-gaps.json        what has a meaning only together with them; its numbers are
+//!                                    those of the files
 //! ```
 //!
 //! Whatever is not taken over is said: a baseline whose snapshots are not among those exported or
@@ -21,9 +22,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::private;
-use crate::repository::archive::{Archive, Baseline, Behind, Gap, LONGEST_NAME, fitting, unfit_baseline};
+use crate::repository::archive::{
+    Archive, Baseline, Behind, Gap, LONGEST_NAME, fitting, unfit_baseline,
+};
 use crate::repository::listing::MOST_BYTES;
-use crate::{AnyRepository, Error, Repository, Result, Snapshot, SnapshotId, figure, read_snapshot};
+use crate::{
+    AnyRepository, Error, Repository, Result, Snapshot, SnapshotId, figure, read_snapshot,
+};
 
 /// The file beside exported snapshots.
 pub const BESIDE: &str = "baselines-and-gaps.json";
@@ -102,7 +107,8 @@ impl Beside {
         let failed = |source| failed("read", path, source);
         let foreign = |reason: String| {
             let remedy =
-                "Export it anew, or take it away: the snapshots beside it can be read without it".to_owned();
+                "Export it anew, or take it away: the snapshots beside it can be read without it"
+                    .to_owned();
             Err(Error::Archive {
                 action: "read baselines and gaps of",
                 path: path.to_owned(),
@@ -118,7 +124,8 @@ impl Beside {
             Err(error) => return Err(failed(error)),
         }
         let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text));
+        let read =
+            File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text));
         if read.map_err(failed)? as u64 > MOST_BYTES {
             return foreign(format!("it is larger than {MOST_BYTES} bytes"));
         }
@@ -136,7 +143,8 @@ impl Beside {
     fn write(mut self, dir: &Path) -> Result<()> {
         (self.kind, self.format) = (KIND.to_owned(), FORMAT);
         let text = serde_json::to_string_pretty(&self).expect("BUG: it holds text and numbers");
-        let (path, temporary) = (dir.join(BESIDE), dir.join(format!(".beside-{}.tmp", std::process::id())));
+        let (path, temporary) =
+            (dir.join(BESIDE), dir.join(format!(".beside-{}.tmp", std::process::id())));
         let write = || {
             // What an end in the middle left goes first; a link that somebody put there is never
             // followed.
@@ -192,7 +200,9 @@ impl Beside {
                 (Some((first, its)), Some((last, also))) => {
                     match unfit_baseline(&of.name, (of.first, its), (of.last, also)) {
                         Some(why) => left_out.push(format!("baseline {name}: {why}")),
-                        None => beside.baselines.push(BaselineOut { first: *first, last: *last, ..of }),
+                        None => {
+                            beside.baselines.push(BaselineOut { first: *first, last: *last, ..of })
+                        }
                     }
                 }
                 _ => left_out.push(format!(
@@ -261,9 +271,16 @@ fn name_is_given(name: &str) -> String {
 pub(crate) fn beside(dir: &Path) -> Result<(Vec<Baseline>, Vec<Gap>)> {
     let beside = Beside::read(&dir.join(BESIDE))?.unwrap_or_default();
     let baseline = |of: BaselineOut| Baseline { name: of.name, first: of.first, last: of.last };
-    let gap =
-        |of: GapOut| Gap { source: of.source, at_unix_ns: of.at_unix_ns, reason: of.reason, after: of.after };
-    Ok((beside.baselines.into_iter().map(baseline).collect(), beside.gaps.into_iter().map(gap).collect()))
+    let gap = |of: GapOut| Gap {
+        source: of.source,
+        at_unix_ns: of.at_unix_ns,
+        reason: of.reason,
+        after: of.after,
+    };
+    Ok((
+        beside.baselines.into_iter().map(baseline).collect(),
+        beside.gaps.into_iter().map(gap).collect(),
+    ))
 }
 
 /// New numbers of snapshots by their old ones, of which source each is, and when it was taken.
@@ -378,8 +395,11 @@ pub fn load(paths: &[PathBuf], to: &Path) -> Result<Loaded> {
             }
             continue;
         }
-        let dir =
-            path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
+        let dir = path
+            .parent()
+            .filter(|dir| !dir.as_os_str().is_empty())
+            .unwrap_or(Path::new("."))
+            .to_owned();
         if path.file_name().is_some_and(|name| name == BESIDE) {
             besides.extend(Beside::read(path)?.map(|beside| (dir, beside)));
             continue;
@@ -417,7 +437,8 @@ pub fn load(paths: &[PathBuf], to: &Path) -> Result<Loaded> {
                 loaded.snapshots.push(repository.take(snapshot)?);
             }
             let beside = beside.at(&loaded.snapshots);
-            (loaded.baselines, loaded.gaps) = beside.add_to(repository.path(), &mut loaded.left_out)?;
+            (loaded.baselines, loaded.gaps) =
+                beside.add_to(repository.path(), &mut loaded.left_out)?;
         }
     }
     Ok(loaded)
@@ -435,7 +456,12 @@ fn unfit(gap: &GapOut) -> Option<&'static str> {
 }
 
 /// Snapshots and gaps are kept at once; a baseline that cannot be added is left out, and said.
-fn keep(beside: Beside, snapshots: &[Snapshot], archive: &Archive, loaded: &mut Loaded) -> Result<()> {
+fn keep(
+    beside: Beside,
+    snapshots: &[Snapshot],
+    archive: &Archive,
+    loaded: &mut Loaded,
+) -> Result<()> {
     let mut given: Vec<String> = archive.baselines()?.into_iter().map(|of| of.name).collect();
     let mut gaps = Vec::new();
     for of in &beside.gaps {
@@ -453,7 +479,10 @@ fn keep(beside: Beside, snapshots: &[Snapshot], archive: &Archive, loaded: &mut 
         let (source, reason) = (of.source.clone(), of.reason.clone());
         let gap = fitting(Gap { source, at_unix_ns: of.at_unix_ns, reason, after: None });
         let behind = of.after.and_then(|at| usize::try_from(at.number()).ok());
-        gaps.push(Behind { gap, behind: behind.expect("BUG: a gap without a snapshot was left out") });
+        gaps.push(Behind {
+            gap,
+            behind: behind.expect("BUG: a gap without a snapshot was left out"),
+        });
     }
     loaded.snapshots = archive.take_with_gaps(snapshots, &gaps)?;
     loaded.gaps = gaps.len();
@@ -479,12 +508,16 @@ mod tests {
     #[test]
     fn a_link_at_the_temporary_name_is_not_followed() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (elsewhere, link) =
-            (dir.path().join("elsewhere"), dir.path().join(format!(".beside-{}.tmp", std::process::id())));
+        let (elsewhere, link) = (
+            dir.path().join("elsewhere"),
+            dir.path().join(format!(".beside-{}.tmp", std::process::id())),
+        );
         fs::write(&elsewhere, "mine").expect("a file");
         std::os::unix::fs::symlink(&elsewhere, &link).expect("a link");
         Beside::default().write(dir.path()).expect("written");
         assert_eq!(fs::read_to_string(&elsewhere).expect("there"), "mine");
-        assert!(Beside::read(&dir.path().join(BESIDE)).expect("readable").is_some() && !link.exists());
+        assert!(
+            Beside::read(&dir.path().join(BESIDE)).expect("readable").is_some() && !link.exists()
+        );
     }
 }

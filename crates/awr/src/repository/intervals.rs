@@ -28,10 +28,9 @@ impl AnyRepository {
         if ids.len() < 3 {
             // Nothing is drawn of a single step, so what is known of it is said.
             return whole.map(|mut whole| {
-                let gaps = timeline
-                    .breaks
-                    .iter()
-                    .map(|of| format!("Not recorded without a gap: {}.", crate::figure::visible(&of.reason)));
+                let gaps = timeline.breaks.iter().map(|of| {
+                    format!("Not recorded without a gap: {}.", crate::figure::visible(&of.reason))
+                });
                 whole.warnings.extend(gaps);
                 whole
             });

@@ -85,7 +85,8 @@ mod tests {
         for (at, sampler) in (1..).zip(samplers) {
             let source = Source { path: "s".to_owned(), ..Source::default() };
             let mut snapshot = Snapshot::at(source, at, at);
-            snapshot.sampling = (!sampler.is_empty()).then(|| Sampling::new((*sampler).to_owned(), 1000));
+            snapshot.sampling =
+                (!sampler.is_empty()).then(|| Sampling::new((*sampler).to_owned(), 1000));
             repository.take(&snapshot).expect("taken");
         }
         repository
@@ -115,7 +116,11 @@ mod tests {
     fn snapshots_taken_by_hand_do_not_cut_a_recording() {
         assert_eq!(ends(&["a", "", "b", "", "", "b", "", "b"]), (3, 8));
         assert_eq!(ends(&["", "", "", "b", "", "", "", "b"]), (4, 8));
-        assert_eq!(ends(&["a", "a", "", ""]), (3, 4), "the newest two of those by nobody's sampler");
+        assert_eq!(
+            ends(&["a", "a", "", ""]),
+            (3, 4),
+            "the newest two of those by nobody's sampler"
+        );
         assert_eq!(ends(&[""]), (1, 1));
     }
 }

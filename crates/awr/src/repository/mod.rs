@@ -41,7 +41,8 @@ fn is_archive(path: &Path) -> bool {
     if path.is_dir() {
         return false;
     }
-    path.is_file() || path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known))
+    path.is_file()
+        || path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known))
 }
 
 impl AnyRepository {
@@ -203,8 +204,12 @@ impl AnyRepository {
             AnyRepository::Directory(_) => Err(Error::Archive {
                 action: "use",
                 path: path.to_owned(),
-                reason: "it is a directory of snapshots, and new baselines, retention and recording need a repository in one file or on a PostgreSQL".to_owned(),
-                remedy: "Give a name that ends in .db; `tiersmith awr load DIR --to FILE.db` brings the snapshots there".to_owned(),
+                reason: "it is a directory of snapshots, and new baselines, retention and \
+                         recording need a repository in one file or on a PostgreSQL"
+                    .to_owned(),
+                remedy: "Give a name that ends in .db; `tiersmith awr load DIR --to FILE.db` \
+                         brings the snapshots there"
+                    .to_owned(),
             }),
         }
     }

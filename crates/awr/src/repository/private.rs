@@ -48,6 +48,8 @@ pub(crate) fn warn_if_loose(path: &Path) {
         .is_ok_and(|found| found.is_file() && found.permissions().mode() & EVERYBODY_READS != 0);
     if loose {
         let path = crate::figure::visible(&path.display().to_string());
-        log::warn!("{path} may hold texts of statements, and every account can read it: chmod o-r {path}");
+        log::warn!(
+            "{path} may hold texts of statements, and every account can read it: chmod o-r {path}"
+        );
     }
 }

@@ -42,14 +42,14 @@ struct File<'a> {
 impl Snapshot {
     /// The text form, on one line.
     pub fn to_json(&self) -> String {
-        let body =
-            serde_json::to_string(self).expect("BUG: a snapshot has no maps with keys that are not strings");
+        let body = serde_json::to_string(self)
+            .expect("BUG: a snapshot has no maps with keys that are not strings");
         let xxh3 = checksum(&body);
         let snapshot: &RawValue =
             serde_json::from_str(&body).expect("BUG: what was written as JSON reads as JSON");
         let file = File { kind: KIND, format: u64::from(FORMAT), xxh3: &xxh3, snapshot };
-        let mut text =
-            serde_json::to_string(&file).expect("BUG: four fields of text and numbers write as JSON");
+        let mut text = serde_json::to_string(&file)
+            .expect("BUG: four fields of text and numbers write as JSON");
         text.push('\n');
         text
     }
@@ -66,18 +66,28 @@ impl Snapshot {
             if begins_like_one { damaged(error.to_string()) } else { foreign(error.to_string()) }
         })?;
         if file.kind != KIND {
-            return Err(foreign(format!("its kind is `{}`, not `{KIND}`", file.kind.escape_default())));
+            return Err(foreign(format!(
+                "its kind is `{}`, not `{KIND}`",
+                file.kind.escape_default()
+            )));
         }
         if file.format != u64::from(FORMAT) {
-            return Err(Error::Format { place: place.to_owned(), found: file.format, known: FORMAT });
+            return Err(Error::Format {
+                place: place.to_owned(),
+                found: file.format,
+                known: FORMAT,
+            });
         }
         let body = file.snapshot.get();
         let found = checksum(body);
         if found != file.xxh3 {
             let recorded = file.xxh3.escape_default();
-            return Err(damaged(format!("the checksum of its body is {found}, the file says {recorded}")));
+            return Err(damaged(format!(
+                "the checksum of its body is {found}, the file says {recorded}"
+            )));
         }
-        let snapshot: Snapshot = serde_json::from_str(body).map_err(|error| damaged(error.to_string()))?;
+        let snapshot: Snapshot =
+            serde_json::from_str(body).map_err(|error| damaged(error.to_string()))?;
         snapshot.check().map_err(damaged)?;
         Ok(snapshot)
     }

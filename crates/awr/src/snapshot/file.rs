@@ -36,16 +36,24 @@ pub struct FileStat {
 /// What was read between two lists, most bytes first; whether the first one may lack files that
 /// were read by then.
 pub(crate) fn between(begin: &[FileStat], partial: bool, end: &[FileStat]) -> Vec<FileStat> {
-    let before: BTreeMap<&str, &FileStat> = begin.iter().map(|file| (file.id.as_str(), file)).collect();
+    let before: BTreeMap<&str, &FileStat> =
+        begin.iter().map(|file| (file.id.as_str(), file)).collect();
     let since = |now: &FileStat| {
-        let Some(before) = before.get(now.id.as_str()) else { return Some(now.clone()).filter(|_| !partial) };
+        let Some(before) = before.get(now.id.as_str()) else {
+            return Some(now.clone()).filter(|_| !partial);
+        };
         let read_ns = match (before.read_ns, now.read_ns) {
             (Some(before), Some(now)) => Some(now.checked_sub(before)?),
             _ => None,
         };
-        Some(FileStat { read_bytes: now.read_bytes.checked_sub(before.read_bytes)?, read_ns, ..now.clone() })
+        Some(FileStat {
+            read_bytes: now.read_bytes.checked_sub(before.read_bytes)?,
+            read_ns,
+            ..now.clone()
+        })
     };
-    let mut files: Vec<FileStat> = end.iter().filter_map(since).filter(|file| file.read_bytes > 0).collect();
+    let mut files: Vec<FileStat> =
+        end.iter().filter_map(since).filter(|file| file.read_bytes > 0).collect();
     files.sort_by(|a, b| b.read_bytes.cmp(&a.read_bytes).then_with(|| a.id.cmp(&b.id)));
     files
 }
@@ -54,7 +62,8 @@ pub(crate) fn between(begin: &[FileStat], partial: bool, end: &[FileStat]) -> Ve
 /// read less there than those it names: its row has what the other part says, which may be too
 /// little and is never too much.
 pub(crate) fn added(a: Vec<FileStat>, b: Vec<FileStat>) -> Vec<FileStat> {
-    let mut sum: BTreeMap<String, FileStat> = a.into_iter().map(|file| (file.id.clone(), file)).collect();
+    let mut sum: BTreeMap<String, FileStat> =
+        a.into_iter().map(|file| (file.id.clone(), file)).collect();
     for file in b {
         match sum.get_mut(&file.id) {
             Some(known) => {
@@ -81,7 +90,11 @@ mod tests {
 
     #[test]
     fn what_was_counted_anew_or_may_have_been_counted_before_is_left_out() {
-        let file = |id: &str, read_bytes| FileStat { id: id.to_owned(), read_bytes, ..FileStat::default() };
+        let file = |id: &str, read_bytes| FileStat {
+            id: id.to_owned(),
+            read_bytes,
+            ..FileStat::default()
+        };
         let begin = [file("a", 5), file("b", 5), file("same", 1)];
         let end = [file("a", 7), file("b", 1), file("new", 4), file("same", 1)];
         assert_eq!(between(&begin, false, &end), [file("new", 4), file("a", 2)]);

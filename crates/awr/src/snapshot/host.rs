@@ -175,8 +175,10 @@ pub(crate) fn read_below(root: &Path) -> HostStat {
     let mut host = HostStat::default();
     let mut missing = Vec::new();
     let ticks = rustix::param::clock_ticks_per_second().max(1);
-    host.name = part(root, "proc/sys/kernel/hostname", &mut missing, |text| Some(text.trim().to_owned()));
-    let release = part(root, "proc/sys/kernel/osrelease", &mut missing, |text| Some(text.trim().to_owned()));
+    host.name =
+        part(root, "proc/sys/kernel/hostname", &mut missing, |text| Some(text.trim().to_owned()));
+    let release =
+        part(root, "proc/sys/kernel/osrelease", &mut missing, |text| Some(text.trim().to_owned()));
     host.platform = release.map(|release| format!("Linux {release}"));
     host.cpus = part(root, "proc/cpuinfo", &mut missing, parse_cpus);
     host.cpu = part(root, "proc/stat", &mut missing, |text| parse_cpu_times(text, ticks));
@@ -186,7 +188,8 @@ pub(crate) fn read_below(root: &Path) -> HostStat {
         let name = name.replace('/', "!");
         !root.join("sys").is_dir() || root.join("sys/block").join(name).is_dir()
     };
-    host.disks = part(root, "proc/diskstats", &mut missing, |text| Some(parse_disks(text, &is_disk)));
+    host.disks =
+        part(root, "proc/diskstats", &mut missing, |text| Some(parse_disks(text, &is_disk)));
     host.missing = missing;
     // Kernels and containers without these are common: what is absent is left out without a line
     // about it.
@@ -194,7 +197,8 @@ pub(crate) fn read_below(root: &Path) -> HostStat {
     host.boot = quiet("proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned());
     host.queue = quiet("proc/stat").and_then(|text| parse_queue(&text));
     host.pressure = (|| {
-        let line = |file: &str, kind: &str| quiet(file).and_then(|text| parse_pressure(&text, kind));
+        let line =
+            |file: &str, kind: &str| quiet(file).and_then(|text| parse_pressure(&text, kind));
         Some(Pressure {
             cpu_some_us: line("proc/pressure/cpu", "some")?,
             io_some_us: line("proc/pressure/io", "some")?,
@@ -207,7 +211,8 @@ pub(crate) fn read_below(root: &Path) -> HostStat {
 }
 
 fn parse_queue(text: &str) -> Option<RunQueue> {
-    let of = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    let of =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     Some(RunQueue { running: of("procs_running ")?, blocked: of("procs_blocked ")? })
 }
 
@@ -221,7 +226,9 @@ impl HostStat {
     /// Whether the contents fit together.
     pub(crate) fn check(&self) -> Result<(), String> {
         if let Some(load) = &self.load
-            && [load.one, load.five, load.fifteen].iter().any(|value| !value.is_finite() || *value < 0.0)
+            && [load.one, load.five, load.fifteen]
+                .iter()
+                .any(|value| !value.is_finite() || *value < 0.0)
         {
             return Err("the load average of the host is not a number that can be".to_owned());
         }
@@ -259,7 +266,8 @@ fn part<T>(
 /// Hardware threads are the blocks of the file; cores are told apart by their own number and their
 /// socket's. Some processor architectures print neither of the latter.
 fn parse_cpus(text: &str) -> Option<Cpus> {
-    let (mut threads, mut socket, mut cores, mut sockets) = (0u32, "", BTreeSet::new(), BTreeSet::new());
+    let (mut threads, mut socket, mut cores, mut sockets) =
+        (0u32, "", BTreeSet::new(), BTreeSet::new());
     for line in text.lines() {
         let Some((key, value)) = line.split_once(':') else { continue };
         match key.trim() {
@@ -278,20 +286,27 @@ fn parse_cpus(text: &str) -> Option<Cpus> {
         }
     }
     let counted = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
-    (threads > 0).then(|| Cpus { threads, cores: counted(cores.len()), sockets: counted(sockets.len()) })
+    (threads > 0).then(|| Cpus {
+        threads,
+        cores: counted(cores.len()),
+        sockets: counted(sockets.len()),
+    })
 }
 
 /// The line `cpu  user nice system idle iowait irq softirq steal ...`, in ticks.
 fn parse_cpu_times(text: &str, ticks_per_second: u64) -> Option<CpuTimes> {
     let line = text.lines().find(|line| line.starts_with("cpu "))?;
-    let ticks: Vec<u64> = line.split_whitespace().skip(1).map_while(|word| word.parse().ok()).collect();
+    let ticks: Vec<u64> =
+        line.split_whitespace().skip(1).map_while(|word| word.parse().ok()).collect();
     // The first four have been there for ever; the others came with later kernels.
     if ticks.len() < 4 {
         return None;
     }
     let ns = |indices: &[usize]| {
-        let sum =
-            indices.iter().map(|index| ticks.get(*index).copied().unwrap_or(0)).fold(0, u64::saturating_add);
+        let sum = indices
+            .iter()
+            .map(|index| ticks.get(*index).copied().unwrap_or(0))
+            .fold(0, u64::saturating_add);
         let ns = u128::from(sum) * 1_000_000_000 / u128::from(ticks_per_second);
         u64::try_from(ns).unwrap_or(u64::MAX)
     };
@@ -306,19 +321,24 @@ fn parse_cpu_times(text: &str, ticks_per_second: u64) -> Option<CpuTimes> {
 }
 
 fn parse_load(text: &str) -> Option<Load> {
-    let mut words =
-        text.split_whitespace().map(|word| word.parse::<f64>().ok().filter(|load| load.is_finite()));
+    let mut words = text
+        .split_whitespace()
+        .map(|word| word.parse::<f64>().ok().filter(|load| load.is_finite()));
     Some(Load { one: words.next()??, five: words.next()??, fifteen: words.next()?? })
 }
 
 fn parse_memory(text: &str) -> Option<Memory> {
     let kib = |name: &str| -> Option<u64> {
-        let line =
-            text.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(':')))?;
+        let line = text
+            .lines()
+            .find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(':')))?;
         line.split_whitespace().nth(1)?.parse().ok()
     };
     let bytes = |kib: u64| kib.saturating_mul(1024);
-    Some(Memory { total_bytes: bytes(kib("MemTotal")?), available_bytes: bytes(kib("MemAvailable")?) })
+    Some(Memory {
+        total_bytes: bytes(kib("MemTotal")?),
+        available_bytes: bytes(kib("MemAvailable")?),
+    })
 }
 
 /// Lines `major minor name reads merged sectors ms writes merged sectors ms inflight busy_ms
@@ -361,7 +381,8 @@ mod tests {
 
     #[test]
     fn ticks_become_time_and_interrupts_count_as_system_time() {
-        let times = parse_cpu_times("cpu  100 20 30 400 50 6 7 8 9 9\ncpu0 1 1 1 1\n", 100).unwrap();
+        let times =
+            parse_cpu_times("cpu  100 20 30 400 50 6 7 8 9 9\ncpu0 1 1 1 1\n", 100).unwrap();
         let expected = CpuTimes {
             user_ns: 1_200_000_000,
             system_ns: 430_000_000,
@@ -388,7 +409,8 @@ mod tests {
 
     #[test]
     fn disks_are_read_and_partitions_are_not() {
-        let text = "  8 0 sda 10 1 80 5 20 2 160 7 0 9 12 0 0 0 0\n  8 1 sda1 1 1 1 1 1 1 1 1 1 1 1\n\
+        let text = "  8 0 sda 10 1 80 5 20 2 160 7 0 9 12 0 0 0 0\n  8 1 sda1 1 1 1 1 1 1 1 1 1 1 \
+                    1\n\
              7 0 loop0 0 0 0 0 0 0 0 0 0 0 0\nshort\n";
         let disks = parse_disks(text, &|name| name != "sda1");
         assert_eq!(disks.len(), 1);
@@ -441,11 +463,14 @@ mod tests {
         assert_eq!(parse_cpu_times(&line, 100).unwrap().user_ns, u64::MAX);
         assert_eq!(parse_load("nan inf 1"), None);
         assert_eq!(
-            parse_memory(&format!("MemTotal: {huge} kB\nMemAvailable: 1 kB\n")).unwrap().total_bytes,
+            parse_memory(&format!("MemTotal: {huge} kB\nMemAvailable: 1 kB\n"))
+                .unwrap()
+                .total_bytes,
             u64::MAX
         );
         assert!(
-            parse_disks(&format!("8 0 sda {}", format!("{huge} ").repeat(11)), &|_| true)[0].read_bytes
+            parse_disks(&format!("8 0 sda {}", format!("{huge} ").repeat(11)), &|_| true)[0]
+                .read_bytes
                 == u64::MAX
         );
     }

@@ -13,7 +13,8 @@ use crate::IoStat;
 
 /// The help of PostgreSQL's reads, and of its writes as they were once counted: with those that
 /// make a file longer.
-pub(crate) const WITH_EXTENDS: &str = "Counted and timed by pg_stat_io; from the page cache or the disk.";
+pub(crate) const WITH_EXTENDS: &str =
+    "Counted and timed by pg_stat_io; from the page cache or the disk.";
 
 /// Names of the counters that reports calculate with, spelt as Oracle spells them where it has
 /// them.
@@ -59,7 +60,10 @@ const STATISTICS: &[(&str, &str)] = &[
     (statistic::PARSE_COUNT, "Statements compiled."),
     (statistic::LOGICAL_READS, "Pages asked of the database's own page cache."),
     (statistic::BLOCK_CHANGES, "Pages changed in the database's own page cache."),
-    (statistic::PHYSICAL_READS, "Pages read because the database's own page cache did not hold them."),
+    (
+        statistic::PHYSICAL_READS,
+        "Pages read because the database's own page cache did not hold them.",
+    ),
     (statistic::PHYSICAL_WRITES, "Pages written to data files."),
     (statistic::REDO_SIZE, "Bytes written to redo files."),
     (statistic::FLASH_HITS, "Blocks read from the fast tier with a copy."),
@@ -68,7 +72,8 @@ const STATISTICS: &[(&str, &str)] = &[
     (statistic::LOGONS, "Connections made."),
 ];
 
-/// Beginnings of names of Oracle's statistics that storage is judged by: they stay in a list that is cut.
+/// Beginnings of names of Oracle's statistics that storage is judged by: they stay in a list that
+/// is cut.
 pub(crate) const KEY_STATISTICS: [&str; 24] = [
     "CPU used by this session",
     "DBWR",
@@ -110,7 +115,10 @@ const ORACLE: &[(&str, &str)] = &[
     ("checkpoint completed", "A request waited for a checkpoint to end."),
     ("control file parallel write", "The control file was written."),
     ("control file sequential read", "The control file was read."),
-    ("db file async I/O submit", "Asynchronous writes of data files were handed to the operating system."),
+    (
+        "db file async I/O submit",
+        "Asynchronous writes of data files were handed to the operating system.",
+    ),
     ("db file parallel read", "Several blocks of data files were read at once, not adjacent."),
     ("db file parallel write", "The background writer waited for its writes of data files."),
     ("db file scattered read", "Several adjacent blocks of a data file were read at once."),
@@ -131,13 +139,19 @@ const ORACLE: &[(&str, &str)] = &[
     ("log file sequential read", "A redo file was read."),
     ("log file single write", "The header of a redo file was written."),
     ("log file switch (archiving needed)", "The next redo file was not archived yet."),
-    ("log file switch (checkpoint incomplete)", "The next redo file was needed for recovery still."),
+    (
+        "log file switch (checkpoint incomplete)",
+        "The next redo file was needed for recovery still.",
+    ),
     ("log file switch completion", "A request waited for the change to the next redo file."),
     ("log file sync", "A commit waited until its redo was durable."),
     ("read by other session", "Somebody else was reading the same page."),
     ("recovery read", "Recovery read blocks."),
     ("write complete waits", "A page was wanted while it was being written."),
-    ("write complete waits: flash cache", "A page was wanted while it was being written to the flash cache."),
+    (
+        "write complete waits: flash cache",
+        "A page was wanted while it was being written to the flash cache.",
+    ),
 ];
 
 /// What stands before the names of Oracle's time model, some of which are statistics' too.
@@ -148,8 +162,10 @@ pub(crate) const BACKGROUND_ELAPSED: &str = "time model: background elapsed time
 
 /// Waits that lie inside another wait of the same request, and the waits they lie in. Without this
 /// a second spent waiting for room would be counted twice.
-const INSIDE: &[(&str, &str)] =
-    &[("free buffer waits", "the write that found no room"), ("tier grow", "the write that found no room")];
+const INSIDE: &[(&str, &str)] = &[
+    ("free buffer waits", "the write that found no room"),
+    ("tier grow", "the write that found no room"),
+];
 
 /// Whether Oracle has a wait event of this name.
 pub(crate) fn is_oracle_event(name: &str) -> bool {
@@ -168,12 +184,20 @@ pub(crate) fn inside(name: &str) -> Option<&'static str> {
 
 /// Reads and writes that the waits of an event stand for; the tier is left empty where it is the
 /// caller's.
-pub(crate) fn io_of(event: &str, tier: &str, count: u64, bytes: u64, total_ns: u64) -> Option<IoStat> {
+pub(crate) fn io_of(
+    event: &str,
+    tier: &str,
+    count: u64,
+    bytes: u64,
+    total_ns: u64,
+) -> Option<IoStat> {
     // The store reads blocks of redo files by the same events as those of data files; a database
     // reads its redo when it recovers, so these reads are called data.
     let (file_class, at_home, read) = match event {
         "db file sequential read" | "db file scattered read" => ("data", true, true),
-        "db flash cache single block physical read" | "tier newest block read" => ("data", false, true),
+        "db flash cache single block physical read" | "tier newest block read" => {
+            ("data", false, true)
+        }
         "tier block write" | "tier batch write" | "db flash cache write" => ("data", false, false),
         "db file parallel write" => ("destage", true, false),
         "log file parallel write" => ("redo", false, false),
@@ -205,7 +229,10 @@ mod tests {
     fn a_name_is_listed_once() {
         for names in [ORACLE, STATISTICS] {
             for (index, (name, _)) in names.iter().enumerate() {
-                assert!(names[index + 1..].iter().all(|(other, _)| other != name), "{name} is listed twice");
+                assert!(
+                    names[index + 1..].iter().all(|(other, _)| other != name),
+                    "{name} is listed twice"
+                );
             }
         }
     }

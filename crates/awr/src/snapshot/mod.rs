@@ -94,8 +94,8 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
     /// Lists that may lack rows which the source counts, by the names of these fields: `waits`,
-    /// `counters`, `io`, `statements`, `files`, `tables`. What is absent from such a list was not told; from
-    /// any other list it is zero.
+    /// `counters`, `io`, `statements`, `files`, `tables`. What is absent from such a list was not
+    /// told; from any other list it is zero.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub partial: BTreeSet<String>,
 }
@@ -340,7 +340,9 @@ impl Snapshot {
     /// for a database without one).
     pub fn add_io_of(&mut self, totals: &Totals, tier: &str) {
         for (def, of) in totals.events() {
-            if let Some(mut io) = known::io_of(def.name, tier, of.count(), of.bytes(), of.total_ns()) {
+            if let Some(mut io) =
+                known::io_of(def.name, tier, of.count(), of.bytes(), of.total_ns())
+            {
                 if io.tier.is_empty() {
                     tier.clone_into(&mut io.tier);
                 }
@@ -357,7 +359,9 @@ impl Snapshot {
         let found: Vec<IoStat> = self
             .waits
             .iter()
-            .filter_map(|wait| known::io_of(&wait.name, tier, wait.count, wait.bytes, wait.total_ns))
+            .filter_map(|wait| {
+                known::io_of(&wait.name, tier, wait.count, wait.bytes, wait.total_ns)
+            })
             .collect();
         for mut io in found {
             if io.tier.is_empty() {

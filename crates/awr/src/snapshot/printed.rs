@@ -1,8 +1,8 @@
 //! Tables of an imported report, word by word: what reports of another program say beyond counters.
 //!
-//! Advisories, histograms in per cent, segments and statements by one of ten orders are no counters:
-//! nothing can be subtracted, and recalculating would differ from what was printed. So their cells
-//! are kept as they stand.
+//! Advisories, histograms in per cent, segments and statements by one of ten orders are no
+//! counters: nothing can be subtracted, and recalculating would differ from what was printed. So
+//! their cells are kept as they stand.
 //!
 //! Deliberately absent: which tables are kept (`import/printed.rs`).
 //!
@@ -41,7 +41,10 @@ impl Printed {
 pub(super) fn check(tables: &[Printed]) -> Result<(), String> {
     let cells: usize = tables.iter().flat_map(|table| &table.rows).map(Vec::len).sum();
     if tables.len() > MOST_TABLES || cells > MOST_CELLS {
-        return Err(format!("its {} printed tables have {cells} cells, more than any report", tables.len()));
+        return Err(format!(
+            "its {} printed tables have {cells} cells, more than any report",
+            tables.len()
+        ));
     }
     for table in tables {
         if table.title.is_empty() || table.rows.iter().any(|row| row.len() > table.columns.len()) {
@@ -60,7 +63,8 @@ mod tests {
 
     #[test]
     fn a_cell_is_found_by_row_and_column_and_a_row_that_is_too_long_is_refused() {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let words =
+            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let mut table = Printed {
             title: "Segments".to_owned(),
             columns: words(&["Owner", "Reads"]),
@@ -69,6 +73,8 @@ mod tests {
         assert_eq!((table.cell("SYS", "Reads"), table.cell("SYS", "Writes")), (Some("5"), None));
         assert_eq!(check(std::slice::from_ref(&table)), Ok(()));
         table.rows.push(words(&["a", "b", "c"]));
-        assert!(check(std::slice::from_ref(&table)).unwrap_err().contains("longer than its columns"));
+        assert!(
+            check(std::slice::from_ref(&table)).unwrap_err().contains("longer than its columns")
+        );
     }
 }

@@ -5,7 +5,8 @@
 //! report adds it to measured time.
 //!
 //! ```text
-//! average active sessions  =  sessions seen / looks            standard error of a share p of n sightings: sqrt(p (1 - p) / n)
+//! average active sessions                       =  sessions seen / looks
+//! standard error of a share p of n sightings    =  sqrt(p (1 - p) / n)
 //! ```
 //!
 //! Besides what was waited for, a sampler keeps who waited (`who.rs`): statements, sessions, and
@@ -98,7 +99,11 @@ impl Sampling {
         match self.events.iter_mut().find(|event| event.name == name && event.class == class) {
             Some(event) => event.seen += 1,
             None => {
-                self.events.push(SampleStat { name: name.to_owned(), class: class.to_owned(), seen: 1 });
+                self.events.push(SampleStat {
+                    name: name.to_owned(),
+                    class: class.to_owned(),
+                    seen: 1,
+                });
             }
         }
     }
@@ -117,13 +122,21 @@ impl Sampling {
     /// The same without who it was: what a series needs.
     pub(crate) fn brief(&self) -> Sampling {
         let (sampler, events) = (self.sampler.clone(), self.events.clone());
-        Sampling { sampler, events, period_ms: self.period_ms, looks: self.looks, ..Sampling::default() }
+        Sampling {
+            sampler,
+            events,
+            period_ms: self.period_ms,
+            looks: self.looks,
+            ..Sampling::default()
+        }
     }
 
     /// Whether the contents fit together.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (index, event) in self.events.iter().enumerate() {
-            if self.events[..index].iter().any(|other| other.name == event.name && other.class == event.class)
+            if self.events[..index]
+                .iter()
+                .any(|other| other.name == event.name && other.class == event.class)
             {
                 return Err(format!("the sampled event `{}` is there twice", event.name));
             }
@@ -131,7 +144,9 @@ impl Sampling {
                 return Err(format!("`{}` is not a wait class", event.class));
             }
         }
-        [&self.statements, &self.sessions, &self.blockers].into_iter().try_for_each(|rows| who::check(rows))
+        [&self.statements, &self.sessions, &self.blockers]
+            .into_iter()
+            .try_for_each(|rows| who::check(rows))
     }
 
     /// Sessions seen, of all events.
@@ -152,7 +167,8 @@ impl Sampling {
         let looks = self.looks.checked_sub(earlier.looks)?;
         let mut events = Vec::new();
         for event in &self.events {
-            let same = |before: &&SampleStat| before.name == event.name && before.class == event.class;
+            let same =
+                |before: &&SampleStat| before.name == event.name && before.class == event.class;
             let before = earlier.events.iter().find(same).map_or(0, |before| before.seen);
             let seen = event.seen.checked_sub(before)?;
             if seen > 0 {

@@ -55,8 +55,13 @@ pub struct StatementDeltas {
 
 /// The difference of two lists; whether the first one may lack statements that were counted by
 /// then.
-pub(crate) fn between(begin: &[StatementStat], partial: bool, end: &[StatementStat]) -> StatementDeltas {
-    let before: BTreeMap<&str, &StatementStat> = begin.iter().map(|row| (row.id.as_str(), row)).collect();
+pub(crate) fn between(
+    begin: &[StatementStat],
+    partial: bool,
+    end: &[StatementStat],
+) -> StatementDeltas {
+    let before: BTreeMap<&str, &StatementStat> =
+        begin.iter().map(|row| (row.id.as_str(), row)).collect();
     let now: BTreeMap<&str, ()> = end.iter().map(|row| (row.id.as_str(), ())).collect();
     let mut lost = before.keys().filter(|id| !now.contains_key(*id)).count();
     let mut rows = Vec::new();
@@ -109,7 +114,11 @@ mod tests {
         assert_eq!(deltas.rows, [row("new", 2, 70), row("a", 2, 40)]);
         assert_eq!(deltas.lost, 2, "b went backwards, c is gone");
         let deltas = between(&begin, true, &end);
-        assert_eq!(deltas.rows, [row("a", 2, 40)], "new may have been below the end of the first list");
+        assert_eq!(
+            deltas.rows,
+            [row("a", 2, 40)],
+            "new may have been below the end of the first list"
+        );
         assert_eq!(deltas.lost, 3);
     }
 }

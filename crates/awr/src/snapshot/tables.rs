@@ -63,7 +63,8 @@ impl TableStat {
 /// What happened to each table between two lists, most rows scanned first; whether the first list
 /// may lack tables that were counted by then.
 pub(crate) fn between(begin: &[TableStat], partial: bool, end: &[TableStat]) -> Vec<TableStat> {
-    let before: BTreeMap<&str, &TableStat> = begin.iter().map(|table| (table.id.as_str(), table)).collect();
+    let before: BTreeMap<&str, &TableStat> =
+        begin.iter().map(|table| (table.id.as_str(), table)).collect();
     let since = |now: &TableStat| {
         let Some(before) = before.get(now.id.as_str()) else {
             return Some(now.clone()).filter(|_| !partial);
@@ -82,7 +83,8 @@ pub(crate) fn between(begin: &[TableStat], partial: bool, end: &[TableStat]) -> 
 /// The tables of two parts of an interval: counts added, levels as they were at the end of the
 /// second.
 pub(crate) fn added(a: Vec<TableStat>, b: Vec<TableStat>) -> Vec<TableStat> {
-    let mut sum: BTreeMap<String, TableStat> = a.into_iter().map(|table| (table.id.clone(), table)).collect();
+    let mut sum: BTreeMap<String, TableStat> =
+        a.into_iter().map(|table| (table.id.clone(), table)).collect();
     for mut table in b {
         if let Some(known) = sum.get_mut(&table.id) {
             for (count, more) in table.counts().into_iter().zip(known.counts()) {
@@ -106,7 +108,15 @@ mod tests {
 
     fn table(id: &str, scans: u64, dead_rows: u64) -> TableStat {
         let (id, name) = (id.to_owned(), id.to_owned());
-        TableStat { id, name, scans, scanned_rows: 10 * scans, rows: 10, dead_rows, ..TableStat::default() }
+        TableStat {
+            id,
+            name,
+            scans,
+            scanned_rows: 10 * scans,
+            rows: 10,
+            dead_rows,
+            ..TableStat::default()
+        }
     }
 
     #[test]

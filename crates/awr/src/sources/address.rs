@@ -8,9 +8,11 @@
 //! | `rediss://USER@HOST:PORT?cacert=FILE` | the same, encrypted |
 //! | `host` | the machine |
 //!
-//! The words of each database for encryption (`sslmode`, `ssl-mode`, ...) are kept as they are; `tls/settings.rs` reads them.
+//! The words of each database for encryption (`sslmode`, `ssl-mode`, ...) are kept as they are;
+//! `tls/settings.rs` reads them.
 //!
-//! A URL with a password is refused: everybody on the machine can read the arguments of a program, and history files keep them.
+//! A URL with a password is refused: everybody on the machine can read the arguments of a program,
+//! and history files keep them.
 //!
 //! Invariant: no error repeats what stood where a password could be.
 
@@ -49,7 +51,8 @@ pub struct Address {
     pub service: Option<String>,
     /// Whether the scheme says that the connection is encrypted.
     pub encrypted: bool,
-    /// How it is encrypted, in the words of the database's own programs. No part of what a source is called.
+    /// How it is encrypted, in the words of the database's own programs. No part of what a source
+    /// is called.
     pub encryption: BTreeMap<String, String>,
 }
 
@@ -88,7 +91,8 @@ const ENCRYPTION: [(Product, &[&str]); 3] = [
 ];
 
 impl Address {
-    /// Whether `text` has the form of an address, right or wrong; else it is the path of a directory or file.
+    /// Whether `text` has the form of an address, right or wrong; else it is the path of a
+    /// directory or file.
     pub fn is_one(text: &str) -> bool {
         text == "host" || text.contains("://")
     }
@@ -125,19 +129,23 @@ impl Address {
             _ => {
                 return Err(refused(
                     "this URL",
-                    "its scheme is not one of postgresql, mysql, mariadb, redis, rediss, valkey, valkeys, unix",
-                    "Give for instance postgresql:///postgres, mysql:///?socket=/run/mysqld/mysqld.sock or redis://localhost",
+                    "its scheme is not one of postgresql, mysql, mariadb, redis, rediss, valkey, \
+                     valkeys, unix",
+                    "Give for instance postgresql:///postgres, \
+                     mysql:///?socket=/run/mysqld/mysqld.sock or redis://localhost",
                 ));
             }
         };
         address.encrypted = matches!(scheme, "rediss" | "valkeys");
-        // A password may hold / or ?, which end the part that it stands in: what follows has the @ then.
+        // A password may hold / or ?, which end the part that it stands in: what follows has the @
+        // then.
         let authority_ends = rest.find(['/', '?']).unwrap_or(rest.len());
         if rest[authority_ends..].contains('@') {
             return Err(refused(
                 "this URL",
                 "it has an @ behind its host, so that a part of it may be a password",
-                "Leave a password out (PGPASSWORD, MYSQL_PWD, REDISCLI_AUTH or a password file gives it), and write %40 for an @ in a name",
+                "Leave a password out (PGPASSWORD, MYSQL_PWD, REDISCLI_AUTH or a password file \
+                 gives it), and write %40 for an @ in a name",
             ));
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -163,10 +171,14 @@ impl Address {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = decoded(value)?;
             match (address.product, name) {
-                (_, "password" | "pass" | "sslpassword" | "passfile") => return Err(password_in_url()),
+                (_, "password" | "pass" | "sslpassword" | "passfile") => {
+                    return Err(password_in_url());
+                }
                 (Product::PostgreSql, "host") | (_, "socket") => address.host = Some(value),
                 (Product::PostgreSql, "port") => address.port = Some(port(&value)?),
-                (Product::PostgreSql, "user") if value.contains(':') => return Err(password_in_url()),
+                (Product::PostgreSql, "user") if value.contains(':') => {
+                    return Err(password_in_url());
+                }
                 (Product::PostgreSql, "user") => address.user = Some(value),
                 (Product::PostgreSql, "dbname") => address.database = Some(value),
                 (Product::PostgreSql, "service") => address.service = Some(value),
@@ -180,7 +192,8 @@ impl Address {
                             "it has the parameter `{}`, which is not known",
                             crate::figure::visible(name)
                         ),
-                        "Leave it out; host, port, user, dbname, service and socket are known, sslmode and sslrootcert for PostgreSQL, \
+                        "Leave it out; host, port, user, dbname, service and socket are known, \
+                         sslmode and sslrootcert for PostgreSQL, \
                          ssl-mode and ssl-ca for MariaDB and MySQL, cacert and verify for rediss",
                     ));
                 }
@@ -193,7 +206,11 @@ impl Address {
         let (host, number) = match place.strip_prefix('[') {
             Some(v6) => {
                 let (host, rest) = v6.split_once(']').ok_or_else(|| {
-                    refused("this URL", "its address begins with [ and has no ]", "Write [ADDRESS]:PORT")
+                    refused(
+                        "this URL",
+                        "its address begins with [ and has no ]",
+                        "Write [ADDRESS]:PORT",
+                    )
                 })?;
                 (host, rest.strip_prefix(':'))
             }
@@ -232,8 +249,9 @@ impl Address {
     }
 }
 
-/// Whether a host that was connected to is another machine: not a socket, a loopback address, or a name or an address of this machine.
-/// A name is not looked up, so another name of this machine counts as another machine, and a tunnel that begins here as this one.
+/// Whether a host that was connected to is another machine: not a socket, a loopback address, or a
+/// name or an address of this machine. A name is not looked up, so another name of this machine
+/// counts as another machine, and a tunnel that begins here as this one.
 pub(super) fn is_remote(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
     if host.is_empty() || host.starts_with(['/', '@']) {
@@ -274,8 +292,10 @@ fn refused(place: &str, reason: &str, remedy: &str) -> Error {
 fn password_in_url() -> Error {
     refused(
         "this URL",
-        "it has a password in it, and everybody on this machine can read the arguments of a program",
-        "Leave the password out; give it by PGPASSWORD, MYSQL_PWD or REDISCLI_AUTH, by ~/.pgpass or a service file, or by ~/.my.cnf",
+        "it has a password in it, and everybody on this machine can read the arguments of a \
+         program",
+        "Leave the password out; give it by PGPASSWORD, MYSQL_PWD or REDISCLI_AUTH, by ~/.pgpass \
+         or a service file, or by ~/.my.cnf",
     )
 }
 
@@ -289,20 +309,27 @@ fn user_of(text: &str) -> Result<String> {
 pub(super) fn perhaps_a_password() -> Error {
     refused(
         "this URL",
-        "it has a name before its host and REDISCLI_AUTH is not set: redis-cli would take the name for a password",
+        "it has a name before its host and REDISCLI_AUTH is not set: redis-cli would take the name \
+         for a password",
         "Give the password by REDISCLI_AUTH; the name before the host is that of the user",
     )
 }
 
 fn port(text: &str) -> Result<u16> {
-    text.parse()
-        .map_err(|_| refused("this URL", "its port is not a number from 0 to 65535", "Write HOST:PORT"))
+    text.parse().map_err(|_| {
+        refused("this URL", "its port is not a number from 0 to 65535", "Write HOST:PORT")
+    })
 }
 
 /// Takes the percent signs out.
 fn decoded(text: &str) -> Result<String> {
-    let wrong =
-        || refused("this URL", "a % in it is not followed by two hexadecimal digits", "Write %25 for a %");
+    let wrong = || {
+        refused(
+            "this URL",
+            "a % in it is not followed by two hexadecimal digits",
+            "Write %25 for a %",
+        )
+    };
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -327,15 +354,30 @@ mod tests {
     fn the_forms_of_the_table_are_read() {
         let address = Address::parse("postgresql://monitor@db1:5433/shop").expect("a URL");
         assert_eq!(
-            (address.user.as_deref(), address.host.as_deref(), address.port, address.database.as_deref()),
+            (
+                address.user.as_deref(),
+                address.host.as_deref(),
+                address.port,
+                address.database.as_deref()
+            ),
             (Some("monitor"), Some("db1"), Some(5433), Some("shop"))
         );
-        let address = Address::parse("postgresql:///postgres?host=%2Frun%2Fpg&service=prod").expect("a URL");
-        assert_eq!((address.host.as_deref(), address.service.as_deref()), (Some("/run/pg"), Some("prod")));
+        let address =
+            Address::parse("postgresql:///postgres?host=%2Frun%2Fpg&service=prod").expect("a URL");
+        assert_eq!(
+            (address.host.as_deref(), address.service.as_deref()),
+            (Some("/run/pg"), Some("prod"))
+        );
         let address = Address::parse("mariadb://root@/?socket=/run/my.sock").expect("a URL");
-        assert_eq!((address.product, address.host.as_deref()), (Product::MySql, Some("/run/my.sock")));
+        assert_eq!(
+            (address.product, address.host.as_deref()),
+            (Product::MySql, Some("/run/my.sock"))
+        );
         let address = Address::parse("unix:///run/redis.sock").expect("a URL");
-        assert_eq!((address.product, address.host.as_deref()), (Product::Redis, Some("/run/redis.sock")));
+        assert_eq!(
+            (address.product, address.host.as_deref()),
+            (Product::Redis, Some("/run/redis.sock"))
+        );
         let address = Address::parse("redis://[::1]:7000").expect("a URL");
         assert_eq!((address.host.as_deref(), address.port), (Some("::1"), Some(7000)));
         let address = Address::parse("rediss://h?cacert=%2Fetc%2Fca.pem").expect("a URL");
@@ -348,7 +390,10 @@ mod tests {
             (address.encryption["sslmode"].as_str(), address.shown().as_str()),
             ("verify-full", "postgresql://h/d")
         );
-        assert!(Address::parse("postgresql://h/d?ssl-mode=REQUIRED").is_err(), "a word of another database");
+        assert!(
+            Address::parse("postgresql://h/d?ssl-mode=REQUIRED").is_err(),
+            "a word of another database"
+        );
         assert_eq!(Address::parse("host").expect("the machine").product, Product::Machine);
         let address = Address::parse("postgresql://h/%1b[2J").expect("a URL");
         assert!(!address.shown().contains('\u{1b}'), "{}", address.shown());
@@ -410,7 +455,10 @@ mod tests {
             assert!(error.contains("password") && !error.contains("hun"), "{error}");
         }
         let address = Address::parse("postgresql://me%40work@h/d%40e").expect("a URL");
-        assert_eq!((address.user.as_deref(), address.database.as_deref()), (Some("me@work"), Some("d@e")));
+        assert_eq!(
+            (address.user.as_deref(), address.database.as_deref()),
+            (Some("me@work"), Some("d@e"))
+        );
     }
 
     #[test]
@@ -435,7 +483,8 @@ mod tests {
             "&",
         ];
         for _ in 0..20_000 {
-            let text: String = (0..rng.usize(0..9)).map(|_| parts[rng.usize(0..parts.len())]).collect();
+            let text: String =
+                (0..rng.usize(0..9)).map(|_| parts[rng.usize(0..parts.len())]).collect();
             if let Err(error) = Address::parse(&text) {
                 assert!(!error.to_string().is_empty());
             }

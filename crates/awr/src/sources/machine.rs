@@ -1,7 +1,8 @@
-//! The machine as a source of its own: processor time, run queue, disks, memory and pressure, without a database.
+//! The machine as a source of its own: processor time, run queue, disks, memory and pressure,
+//! without a database.
 //!
-//! Every other snapshot carries the machine it was taken on; this source is for recording one that has no database to ask, or one
-//! whose database is recorded from elsewhere.
+//! Every other snapshot carries the machine it was taken on; this source is for recording one that
+//! has no database to ask, or one whose database is recorded from elsewhere.
 
 use super::LiveSource;
 use crate::snapshot::sampling::Sampling;

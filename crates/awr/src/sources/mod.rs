@@ -10,17 +10,19 @@
 //! | `timed.rs` | a socket that is waited for until an instant and no longer |
 //! | `tls/` | whether and how connections are encrypted, and whom they trust |
 //!
-//! A source asks in reads only, changes no setting and creates nothing. What it may not see, or what an old version does not have, is
-//! left out of the snapshot and named in [`Snapshot::missing`] with what would give it. SQLite and attached homes are counted by the
+//! A source asks in reads only, changes no setting and creates nothing. What it may not see, or
+//! what an old version does not have, is left out of the snapshot and named in
+//! [`Snapshot::missing`] with what would give it. SQLite and attached homes are counted by the
 //! program that has them open; their snapshots come from there.
 //!
 //! To add one: copy `redis/mod.rs`, the smallest; a line in [`open`] and one in `address.rs`.
 //!
-//! Every answer is bounded in time, rows and bytes. A list that is longer than its bound is cut where its rows stand for themselves (the
-//! longest statements) and left out where sums are made of it, and either is said in the snapshot.
+//! Every answer is bounded in time, rows and bytes. A list that is longer than its bound is cut
+//! where its rows stand for themselves (the longest statements) and left out where sums are made of
+//! it, and either is said in the snapshot.
 //!
-//! Invariants: a snapshot carries an instance that changes with every start of the server and the times of resets; nothing that could
-//! be a password is in a snapshot, an error or the log.
+//! Invariants: a snapshot carries an instance that changes with every start of the server and the
+//! times of resets; nothing that could be a password is in a snapshot, an error or the log.
 
 mod address;
 mod machine;
@@ -44,7 +46,8 @@ use crate::redact::Redaction;
 use crate::snapshot::sampling::Sampling;
 use crate::{Result, Snapshot};
 
-/// Reads bytes as a certificate that a server shows, and asks it everything; false if they are none: for fuzz targets.
+/// Reads bytes as a certificate that a server shows, and asks it everything; false if they are
+/// none: for fuzz targets.
 #[cfg(feature = "testing")]
 pub fn take_certificate_apart(bytes: &[u8]) -> bool {
     tls::take_apart(bytes)
@@ -63,12 +66,12 @@ pub trait LiveSource: Send {
     /// Asks for every counter. A connection that broke is made anew, once.
     ///
     /// # Errors
-    /// If the source does not answer or refuses; a part that it does not tell is no error but a line in
-    /// [`Snapshot::missing`].
+    /// If the source does not answer or refuses; a part that it does not tell is no error but a
+    /// line in [`Snapshot::missing`].
     fn snapshot(&mut self) -> Result<Snapshot>;
 
-    /// Looks once who is active and adds that to `sampling`. False if this source has nothing to look at: its waits are measured, or
-    /// it has none.
+    /// Looks once who is active and adds that to `sampling`. False if this source has nothing to
+    /// look at: its waits are measured, or it has none.
     ///
     /// # Errors
     /// If the source does not answer; nothing was counted then.
@@ -80,7 +83,8 @@ pub trait LiveSource: Send {
 pub struct Asking {
     /// What is taken out of statements and names.
     pub redaction: Redaction,
-    /// How many statements a snapshot holds: those that took the longest since they were first counted.
+    /// How many statements a snapshot holds: those that took the longest since they were first
+    /// counted.
     pub statements: usize,
     /// How long an answer may take.
     pub patience: Duration,
@@ -88,7 +92,11 @@ pub struct Asking {
 
 impl Default for Asking {
     fn default() -> Asking {
-        Asking { redaction: Redaction::default(), statements: 200, patience: Duration::from_secs(30) }
+        Asking {
+            redaction: Redaction::default(),
+            statements: 200,
+            patience: Duration::from_secs(30),
+        }
     }
 }
 
@@ -96,17 +104,23 @@ impl Default for Asking {
 ///
 /// # Errors
 /// If it cannot be reached, refuses the user, or needs a password that is nowhere to be found.
-pub fn open(address: &Address, asking: &Asking, surroundings: &Surroundings) -> Result<Box<dyn LiveSource>> {
+pub fn open(
+    address: &Address,
+    asking: &Asking,
+    surroundings: &Surroundings,
+) -> Result<Box<dyn LiveSource>> {
     Ok(match address.product {
-        Product::PostgreSql => Box::new(postgres::Postgres::connect(address, asking, surroundings)?),
+        Product::PostgreSql => {
+            Box::new(postgres::Postgres::connect(address, asking, surroundings)?)
+        }
         Product::MySql => Box::new(mysql::MySql::connect(address, asking, surroundings)?),
         Product::Redis => Box::new(redis::Redis::connect(address, asking, surroundings)?),
         Product::Machine => Box::new(machine::Machine),
     })
 }
 
-/// Asks a database questions of SQL: the first column of every row of each answer. For a program that
-/// acts on what the database says of itself, such as where its files are.
+/// Asks a database questions of SQL: the first column of every row of each answer. For a program
+/// that acts on what the database says of itself, such as where its files are.
 ///
 /// # Errors
 /// If it cannot be reached or refuses a question; if it is no database that speaks SQL.
@@ -134,7 +148,8 @@ pub fn ask(
     }
 }
 
-/// What a server said, as it may go to a terminal: on one line, without control characters, and not longer than a message.
+/// What a server said, as it may go to a terminal: on one line, without control characters, and not
+/// longer than a message.
 fn said(text: &str) -> String {
     let beginning: String = text.chars().take(300).collect();
     crate::figure::visible(&beginning)
@@ -148,7 +163,12 @@ fn count(snapshot: &mut Snapshot, name: &str, unit: &str, value: Option<u64>) {
 }
 
 /// A wait that the source measured: it keeps no histogram.
-fn wait(name: &str, class: tiersmith_events::WaitClass, background: bool, help: &str) -> crate::WaitStat {
+fn wait(
+    name: &str,
+    class: tiersmith_events::WaitClass,
+    background: bool,
+    help: &str,
+) -> crate::WaitStat {
     crate::WaitStat {
         name: name.to_owned(),
         class,

@@ -1,11 +1,14 @@
-//! What real servers of every version answered, and which figures come of it: a test, without servers.
+//! What real servers of every version answered, and which figures come of it: a test, without
+//! servers.
 //!
-//! `tests/recorded/servers/PRODUCT-VERSION.json` is what the queries of a source were answered by that version after a little work, cut
-//! to what is read of it. `tests/expected/server_versions.txt` lists every figure with the versions that give it: what a version lost or
-//! gained is a line in a difference. `.ci/server_versions.sh` with `TIERSMITH_RECORD=DIR` records anew, `TIERSMITH_BLESS=1` writes the
-//! list anew.
+//! `tests/recorded/servers/PRODUCT-VERSION.json` is what the queries of a source were answered by
+//! that version after a little work, cut to what is read of it.
+//! `tests/expected/server_versions.txt` lists every figure with the versions that give it: what a
+//! version lost or gained is a line in a difference. `.ci/server_versions.sh` with
+//! `TIERSMITH_RECORD=DIR` records anew, `TIERSMITH_BLESS=1` writes the list anew.
 //!
-//! Deliberately absent: whether the figures are right, which `tests/alone/servers_truth.rs` counts on real servers.
+//! Deliberately absent: whether the figures are right, which `tests/alone/servers_truth.rs` counts
+//! on real servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -72,9 +75,16 @@ fn texts(value: &Value) -> BTreeMap<String, String> {
 fn replayed(recorded: &Value) -> Snapshot {
     let mut snapshot = Snapshot::at(crate::Source::default(), 1, 1);
     let rows = recorded["rows"].as_object().cloned().unwrap_or_default();
-    let rows = rows.iter().map(|(name, rows)| (view(name), rows.as_array().cloned().unwrap_or_default()));
+    let rows =
+        rows.iter().map(|(name, rows)| (view(name), rows.as_array().cloned().unwrap_or_default()));
     let list = |name: &str| -> Vec<String> {
-        recorded[name].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        recorded[name]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect()
     };
     match recorded["source"].as_str().expect("which source") {
         "postgresql" => {
@@ -93,7 +103,8 @@ fn replayed(recorded: &Value) -> Snapshot {
             let rows = rows.map(|(view, rows)| (view, rows.iter().map(texts).collect()));
             let mut answers = mysql::Answers::default();
             answers.version = recorded["version"].as_str().expect("a version").to_owned();
-            (answers.status, answers.variables) = (texts(&recorded["status"]), texts(&recorded["variables"]));
+            (answers.status, answers.variables) =
+                (texts(&recorded["status"]), texts(&recorded["variables"]));
             (answers.rows, answers.missing) = (rows.collect(), list("missing"));
             mysql::counters::fill(&mut snapshot, &answers, Redaction::Literals);
         }
@@ -117,7 +128,8 @@ fn figures(snapshot: &Snapshot) -> BTreeSet<String> {
     figures.extend(snapshot.db_time_ns.map(|_| "DB time".to_owned()));
     figures.extend(snapshot.process_cpu_ns.map(|_| "processor time".to_owned()));
     figures.extend(snapshot.sessions.map(|_| "sessions".to_owned()));
-    figures.extend(snapshot.counters.iter().map(|of| format!("counter  {} [{}]", of.name, of.unit)));
+    figures
+        .extend(snapshot.counters.iter().map(|of| format!("counter  {} [{}]", of.name, of.unit)));
     figures.extend(snapshot.levels.iter().map(|of| format!("level    {} [{}]", of.name, of.unit)));
     // The instruments one by one are those of the little work that was done.
     let named = snapshot.waits.iter().filter(|wait| !wait.name.starts_with("wait/"));
@@ -125,12 +137,14 @@ fn figures(snapshot: &Snapshot) -> BTreeSet<String> {
         let who = if wait.background { "background" } else { "requests" };
         format!("wait     {} ({}, {who})", wait.name, wait.class.name())
     }));
-    figures.extend((!snapshot.io.is_empty()).then(|| "reads and writes by kind of file".to_owned()));
+    figures
+        .extend((!snapshot.io.is_empty()).then(|| "reads and writes by kind of file".to_owned()));
     figures.extend((!snapshot.files.is_empty()).then(|| "reads by table or file".to_owned()));
     figures.extend((!snapshot.statements.is_empty()).then(|| "statements".to_owned()));
     figures.extend(snapshot.source.settings.keys().map(|name| format!("setting  {name}")));
     figures.extend(snapshot.resets.keys().map(|name| {
-        let group = if name.starts_with("database ") { "database NAME (ID)" } else { name.as_str() };
+        let group =
+            if name.starts_with("database ") { "database NAME (ID)" } else { name.as_str() };
         format!("reset    {group}")
     }));
     figures.extend(snapshot.missing.iter().map(|line| format!("missing  {line}")));
@@ -150,7 +164,8 @@ fn every_figure_of_every_recorded_version_is_the_one_that_is_expected() {
         let (product, version) = name.split_once('-').expect("product and version");
         let mut parts = version.split('.').map(|part| part.parse::<u64>().expect("a number"));
         let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-        let recorded = serde_json::from_str(&fs::read_to_string(&path).expect("read")).expect("JSON");
+        let recorded =
+            serde_json::from_str(&fs::read_to_string(&path).expect("read")).expect("JSON");
         for figure in figures(&replayed(&recorded)) {
             of.entry(product.to_owned()).or_default().entry(figure).or_default().push(version);
         }
@@ -221,15 +236,18 @@ fn write(
                 let views: Vec<String> = views
                     .iter()
                     .map(|(name, rows)| {
-                        let rows = rows.as_array().expect("rows").iter().map(|row| format!("  {row}"));
+                        let rows =
+                            rows.as_array().expect("rows").iter().map(|row| format!("  {row}"));
                         format!(" {}: [\n{}\n ]", json!(name), rows.collect::<Vec<_>>().join(",\n"))
                     })
                     .collect();
                 format!("{}: {{\n{}\n}}", json!(name), views.join(",\n"))
             }
             Value::Object(pairs) => {
-                let pairs: Vec<String> =
-                    pairs.iter().map(|(name, value)| format!(" {}: {value}", json!(name))).collect();
+                let pairs: Vec<String> = pairs
+                    .iter()
+                    .map(|(name, value)| format!(" {}: {value}", json!(name)))
+                    .collect();
                 format!("{}: {{\n{}\n}}", json!(name), pairs.join(",\n"))
             }
             value => format!("{}: {value}", json!(name)),
@@ -260,19 +278,23 @@ fn a_postgresql_is_recorded_where_that_is_asked_for() {
     let config = format!("host={} user=postgres dbname=postgres", host.display());
     let mut work = ::postgres::Client::connect(&config, ::postgres::NoTls).expect("connected");
     work.batch_execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements").expect("made");
-    work.batch_execute("CREATE TABLE t (i int); INSERT INTO t SELECT * FROM generate_series(1, 20000)")
-        .expect("made");
+    work.batch_execute(
+        "CREATE TABLE t (i int); INSERT INTO t SELECT * FROM generate_series(1, 20000)",
+    )
+    .expect("made");
     work.batch_execute("CHECKPOINT").expect("made");
     work.batch_execute("SELECT count(*) FROM t").expect("read");
     work.close().expect("closed");
-    let address = Address::parse(&format!("postgresql://postgres@/postgres?host={}", host.display()));
+    let address =
+        Address::parse(&format!("postgresql://postgres@/postgres?host={}", host.display()));
     let mut source = postgres::Postgres::connect(
         &address.expect("an address"),
         &Asking::default(),
         &Surroundings::default(),
     )
     .expect("connected");
-    let count = |row: &postgres::Row, field: &str| row.get(field).and_then(Value::as_u64).unwrap_or(0);
+    let count =
+        |row: &postgres::Row, field: &str| row.get(field).and_then(Value::as_u64).unwrap_or(0);
     let answers = asked(
         || source.answers().expect("answers"),
         |answers| {
@@ -285,14 +307,22 @@ fn a_postgresql_is_recorded_where_that_is_asked_for() {
     for (view, all) in &answers.rows {
         let done = |row: &&postgres::Row| {
             *view != "io"
-                || ["reads", "writes", "extends", "fsyncs"].iter().any(|field| count(row, field) > 0)
+                || ["reads", "writes", "extends", "fsyncs"]
+                    .iter()
+                    .any(|field| count(row, field) > 0)
         };
         let some: Vec<&postgres::Row> = all.iter().filter(done).take(most(view)).collect();
         rows.insert((*view).to_owned(), json!(some));
     }
     let record = json!({"version": answers.version, "missing": answers.missing});
     let version = (answers.version / 10_000).to_string();
-    write("postgresql", "postgresql", &version, record.as_object().expect("a record").clone(), rows);
+    write(
+        "postgresql",
+        "postgresql",
+        &version,
+        record.as_object().expect("a record").clone(),
+        rows,
+    );
 }
 
 #[test]
@@ -315,11 +345,16 @@ fn a_mysql_is_recorded_where_that_is_asked_for() {
         ::mysql::prelude::Queryable::query_drop(&mut work, line).expect("done");
     }
     let address = Address::parse(&format!("mysql://root@/?socket={}", socket.display()));
-    let mut source =
-        mysql::MySql::connect(&address.expect("an address"), &Asking::default(), &Surroundings::default())
-            .expect("connected");
+    let mut source = mysql::MySql::connect(
+        &address.expect("an address"),
+        &Asking::default(),
+        &Surroundings::default(),
+    )
+    .expect("connected");
     let mut answers = source.answers().expect("answers");
-    for path in answers.rows.get_mut("tables").into_iter().flatten().filter_map(|row| row.get_mut("name")) {
+    for path in
+        answers.rows.get_mut("tables").into_iter().flatten().filter_map(|row| row.get_mut("name"))
+    {
         *path = format!("./{}", path.rsplit('/').next().unwrap_or_default());
     }
     let mut rows = Map::new();
@@ -339,8 +374,15 @@ fn a_mysql_is_recorded_where_that_is_asked_for() {
         ("mysql", answers.version.as_str())
     };
     let version: Vec<&str> = rest.split(['.', '-']).take(2).collect();
-    let record = json!({"version": answers.version, "missing": answers.missing, "status": status, "variables": variables});
-    write("mysql", product, &version.join("."), record.as_object().expect("a record").clone(), rows);
+    let record = json!({"version": answers.version, "missing": answers.missing, "status": status,
+    "variables": variables});
+    write(
+        "mysql",
+        product,
+        &version.join("."),
+        record.as_object().expect("a record").clone(),
+        rows,
+    );
 }
 
 #[test]
@@ -350,9 +392,12 @@ fn a_redis_is_recorded_where_that_is_asked_for() {
     }
     let Some(server) = servers::redis("recording a Redis") else { return };
     let address = Address::parse(&format!("unix://{}", server.path("r.sock").display()));
-    let mut source =
-        redis::Redis::connect(&address.expect("an address"), &Asking::default(), &Surroundings::default())
-            .expect("connected");
+    let mut source = redis::Redis::connect(
+        &address.expect("an address"),
+        &Asking::default(),
+        &Surroundings::default(),
+    )
+    .expect("connected");
     source.answers().expect("answers");
     let answers = source.answers().expect("answers");
     let outside = ["executable:", "config_file:", "os:", "monotonic_clock:", "availability_zone:"];
@@ -368,5 +413,11 @@ fn a_redis_is_recorded_where_that_is_asked_for() {
     };
     let version: Vec<&str> = version.split('.').take(2).collect();
     let record = json!({"info": info.join("\n"), "slow": answers.slow, "missing": answers.missing});
-    write("redis", product, &version.join("."), record.as_object().expect("a record").clone(), Map::new());
+    write(
+        "redis",
+        product,
+        &version.join("."),
+        record.as_object().expect("a record").clone(),
+        Map::new(),
+    );
 }

@@ -1,4 +1,5 @@
-//! Where passwords and defaults of connections come from: the environment, and the files the databases' own programs read.
+//! Where passwords and defaults of connections come from: the environment, and the files the
+//! databases' own programs read.
 //!
 //! | database | in this order |
 //! |---|---|
@@ -6,10 +7,11 @@
 //! | MariaDB, MySQL | `MYSQL_PWD`; the `[client]` part of `~/.my.cnf` |
 //! | Redis, Valkey | `REDISCLI_AUTH` |
 //!
-//! A password file that others may read is passed over with a warning, as libpq does; `~/.my.cnf` is read all the same, as its own
-//! client does.
+//! A password file that others may read is passed over with a warning, as libpq does; `~/.my.cnf`
+//! is read all the same, as its own client does.
 //!
-//! Invariant: a secret is handed to the connection and to nobody else; [`Surroundings`] prints without it.
+//! Invariant: a secret is handed to the connection and to nobody else; [`Surroundings`] prints
+//! without it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -73,7 +75,8 @@ const NAMES: [&str; 30] = [
 impl Surroundings {
     /// Those of this process.
     pub fn of_process() -> Surroundings {
-        // What is not UTF-8 must not count as not set: it is no word that is known, and no file that is there.
+        // What is not UTF-8 must not count as not set: it is no word that is known, and no file
+        // that is there.
         let value = |name: &str| Some(std::env::var_os(name)?.to_string_lossy().into_owned());
         let variables = NAMES.iter().filter_map(|name| Some(((*name).to_owned(), value(name)?)));
         Surroundings { variables: variables.collect() }
@@ -81,7 +84,8 @@ impl Surroundings {
 
     /// Surroundings that hold these variables only.
     pub fn of<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Surroundings {
-        let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let variables =
+            variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
         Surroundings { variables: variables.collect() }
     }
 
@@ -102,8 +106,9 @@ impl Surroundings {
         Some(section(&text, name)?.into_iter().collect())
     }
 
-    /// The `[client]` settings of the options file of MariaDB and MySQL, their names with `-` for `_`; none if there is no file. Of the same
-    /// name twice the last counts. [`INCLUDES`] is among them if the file includes others, which are not read.
+    /// The `[client]` settings of the options file of MariaDB and MySQL, their names with `-` for
+    /// `_`; none if there is no file. Of the same name twice the last counts. [`INCLUDES`] is among
+    /// them if the file includes others, which are not read.
     ///
     /// # Errors
     /// If there is a file that cannot be read: it may say that connections are encrypted.
@@ -113,7 +118,12 @@ impl Surroundings {
         };
         let metadata = match fs::metadata(&path) {
             Ok(metadata) => metadata,
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
                 return Ok(BTreeMap::new());
             }
             Err(error) => return Err(error),
@@ -138,14 +148,23 @@ impl Surroundings {
     }
 
     /// The password that PostgreSQL's password file has for this connection.
-    pub(super) fn pgpass(&self, host: &str, port: u16, database: &str, user: &str) -> Option<String> {
+    pub(super) fn pgpass(
+        &self,
+        host: &str,
+        port: u16,
+        database: &str,
+        user: &str,
+    ) -> Option<String> {
         let text = read(&self.file("PGPASSFILE", ".pgpass")?, true)?;
         let host = if host.starts_with('/') { "localhost" } else { host };
         let wanted = [host, &port.to_string(), database, user];
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let fields = fields(line);
             if let [a, b, c, d, password] = fields.as_slice()
-                && [a, b, c, d].iter().zip(wanted).all(|(field, wanted)| *field == "*" || *field == wanted)
+                && [a, b, c, d]
+                    .iter()
+                    .zip(wanted)
+                    .all(|(field, wanted)| *field == "*" || *field == wanted)
             {
                 return Some(password.clone());
             }
@@ -156,9 +175,13 @@ impl Surroundings {
 
 /// The text of a file; nothing, with a warning, if it holds passwords and others may read it.
 fn read(path: &Path, secret: bool) -> Option<String> {
-    let metadata = fs::metadata(path).ok().filter(|found| found.is_file() && found.len() <= MOST_BYTES)?;
+    let metadata =
+        fs::metadata(path).ok().filter(|found| found.is_file() && found.len() <= MOST_BYTES)?;
     if secret && metadata.permissions().mode() & 0o077 != 0 {
-        log::warn!("{} is passed over: others may read it. Take that away with chmod 0600", path.display());
+        log::warn!(
+            "{} is passed over: others may read it. Take that away with chmod 0600",
+            path.display()
+        );
         return None;
     }
     fs::read_to_string(path).ok()
@@ -197,7 +220,9 @@ fn section(text: &str, name: &str) -> Option<Vec<(String, String)>> {
             // A name alone turns something on.
             let (key, value) = line.split_once('=').unwrap_or((line, ""));
             let value = value.trim();
-            let bare = ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
+            let bare = ['"', '\'']
+                .iter()
+                .find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
             settings.push((key.trim().to_owned(), bare.unwrap_or(value).to_owned()));
         }
     }
@@ -212,7 +237,8 @@ mod tests {
     fn the_password_file_is_read_as_libpq_reads_it() {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join(".pgpass");
-        fs::write(&file, "# note\ndb1:5432:*:monitor:se\\:cret\nlocalhost:*:*:*:local\n").expect("written");
+        fs::write(&file, "# note\ndb1:5432:*:monitor:se\\:cret\nlocalhost:*:*:*:local\n")
+            .expect("written");
         let home = dir.path().to_str().expect("UTF-8");
         let surroundings = Surroundings::of([("HOME", home)]);
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("changed");
@@ -221,7 +247,9 @@ mod tests {
         assert_eq!(surroundings.pgpass("db1", 5432, "shop", "monitor").as_deref(), Some("se:cret"));
         assert_eq!(surroundings.pgpass("/run/pg", 1, "d", "u").as_deref(), Some("local"));
         assert_eq!(surroundings.pgpass("db1", 5432, "shop", "other"), None);
-        assert!(!format!("{:?}", Surroundings::of([("PGPASSWORD", "hunter2")])).contains("hunter2"));
+        assert!(
+            !format!("{:?}", Surroundings::of([("PGPASSWORD", "hunter2")])).contains("hunter2")
+        );
     }
 
     #[test]
@@ -243,13 +271,24 @@ mod tests {
         assert!(surroundings.my_cnf().expect("no file").is_empty());
         let file = dir.path().join(".my.cnf");
         // A comment in another encoding, two spellings of one name, of which the last counts.
-        fs::write(&file, b"[client]\n# \xe4\nssl_mode=DISABLED\nloose-SSL-Mode=VERIFY_CA\nssl-mode=VERIFY_IDENTITY\nssl_ca=/x\n")
-            .expect("written");
+        fs::write(
+            &file,
+            b"[client]\n# \
+                           \xe4\nssl_mode=DISABLED\nloose-SSL-Mode=VERIFY_CA\n\
+                            ssl-mode=VERIFY_IDENTITY\nssl_ca=/x\n",
+        )
+        .expect("written");
         let found = surroundings.my_cnf().expect("read");
-        assert_eq!((found["ssl-mode"].as_str(), found["ssl-ca"].as_str()), ("VERIFY_IDENTITY", "/x"));
+        assert_eq!(
+            (found["ssl-mode"].as_str(), found["ssl-ca"].as_str()),
+            ("VERIFY_IDENTITY", "/x")
+        );
         assert_eq!(found.len(), 2);
-        fs::write(&file, "!includedir /etc/x\n[client]\nssl-mode=VERIFY_IDENTITY\nssl_mode=DISABLED\n")
-            .expect("written");
+        fs::write(
+            &file,
+            "!includedir /etc/x\n[client]\nssl-mode=VERIFY_IDENTITY\nssl_mode=DISABLED\n",
+        )
+        .expect("written");
         let found = surroundings.my_cnf().expect("read");
         assert!(found["ssl-mode"] == "DISABLED" && found.contains_key(INCLUDES), "{found:?}");
         fs::write(&file, vec![b'#'; (MOST_BYTES + 1) as usize]).expect("written");

@@ -1,6 +1,8 @@
-//! A socket that is waited for until an instant and no longer, however slowly its bytes come or its other side listens.
+//! A socket that is waited for until an instant and no longer, however slowly its bytes come or its
+//! other side listens.
 //!
-//! For protocols that are read here, with blocking calls; PostgreSQL's client has a stream of its own (`postgres/wire.rs`).
+//! For protocols that are read here, with blocking calls; PostgreSQL's client has a stream of its
+//! own (`postgres/wire.rs`).
 //!
 //! [`Timed::encrypt`] makes it an encrypted one; the limits stay.
 //!
@@ -82,12 +84,18 @@ impl Timed {
     }
 }
 
-/// A socket whose listener has a full queue lets connections wait without an end of their own, so an end is given.
+/// A socket whose listener has a full queue lets connections wait without an end of their own, so
+/// an end is given.
 fn unix(path: &str, limit: Duration) -> io::Result<UnixStream> {
-    let socket =
-        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(limit))?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?).map_err(|error| passed(error.into()))?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
+        .map_err(|error| passed(error.into()))?;
     Ok(UnixStream::from(socket))
 }
 
@@ -120,8 +128,12 @@ impl Write for Bare {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let left = Some(left(self.deadline)?);
         let written = match &mut self.socket {
-            Socket::Tcp(stream) => stream.set_write_timeout(left).and_then(|()| stream.write(bytes)),
-            Socket::Unix(stream) => stream.set_write_timeout(left).and_then(|()| stream.write(bytes)),
+            Socket::Tcp(stream) => {
+                stream.set_write_timeout(left).and_then(|()| stream.write(bytes))
+            }
+            Socket::Unix(stream) => {
+                stream.set_write_timeout(left).and_then(|()| stream.write(bytes))
+            }
         };
         written.map_err(passed)
     }
@@ -170,7 +182,9 @@ mod tests {
         rustix::net::listen(&listener, 0).expect("a queue of one");
         let _first = UnixStream::connect(&path).expect("the one");
         let deadline = Instant::now() + Duration::from_millis(200);
-        let error = Timed::open(path.to_str().expect("UTF-8"), 0, deadline).err().expect("nobody lets it in");
+        let error = Timed::open(path.to_str().expect("UTF-8"), 0, deadline)
+            .err()
+            .expect("nobody lets it in");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
     }
 }

@@ -1,5 +1,5 @@
-//! The integration tests of this crate that measure what servers do: beside the others of `it`, which
-//! use the processors too, they would measure those.
+//! The integration tests of this crate that measure what servers do: beside the others of `it`,
+//! which use the processors too, they would measure those.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,5 +1,5 @@
-//! Situations with a known cause, made on a real PostgreSQL and a real MariaDB: the finding about the
-//! cause is the first, and none is about something that is not there.
+//! Situations with a known cause, made on a real PostgreSQL and a real MariaDB: the finding about
+//! the cause is the first, and none is about something that is not there.
 //!
 //! The servers are real, and so is everything they count. The host is not: other tests use its
 //! processors, so each situation is given one ([`Situation::host`]).
@@ -29,7 +29,12 @@ fn source(server: &Server) -> Box<dyn LiveSource> {
 const SHORT: &str = "Too short";
 
 /// Runs the same in several sessions for a time.
-fn load(server: &Server, sessions: usize, time: Duration, each: impl Fn(&mut postgres::Client, u64) + Sync) {
+fn load(
+    server: &Server,
+    sessions: usize,
+    time: Duration,
+    each: impl Fn(&mut postgres::Client, u64) + Sync,
+) {
     thread::scope(|scope| {
         for session in 0..sessions {
             let each = &each;
@@ -59,7 +64,8 @@ const WIDE: &str = "CREATE TABLE wide (i int PRIMARY KEY, n int, pad text); \
     INSERT INTO wide SELECT i, i, repeat('x', 900) FROM generate_series(1, 50000) i; ANALYZE wide";
 
 fn by_key(client: &mut postgres::Client, round: u64) {
-    let sql = "SELECT sum(n) FROM wide WHERE i = ANY(ARRAY(SELECT 1 + (k * 7919 + $1::int8 * 104729) % 50000 \
+    let sql = "SELECT sum(n) FROM wide WHERE i = ANY(ARRAY(SELECT 1 + (k * 7919 + $1::int8 * \
+               104729) % 50000 \
                FROM generate_series(1, 100) k)::int4[])";
     client.query(sql, &[&i64::try_from(round % 1_000_000).unwrap()]).unwrap();
 }
@@ -140,7 +146,10 @@ fn row_locks(server: &Server, asked: &mut dyn LiveSource) {
     assert_eq!(names(&found), ["Sessions wait for locks", SHORT], "{found:?}");
     assert!(found[0].evidence.iter().any(|line| line.contains("Lock: ")), "{found:?}");
     let blocker = found[0].evidence.last().unwrap();
-    assert!(blocker.contains("idle in transaction") && blocker.contains("held up 100.0 %"), "{found:?}");
+    assert!(
+        blocker.contains("idle in transaction") && blocker.contains("held up 100.0 %"),
+        "{found:?}"
+    );
     assert!(blocker.contains("UPDATE t SET n = n + ?"), "{found:?}");
     assert!(found[0].impact_percent.is_some_and(|percent| percent > 50.0), "{found:?}");
 }
@@ -148,7 +157,8 @@ fn row_locks(server: &Server, asked: &mut dyn LiveSource) {
 fn spill(server: &Server, asked: &mut dyn LiveSource) {
     let of = Situation::begin(asked);
     load(server, 1, Duration::from_millis(600), |client, _| {
-        let sort = "SET work_mem = '64kB'; SELECT count(*) FROM (SELECT md5(i::text) FROM generate_series(1, 100000) i \
+        let sort = "SET work_mem = '64kB'; SELECT count(*) FROM (SELECT md5(i::text) FROM \
+                    generate_series(1, 100000) i \
                     ORDER BY 1) s";
         client.batch_execute(sort).unwrap();
     });
@@ -180,7 +190,9 @@ fn processors(server: &Server, asked: &mut dyn LiveSource) {
     thread::scope(|scope| {
         let work = scope.spawn(|| {
             load(server, 2, Duration::from_millis(1500), |client, _| {
-                client.batch_execute("SELECT count(md5(i::text)) FROM generate_series(1, 20000) i").unwrap();
+                client
+                    .batch_execute("SELECT count(md5(i::text)) FROM generate_series(1, 20000) i")
+                    .unwrap();
             });
         });
         of.look_while(asked, &|| !work.is_finished());
@@ -211,7 +223,8 @@ fn frequent_checkpoints(server: &Server, asked: &mut dyn LiveSource) {
     rows_of(
         server,
         "CREATE TABLE hot (i int PRIMARY KEY, n int, pad text); \
-         INSERT INTO hot SELECT i, i, repeat('x', 900) FROM generate_series(1, 8000) i; ANALYZE hot",
+         INSERT INTO hot SELECT i, i, repeat('x', 900) FROM generate_series(1, 8000) i; ANALYZE \
+         hot",
     );
     let of = Situation::begin(asked);
     let mut work = client(server);
@@ -224,8 +237,14 @@ fn frequent_checkpoints(server: &Server, asked: &mut dyn LiveSource) {
         false
     });
     assert_eq!(names(&found)[0], "Checkpoints too frequent", "{found:?}");
-    assert!(found[0].evidence.iter().any(|line| line.contains("max_wal_size is 32MB")), "{found:?}");
-    situation::only(&found, &["Checkpoints", "Full pages", "Redo is", "One statement is most", SHORT]);
+    assert!(
+        found[0].evidence.iter().any(|line| line.contains("max_wal_size is 32MB")),
+        "{found:?}"
+    );
+    situation::only(
+        &found,
+        &["Checkpoints", "Full pages", "Redo is", "One statement is most", SHORT],
+    );
 }
 
 fn tiny_cache(server: &Server, asked: &mut dyn LiveSource) {
@@ -242,14 +261,18 @@ fn tiny_cache(server: &Server, asked: &mut dyn LiveSource) {
         "Page cache too small",
         "a read of some microseconds is no slow storage: {found:?}"
     );
-    situation::only(&found, &["Page cache too small", "A few files", "One statement is most", SHORT]);
+    situation::only(
+        &found,
+        &["Page cache too small", "A few files", "One statement is most", SHORT],
+    );
 }
 
 fn fast_reads(server: &Server, asked: &mut dyn LiveSource) {
     let of = Situation::begin(asked);
     load(server, 2, Duration::from_secs(1), |client, round| {
         // One row of three hundred is not in the page cache, and the system has it.
-        let sql = "SELECT sum(n) FROM wide WHERE i = ANY(ARRAY(SELECT CASE WHEN k = 1 THEN 1 + ($1::int8 * 104729) % 50000 \
+        let sql = "SELECT sum(n) FROM wide WHERE i = ANY(ARRAY(SELECT CASE WHEN k = 1 THEN 1 + \
+                   ($1::int8 * 104729) % 50000 \
                    ELSE k END FROM generate_series(1, 300) k)::int4[])";
         client.query(sql, &[&i64::try_from(round % 1_000_000).unwrap()]).unwrap();
     });
@@ -263,7 +286,12 @@ fn mysql_client(server: &Server) -> mysql::Conn {
 }
 
 /// Runs the same in several sessions of a MariaDB for a time.
-fn mysql_load(server: &Server, sessions: usize, time: Duration, each: impl Fn(&mut mysql::Conn, u64) + Sync) {
+fn mysql_load(
+    server: &Server,
+    sessions: usize,
+    time: Duration,
+    each: impl Fn(&mut mysql::Conn, u64) + Sync,
+) {
     thread::scope(|scope| {
         for session in 0..sessions {
             let each = &each;
@@ -281,7 +309,8 @@ fn mysql_load(server: &Server, sessions: usize, time: Duration, each: impl Fn(&m
 
 #[test]
 fn five_causes_on_a_mariadb_are_found_first_and_nothing_else_is() {
-    let Some(server) = servers::mariadb("five_causes_on_a_mariadb_are_found_first_and_nothing_else_is")
+    let Some(server) =
+        servers::mariadb("five_causes_on_a_mariadb_are_found_first_and_nothing_else_is")
     else {
         return;
     };
@@ -291,7 +320,8 @@ fn five_causes_on_a_mariadb_are_found_first_and_nothing_else_is() {
     let mut work = mysql_client(&server);
     work.query_drop("CREATE DATABASE d").unwrap();
     work.query_drop(
-        "CREATE TABLE d.log (i BIGINT AUTO_INCREMENT PRIMARY KEY, n BIGINT, s VARCHAR(100)) ENGINE = InnoDB",
+        "CREATE TABLE d.log (i BIGINT AUTO_INCREMENT PRIMARY KEY, n BIGINT, s VARCHAR(100)) ENGINE \
+         = InnoDB",
     )
     .unwrap();
 
@@ -300,7 +330,9 @@ fn five_causes_on_a_mariadb_are_found_first_and_nothing_else_is() {
     thread::scope(|scope| {
         let work = scope.spawn(|| {
             mysql_load(&server, 4, Duration::from_secs(2), |client, round| {
-                client.query_drop(format!("INSERT INTO d.log (n, s) VALUES ({round}, 'x')")).unwrap();
+                client
+                    .query_drop(format!("INSERT INTO d.log (n, s) VALUES ({round}, 'x')"))
+                    .unwrap();
             });
         });
         of.look_while(asked, &|| !work.is_finished());
@@ -314,7 +346,8 @@ fn five_causes_on_a_mariadb_are_found_first_and_nothing_else_is() {
 
     for sql in [
         "CREATE TABLE d.t (i INT PRIMARY KEY, n INT, s VARCHAR(40)) ENGINE = InnoDB",
-        "INSERT INTO d.t WITH RECURSIVE k (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM k WHERE i < 900) \
+        "INSERT INTO d.t WITH RECURSIVE k (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM k WHERE i < \
+         900) \
          SELECT a.i * 1000 + b.i, a.i, MD5(b.i) FROM k a JOIN k b ON b.i <= 25",
     ] {
         work.query_drop(sql).unwrap();
@@ -361,7 +394,8 @@ fn five_causes_on_a_mariadb_are_found_first_and_nothing_else_is() {
         let (from, to) = (1000 + round % 100 * 1000, 1100 + round % 100 * 1000);
         client.query_drop("SET SESSION tmp_table_size = 1024").unwrap();
         let sql = format!(
-            "SELECT COUNT(*) FROM (SELECT MD5(s) AS m, i FROM d.t WHERE i BETWEEN {from} AND {to} GROUP BY 1, 2 ORDER BY 2, 1) g"
+            "SELECT COUNT(*) FROM (SELECT MD5(s) AS m, i FROM d.t WHERE i BETWEEN {from} AND {to} \
+             GROUP BY 1, 2 ORDER BY 2, 1) g"
         );
         client.query_drop(sql).unwrap();
     });

@@ -1,5 +1,5 @@
-//! Truth: what a source counts against what somebody else counted of the same work, within a stated error. Each is small enough that a
-//! figure which is off by 5 % fails.
+//! Truth: what a source counts against what somebody else counted of the same work, within a stated
+//! error. Each is small enough that a figure which is off by 5 % fails.
 //!
 //! | figure | the other count | error |
 //! |---|---|---|
@@ -27,7 +27,11 @@ use tiersmith_awr::{Interval, Snapshot, host};
 fn output(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{command:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{command:?}: {text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     text
 }
 
@@ -45,14 +49,14 @@ fn pg_source(server: &Server) -> Box<dyn LiveSource> {
     server.source(&url, &Surroundings::default()).unwrap()
 }
 
-/// A snapshot in which no session is left but the source's own, so that everything that was counted has been told; and how often was asked,
-/// each time in a transaction.
+/// A snapshot in which no session is left but the source's own, so that everything that was counted
+/// has been told; and how often was asked, each time in a transaction.
 fn alone(source: &mut dyn LiveSource, and: impl Fn(&Snapshot) -> bool) -> (Snapshot, u64) {
     let (mut asked, mut found) = (0, None);
     until("the counts of the sessions that ended", || {
         asked += 1;
-        found =
-            Some(source.snapshot().unwrap()).filter(|snapshot| snapshot.sessions == Some(1) && and(snapshot));
+        found = Some(source.snapshot().unwrap())
+            .filter(|snapshot| snapshot.sessions == Some(1) && and(snapshot));
         found.is_some()
     });
     (found.unwrap(), asked)
@@ -62,8 +66,8 @@ fn counter(snapshot: &Snapshot, name: &str) -> u64 {
     snapshot.counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)
 }
 
-/// Waits until what was done before has been told. Servers before 15 tell counts by messages, one after the other: what is done last is
-/// told last.
+/// Waits until what was done before has been told. Servers before 15 tell counts by messages, one
+/// after the other: what is done last is told last.
 fn all_is_told(server: &Server) {
     let config = format!("host={} user=postgres dbname=postgres", server.path("").display());
     let client = || postgres::Client::connect(&config, postgres::NoTls).unwrap();
@@ -86,7 +90,12 @@ fn commits_are_those_that_pgbench_counted() {
     let run = |arguments: &[&str]| {
         let mut command = Command::new(&pgbench);
         output(
-            command.arg("-h").arg(server.path("")).args(["-U", "postgres"]).args(arguments).arg("postgres"),
+            command
+                .arg("-h")
+                .arg(server.path(""))
+                .args(["-U", "postgres"])
+                .args(arguments)
+                .arg("postgres"),
         )
     };
     run(&["-i", "-q", "-s", "1"]);
@@ -95,7 +104,8 @@ fn commits_are_those_that_pgbench_counted() {
     let (begin, _) = alone(source.as_mut(), |_| true);
     let said = number(&run(&["-n", "-c", "2", "-t", "1000"]), "actually processed:");
     assert_eq!(said, 2000);
-    // Servers before 15 tell counts by messages, which may be on their way when the session has left.
+    // Servers before 15 tell counts by messages, which may be on their way when the session has
+    // left.
     let (end, asked) = alone(source.as_mut(), |end| {
         counter(end, "rows inserted") >= counter(&begin, "rows inserted") + said
     });
@@ -130,8 +140,8 @@ impl Drop for Tracer {
 fn trace(strace: &Path, of: Pid, to: &Path) -> Result<Tracer, String> {
     let of = of.as_raw_nonzero().get();
     let children = format!("/proc/{of}/task/{of}/children");
-    let children =
-        fs::read_to_string(&children).map_err(|error| format!("{children} cannot be read: {error}"))?;
+    let children = fs::read_to_string(&children)
+        .map_err(|error| format!("{children} cannot be read: {error}"))?;
     let errors = to.with_extension("err");
     let mut command = Command::new(strace);
     command
@@ -158,7 +168,10 @@ fn trace(strace: &Path, of: Pid, to: &Path) -> Result<Tracer, String> {
         }
         // A child may have ended since it was listed: that is a line about ptrace.
         said.contains(&format!("Process {of} attached"))
-            && said.lines().filter(|line| line.contains(" attached") || line.contains("ptrace(")).count()
+            && said
+                .lines()
+                .filter(|line| line.contains(" attached") || line.contains("ptrace("))
+                .count()
                 >= wanted
     });
     match refused {
@@ -173,9 +186,12 @@ fn redo_syncs_are_those_that_strace_saw() {
     let Some(strace) = program("strace") else { return skip(what, "strace is not installed") };
     let Some(mut server) = servers::postgres(what) else { return };
     server.stop();
-    for setting in
-        ["--fsync=on", "--wal_sync_method=fdatasync", "--checkpoint_timeout=1h", "--track_counts=on"]
-    {
+    for setting in [
+        "--fsync=on",
+        "--wal_sync_method=fdatasync",
+        "--checkpoint_timeout=1h",
+        "--track_counts=on",
+    ] {
         server.start_with(setting);
     }
     server.start();
@@ -198,12 +214,14 @@ fn redo_syncs_are_those_that_strace_saw() {
         work.batch_execute(&format!("INSERT INTO t VALUES ({i})")).unwrap();
     }
     work.close().unwrap();
-    let (end, _) =
-        alone(source.as_mut(), |end| counter(end, "rows inserted") >= counter(&begin, "rows inserted") + 100);
+    let (end, _) = alone(source.as_mut(), |end| {
+        counter(end, "rows inserted") >= counter(&begin, "rows inserted") + 100
+    });
     tracer.stop();
     let mut seen = String::new();
     fs::File::open(&log).unwrap().read_to_string(&mut seen).unwrap();
-    // A call that was interrupted by another process's line is in two lines, the second of which says `resumed`.
+    // A call that was interrupted by another process's line is in two lines, the second of which
+    // says `resumed`.
     let seen = seen.lines().filter(|line| line.contains("fdatasync(")).count() as u64;
     let counted = Interval::between(&begin, &end).unwrap().counter("redo syncs").unwrap();
     assert!(seen >= 100, "strace saw {seen} for 100 commits");
@@ -213,11 +231,14 @@ fn redo_syncs_are_those_that_strace_saw() {
 #[test]
 fn calls_and_commits_are_those_that_sysbench_counted() {
     let what = "calls_and_commits_are_those_that_sysbench_counted";
-    let Some(sysbench) = program("sysbench") else { return skip(what, "sysbench is not installed") };
+    let Some(sysbench) = program("sysbench") else {
+        return skip(what, "sysbench is not installed");
+    };
     let Some(server) = servers::mariadb(what) else { return };
     let socket = server.path("my.sock");
     let mut client =
-        mysql::Conn::new(mysql::OptsBuilder::new().socket(socket.to_str()).user(Some("root"))).unwrap();
+        mysql::Conn::new(mysql::OptsBuilder::new().socket(socket.to_str()).user(Some("root")))
+            .unwrap();
     client.query_drop("CREATE DATABASE d").unwrap();
     client.query_drop("SET GLOBAL innodb_flush_log_at_trx_commit = 2").unwrap();
     let run = |what: &str| {
@@ -229,7 +250,13 @@ fn calls_and_commits_are_those_that_sysbench_counted() {
             "--mysql-db=d",
             "--tables=1",
         ]);
-        command.args(["--table-size=500", "--events=800", "--time=0", "--threads=1", "--db-ps-mode=disable"]);
+        command.args([
+            "--table-size=500",
+            "--events=800",
+            "--time=0",
+            "--threads=1",
+            "--db-ps-mode=disable",
+        ]);
         output(command.arg(format!("--mysql-socket={}", socket.display())).arg(what))
     };
     run("prepare");
@@ -291,12 +318,14 @@ fn a_reset_of_redis_is_a_reset_also_when_its_counters_have_grown_past_what_they_
     let begin = source.snapshot().unwrap();
     say("CONFIG RESETSTAT", 1);
     say("SET k v", 500);
-    // A source that never saw the time before knows of the reset as well, from what the server lists.
+    // A source that never saw the time before knows of the reset as well, from what the server
+    // lists.
     let mut fresh = server.source(&url, &Surroundings::default()).unwrap();
     for end in [source.snapshot().unwrap(), fresh.snapshot().unwrap()] {
         let names_itself = end.resets.values().any(|at| at.contains("calls="));
         match Interval::between(&begin, &end) {
-            // A source that never saw the time before finds counters that fell, where the server does not tell.
+            // A source that never saw the time before finds counters that fell, where the server
+            // does not tell.
             Err(error) => {
                 let fell = !names_itself && error.to_string().contains("began again at zero");
                 assert!(fell || error.to_string().contains("reset"), "{error}");
@@ -331,11 +360,16 @@ fn bytes_written_by_the_host_are_those_of_the_kernel() {
     let memory = vec![7u8; BYTES + 4096];
     let from = memory.as_ptr().align_offset(4096);
     let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap();
-    let file =
-        fs::OpenOptions::new().write(true).create_new(true).custom_flags(direct).open(dir.path().join("f"));
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .custom_flags(direct)
+        .open(dir.path().join("f"));
     let mut file = match file {
         Ok(file) => file,
-        Err(error) => return skip(what, &format!("{} has no direct writes: {error}", target.display())),
+        Err(error) => {
+            return skip(what, &format!("{} has no direct writes: {error}", target.display()));
+        }
     };
     let host = || -> Option<BTreeMap<String, u64>> {
         Some(host::read().disks?.into_iter().map(|disk| (disk.name, disk.write_bytes)).collect())
@@ -357,7 +391,10 @@ fn bytes_written_by_the_host_are_those_of_the_kernel() {
         let told = grown(name, &begin, &end);
         let (least, limit) =
             (grown(name, &inner_before, &inner_after), grown(name, &outer_before, &outer_after));
-        assert!((least..=limit).contains(&told), "{name}: {told} told, the kernel says {least} to {limit}");
+        assert!(
+            (least..=limit).contains(&told),
+            "{name}: {told} told, the kernel says {least} to {limit}"
+        );
         most = most.max(told);
     }
     if most < BYTES as u64 {

@@ -1,4 +1,5 @@
-//! The repository in one file: what was taken is there, what is something else is refused, numbers are given once.
+//! The repository in one file: what was taken is there, what is something else is refused, numbers
+//! are given once.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +25,8 @@ fn what_is_taken_is_found_also_by_another_program() {
     let other = Archive::existing(&path).unwrap();
     assert_eq!(other.find(first).unwrap(), begin);
     assert_eq!(other.list().unwrap().entries.len(), 2);
-    let interval = Interval::between(&other.find(first).unwrap(), &other.find(second).unwrap()).unwrap();
+    let interval =
+        Interval::between(&other.find(first).unwrap(), &other.find(second).unwrap()).unwrap();
     assert_eq!(interval.transactions(), home_interval().transactions());
     assert_ne!(interval.transactions(), tier_interval().transactions());
     assert!(matches!(other.find(SnapshotId::new(9)), Err(Error::NoSuchSnapshot { .. })));
@@ -57,11 +59,17 @@ fn retention_keeps_baselines_and_numbers_are_not_given_again() {
     assert_eq!(archive.remove_before(Some("other"), u64::MAX).unwrap(), 1, "the newest stays");
     assert!(archive.find(of_other[1]).is_ok() && archive.find(ids[4]).is_ok());
     archive
-        .note_gap(&Gap { source: "s".to_owned(), at_unix_ns: 5, reason: "gone".to_owned(), after: None })
+        .note_gap(&Gap {
+            source: "s".to_owned(),
+            at_unix_ns: 5,
+            reason: "gone".to_owned(),
+            after: None,
+        })
         .unwrap();
     assert_eq!(archive.remove_before(None, u64::MAX).unwrap(), 4);
     assert!(archive.gaps().unwrap().is_empty());
-    let left: Vec<SnapshotId> = archive.list().unwrap().entries.into_iter().map(|entry| entry.id).collect();
+    let left: Vec<SnapshotId> =
+        archive.list().unwrap().entries.into_iter().map(|entry| entry.id).collect();
     assert_eq!(left, ids[..2]);
     assert!(archive.drop_baseline("before").unwrap());
     assert!(!archive.drop_baseline("before").unwrap());
@@ -81,7 +89,12 @@ fn gaps_inside_a_baseline_stay_with_it() {
     let note = |reason: &str, source: &str| {
         let at_unix_ns = begin.taken_unix_ns;
         archive
-            .note_gap(&Gap { source: source.to_owned(), at_unix_ns, reason: reason.to_owned(), after: None })
+            .note_gap(&Gap {
+                source: source.to_owned(),
+                at_unix_ns,
+                reason: reason.to_owned(),
+                after: None,
+            })
             .unwrap();
     };
     note("before", &source);
@@ -137,10 +150,18 @@ fn a_recorder_whose_source_was_taken_over_writes_nothing_more() {
 fn what_is_something_else_is_refused_and_not_touched() {
     let dir = tempfile::tempdir().unwrap();
     let text = dir.path().join("text.db");
-    fs::write(&text, "this is a text, and a long one, so that nobody takes it for an empty database ........................").unwrap();
+    fs::write(
+        &text,
+        "this is a text, and a long one, so that nobody takes it for an empty \
+                      database ........................",
+    )
+    .unwrap();
     let before = fs::read(&text).unwrap();
     let error = Archive::open(&text).unwrap_err();
-    assert!(matches!(error, Error::Archive { .. }) && error.to_string().contains("text.db"), "{error}");
+    assert!(
+        matches!(error, Error::Archive { .. }) && error.to_string().contains("text.db"),
+        "{error}"
+    );
     assert_eq!(fs::read(&text).unwrap(), before);
     let foreign = dir.path().join("foreign.db");
     rusqlite::Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE mine (i)").unwrap();
@@ -227,7 +248,10 @@ fn a_file_that_may_only_be_read_is_read_and_says_why_it_is_not_written() {
         if rustix::process::geteuid().is_root()
             && rustix::thread::set_thread_res_uid(nobody, nobody, nobody).is_err()
         {
-            eprintln!("skipped: the file that may only be read, because this thread cannot be another user");
+            eprintln!(
+                "skipped: the file that may only be read, because this thread cannot be another \
+                 user"
+            );
             return None;
         }
         let archive = Archive::existing(&path).unwrap();
@@ -271,18 +295,25 @@ fn baselines_and_gaps_go_with_their_snapshots_and_what_cannot_is_said() {
     assert_eq!((loaded.snapshots.len(), loaded.baselines, loaded.gaps), (4, 2, 1));
     assert!(loaded.left_out.is_empty(), "{:?}", loaded.left_out);
     let to = Archive::existing(place("to.db")).unwrap();
-    let named = to.baselines().unwrap().into_iter().find(|of| of.name == long).expect("whole, not cut");
+    let named =
+        to.baselines().unwrap().into_iter().find(|of| of.name == long).expect("whole, not cut");
     assert_eq!((to.find(named.first).unwrap(), to.find(named.last).unwrap()), (begin.clone(), end));
     let series = to.series(named.first, named.last).unwrap();
     assert_eq!(series.gaps.len(), 1, "the gap lies where it lay");
     // A second time the names are given.
     let again = export::load(&[place("files")], &place("to.db")).unwrap();
     assert_eq!((again.baselines, again.left_out.len()), (0, 2));
-    assert!(again.left_out[0].contains("there is one of this name already"), "{:?}", again.left_out);
+    assert!(
+        again.left_out[0].contains("there is one of this name already"),
+        "{:?}",
+        again.left_out
+    );
     // What the repository refuses: neither snapshots nor gaps are kept, nor half of them.
     let raw = rusqlite::Connection::open(place("to.db")).unwrap();
-    raw.execute_batch("CREATE TRIGGER no BEFORE INSERT ON gap BEGIN SELECT RAISE(ABORT, 'no gaps'); END")
-        .unwrap();
+    raw.execute_batch(
+        "CREATE TRIGGER no BEFORE INSERT ON gap BEGIN SELECT RAISE(ABORT, 'no gaps'); END",
+    )
+    .unwrap();
     let there = to.list().unwrap().entries.len();
     let error = export::load(&[place("files")], &place("to.db")).unwrap_err().to_string();
     assert!(error.contains("no gaps"), "{error}");
@@ -296,7 +327,8 @@ fn baselines_and_gaps_go_with_their_snapshots_and_what_cannot_is_said() {
     // Nobody ever writes into this one.
     let pipe = place("files").join(export::BESIDE);
     std::fs::remove_file(&pipe).unwrap();
-    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
     let error = export::load(&[place("files")], &place("none.db")).unwrap_err().to_string();
     assert!(error.contains("not a regular file"), "{error}");
     assert!(!place("none.db").exists());
@@ -329,7 +361,9 @@ fn what_is_given_twice_under_any_names_is_refused_and_nothing_is_kept() {
         [snapshot.clone(), snapshot],
         [beside, place("files")],
     ] {
-        let error = export::load(&[first.clone(), second.clone()], &place("to.db")).unwrap_err().to_string();
+        let error = export::load(&[first.clone(), second.clone()], &place("to.db"))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("was given before") && error.contains("Give each"), "{error}");
         assert!(!place("to.db").exists(), "nothing was kept of {first:?} {second:?}");
     }
@@ -429,8 +463,10 @@ fn looks_and_snapshots_go_on_while_the_repository_hangs_and_what_does_not_fit_is
         until("snapshots while the repository hangs", || snapshots.load(Ordering::SeqCst) > 80);
         until("looks while the repository hangs", || looks.load(Ordering::SeqCst) > 80);
         holder.execute_batch("COMMIT").unwrap();
-        let there =
-            || Archive::existing(&path).is_ok_and(|of| of.list().is_ok_and(|all| all.entries.len() > 30));
+        let there = || {
+            Archive::existing(&path)
+                .is_ok_and(|of| of.list().is_ok_and(|all| all.entries.len() > 30))
+        };
         until("what waited is written", there);
         stop.store(true, Ordering::Relaxed);
         recording.join().unwrap()
@@ -445,10 +481,15 @@ fn looks_and_snapshots_go_on_while_the_repository_hangs_and_what_does_not_fit_is
     let gaps = archive.gaps().unwrap();
     let lost: u64 = gaps
         .iter()
-        .filter_map(|gap| gap.reason.split_once(" snapshots and gaps were lost")?.0.parse::<u64>().ok())
+        .filter_map(|gap| {
+            gap.reason.split_once(" snapshots and gaps were lost")?.0.parse::<u64>().ok()
+        })
         .sum();
-    // A machine that stands still for half a minute makes gaps of its own, and they wait as snapshots do.
+    // A machine that stands still for half a minute makes gaps of its own, and they wait as
+    // snapshots do.
     assert!(lost > 0, "{gaps:?}");
     assert!(lost >= asked - numbers.len() as u64, "{lost} of {asked}: {gaps:?}");
-    assert!(gaps.iter().any(|gap| gap.after.is_some_and(|after| entries.iter().any(|e| e.id == after))));
+    assert!(
+        gaps.iter().any(|gap| gap.after.is_some_and(|after| entries.iter().any(|e| e.id == after)))
+    );
 }

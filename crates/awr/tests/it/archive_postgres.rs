@@ -1,4 +1,5 @@
-//! The repository on a PostgreSQL, against a real server: the same as in a file, whatever breaks on the way, and refused where it must be.
+//! The repository on a PostgreSQL, against a real server: the same as in a file, whatever breaks on
+//! the way, and refused where it must be.
 
 #[allow(dead_code, reason = "other tests use the rest")]
 use crate::servers;
@@ -15,7 +16,9 @@ use crate::servers::{Server, until};
 use tiersmith_awr::archive::{Archive, Gap};
 use tiersmith_awr::record::{Plan, Recorder};
 use tiersmith_awr::sources::LiveSource;
-use tiersmith_awr::{AnyRepository, Error, Repository, Sampling, Snapshot, SnapshotId, Source, export};
+use tiersmith_awr::{
+    AnyRepository, Error, Repository, Sampling, Snapshot, SnapshotId, Source, export,
+};
 
 fn client(server: &Server, database: &str) -> postgres::Client {
     let config = format!("host={} user=postgres dbname={database}", server.path("").display());
@@ -33,7 +36,8 @@ fn database(server: &Server, name: &str) -> String {
 }
 
 fn numbered(number: u64) -> Snapshot {
-    let source = Source { path: "fake".to_owned(), instance: "one".to_owned(), ..Source::default() };
+    let source =
+        Source { path: "fake".to_owned(), instance: "one".to_owned(), ..Source::default() };
     let mut snapshot = Snapshot::at(source, 1_000_000_000_000_000_000 + number, number + 1);
     snapshot.add_counter("number", "snapshots", number);
     snapshot
@@ -94,7 +98,12 @@ fn many_gaps_are_loaded_at_once(server: &Server) {
     let loaded = export::load(&[dir.path().join("files")], Path::new(&place)).unwrap();
     assert_eq!((loaded.gaps, loaded.left_out.len()), (2_300, 0));
     let known = |gap: Gap, first: SnapshotId| {
-        (gap.source, gap.at_unix_ns, gap.reason, gap.after.map(|after| after.number() - first.number()))
+        (
+            gap.source,
+            gap.at_unix_ns,
+            gap.reason,
+            gap.after.map(|after| after.number() - first.number()),
+        )
     };
     let told = Archive::existing(&place).unwrap().gaps().unwrap();
     let told: Vec<_> = told.into_iter().map(|gap| known(gap, loaded.snapshots[0])).collect();
@@ -103,7 +112,8 @@ fn many_gaps_are_loaded_at_once(server: &Server) {
     assert_eq!(told, written, "whole, in order, each behind its snapshot");
 }
 
-/// The first try is given up while its commit is under way, as behind a standby that is away; the second comes meanwhile.
+/// The first try is given up while its commit is under way, as behind a standby that is away; the
+/// second comes meanwhile.
 fn a_gap_whose_commit_takes_long_is_noted_once(server: &Server) {
     let place = database(server, "slow_commits");
     drop(Archive::open(&place).unwrap());
@@ -111,15 +121,23 @@ fn a_gap_whose_commit_takes_long_is_noted_once(server: &Server) {
     raw.batch_execute(
         "CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS \
          'BEGIN PERFORM pg_catalog.pg_advisory_xact_lock_shared(42); RETURN NULL; END'; \
-         CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON tiersmith.gap DEFERRABLE INITIALLY DEFERRED FOR EACH ROW \
+         CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON tiersmith.gap DEFERRABLE INITIALLY \
+         DEFERRED FOR EACH ROW \
          EXECUTE FUNCTION public.slow(); SELECT pg_catalog.pg_advisory_lock(42)",
     )
     .unwrap();
-    let gap = Gap { source: "fake".to_owned(), at_unix_ns: 7, reason: "no answer".to_owned(), after: None };
+    let gap = Gap {
+        source: "fake".to_owned(),
+        at_unix_ns: 7,
+        reason: "no answer".to_owned(),
+        after: None,
+    };
     std::thread::scope(|scope| {
-        let tries: Vec<_> =
-            (0..2).map(|_| scope.spawn(|| Archive::existing(&place).unwrap().note_gap(&gap))).collect();
-        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'slow_commits' AND wait_event_type = 'Lock'";
+        let tries: Vec<_> = (0..2)
+            .map(|_| scope.spawn(|| Archive::existing(&place).unwrap().note_gap(&gap)))
+            .collect();
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'slow_commits' AND \
+                       wait_event_type = 'Lock'";
         until("both tries to wait", || raw.query_one(waiting, &[]).unwrap().get::<_, i64>(0) == 2);
         raw.batch_execute("SELECT pg_catalog.pg_advisory_unlock(42)").unwrap();
         tries.into_iter().for_each(|one| one.join().unwrap().unwrap());
@@ -130,7 +148,10 @@ fn a_gap_whose_commit_takes_long_is_noted_once(server: &Server) {
 fn same_answers_as_the_file(server: &Server) {
     let dir = tempfile::tempdir().unwrap();
     let url = database(server, "same");
-    refused(Archive::existing(&url), &["postgresql://postgres@/same", "there is none in this database"]);
+    refused(
+        Archive::existing(&url),
+        &["postgresql://postgres@/same", "there is none in this database"],
+    );
     let (begin, end) = at_home();
     let mut other = begin.clone();
     other.source.path = "other".to_owned();
@@ -143,15 +164,19 @@ fn same_answers_as_the_file(server: &Server) {
     let answers = [url.as_str(), dir.path().join("awr.db").to_str().unwrap()].map(|place| {
         let repository = AnyRepository::open(Path::new(place)).unwrap();
         let mut said = Vec::new();
-        let ids: Vec<SnapshotId> =
-            (0..5).map(|at| repository.take(if at % 2 == 0 { &begin } else { &end }).unwrap()).collect();
+        let ids: Vec<SnapshotId> = (0..5)
+            .map(|at| repository.take(if at % 2 == 0 { &begin } else { &end }).unwrap())
+            .collect();
         let archive = repository.archive(Path::new(place)).unwrap();
         archive.note_gap(&gap(&begin.source.path, 5)).unwrap();
         archive.note_gap(&gap("other", 6)).unwrap();
         archive.take_all(&[other.clone(), other.clone(), on_tier().1]).unwrap();
         assert_eq!(archive.find(ids[0]).unwrap(), begin);
         assert!(matches!(archive.find(SnapshotId::new(99)), Err(Error::NoSuchSnapshot { .. })));
-        assert!(matches!(archive.series(SnapshotId::new(99), ids[0]), Err(Error::NoSuchSnapshot { .. })));
+        assert!(matches!(
+            archive.series(SnapshotId::new(99), ids[0]),
+            Err(Error::NoSuchSnapshot { .. })
+        ));
         archive.add_baseline("before", ids[0], ids[1]).unwrap();
         refused(archive.add_baseline("before", ids[2], ids[3]), &["there is a baseline `before`"]);
         assert!(archive.add_baseline("none", ids[0], SnapshotId::new(99)).is_err());
@@ -166,23 +191,38 @@ fn same_answers_as_the_file(server: &Server) {
         said.push(format!("{:?}", archive.remove_before(Some("other"), u64::MAX)));
         said.push(format!("{:?} {:?}", archive.remove_before(None, u64::MAX), archive.baselines()));
         let other_program = Archive::existing(place).unwrap();
-        said.push(format!("{:?} {:?}", other_program.list().unwrap().entries, other_program.gaps().unwrap()));
+        said.push(format!(
+            "{:?} {:?}",
+            other_program.list().unwrap().entries,
+            other_program.gaps().unwrap()
+        ));
         said.push(format!(
             "{:?} {:?}",
             other_program.drop_baseline("before"),
             other_program.drop_baseline("before")
         ));
-        said.push(format!("{:?} {:?}", archive.remove_before(None, u64::MAX), archive.take(&begin)));
+        said.push(format!(
+            "{:?} {:?}",
+            archive.remove_before(None, u64::MAX),
+            archive.take(&begin)
+        ));
         let lease = archive.lease("a source").unwrap();
         lease.beat().unwrap();
-        refused(other_program.lease("a source"), &["is recording a source", &std::process::id().to_string()]);
+        refused(
+            other_program.lease("a source"),
+            &["is recording a source", &std::process::id().to_string()],
+        );
         drop(other_program.lease("another").unwrap());
         drop(lease);
         drop(other_program.lease("a source").unwrap());
         said
     });
     assert_eq!(answers[0], answers[1]);
-    assert!(answers[0][7].contains("Ok(SnapshotId(9))"), "a number is not given again: {}", answers[0][7]);
+    assert!(
+        answers[0][7].contains("Ok(SnapshotId(9))"),
+        "a number is not given again: {}",
+        answers[0][7]
+    );
     // Files out of one and into another.
     let files = Repository::open(dir.path().join("files")).unwrap();
     let archive = Archive::existing(&url).unwrap();
@@ -192,7 +232,8 @@ fn same_answers_as_the_file(server: &Server) {
     assert_eq!(files.find(SnapshotId::new(1)).unwrap(), begin);
     // A damaged row does not hide the others.
     let ids = archive.take_all(&[begin.clone(), end.clone(), begin.clone()]).unwrap();
-    let damage = "UPDATE tiersmith.snapshot SET body = substr(body, 1, 50), brief = substr(brief, 1, 50) WHERE id = $1";
+    let damage = "UPDATE tiersmith.snapshot SET body = substr(body, 1, 50), brief = substr(brief, \
+                  1, 50) WHERE id = $1";
     client(server, "same").execute(damage, &[&(ids[1].number() as i64)]).unwrap();
     assert!(matches!(archive.find(ids[1]), Err(Error::Damaged { .. })));
     let series = archive.series(ids[0], ids[2]).unwrap();
@@ -201,7 +242,8 @@ fn same_answers_as_the_file(server: &Server) {
     let mut raw = client(server, "same");
     for (age, free) in [("1 minute", false), ("16 minutes", true)] {
         raw.batch_execute(&format!(
-            "DELETE FROM tiersmith.recorder; INSERT INTO tiersmith.recorder VALUES ('far', 't', 'h', 'another boot', 1, 1, \
+            "DELETE FROM tiersmith.recorder; INSERT INTO tiersmith.recorder VALUES ('far', 't', \
+             'h', 'another boot', 1, 1, \
              clock_timestamp() - interval '{age}')"
         ))
         .unwrap();
@@ -246,7 +288,8 @@ fn names_of_any_kind_and_size(server: &Server) {
         drop(archive.lease(name).unwrap());
         assert_eq!(archive.list().unwrap().entries.last().unwrap().source, name);
     }
-    let names: BTreeSet<String> = archive.baselines().unwrap().into_iter().map(|of| of.name).collect();
+    let names: BTreeSet<String> =
+        archive.baselines().unwrap().into_iter().map(|of| of.name).collect();
     assert_eq!(
         names,
         hostile.iter().map(|name| (*name).to_owned()).filter(|name| !name.is_empty()).collect()
@@ -273,7 +316,8 @@ fn what_is_something_else_is_refused(server: &Server) {
     let mut raw = client(server, "foreign_schema");
     raw.batch_execute("CREATE SCHEMA tiersmith; CREATE TABLE tiersmith.mine (i int)").unwrap();
     refused(Archive::open(&url), &["something else"]);
-    let tables = "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = 'tiersmith'";
+    let tables = "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace \
+                  WHERE nspname = 'tiersmith'";
     assert_eq!(raw.query_one(tables, &[]).unwrap().get::<_, i64>(0), 1, "and not touched");
     // An empty schema is what somebody may have been given.
     raw.batch_execute("DROP TABLE tiersmith.mine").unwrap();
@@ -283,13 +327,19 @@ fn what_is_something_else_is_refused(server: &Server) {
     refused(Archive::existing(&url), &["format 99"]);
     client(server, "postgres")
         .batch_execute(
-            "CREATE DATABASE bytes ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'",
+            "CREATE DATABASE bytes ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE \
+             'C'",
         )
         .unwrap();
     refused(Archive::open(self::url(server, "postgres", "bytes")), &["SQL_ASCII", "UTF8"]);
-    refused(Archive::open(self::url(server, "postgres", "not_there")), &["not_there", "Create the database"]);
+    refused(
+        Archive::open(self::url(server, "postgres", "not_there")),
+        &["not_there", "Create the database"],
+    );
     refused(Archive::open("postgresql://u:hunter2@h/d"), &["password in it"]);
-    assert!(!Archive::open("postgresql://u:hunter2@h/d").unwrap_err().to_string().contains("hunter2"));
+    assert!(
+        !Archive::open("postgresql://u:hunter2@h/d").unwrap_err().to_string().contains("hunter2")
+    );
     refused(AnyRepository::open(Path::new("mysql://h/d")), &["it is not a PostgreSQL"]);
     refused(
         AnyRepository::open(Path::new("postgresql:///d?host=/nowhere")),
@@ -307,9 +357,11 @@ fn users_with_fewer_rights(server: &Server) {
     );
     let id = Archive::open(&place).unwrap().take(&numbered(7)).unwrap();
     raw.batch_execute(
-        "GRANT USAGE ON SCHEMA tiersmith TO reader, writer; GRANT SELECT ON ALL TABLES IN SCHEMA tiersmith TO reader; \
+        "GRANT USAGE ON SCHEMA tiersmith TO reader, writer; GRANT SELECT ON ALL TABLES IN SCHEMA \
+         tiersmith TO reader; \
          GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tiersmith TO writer; \
-         ALTER ROLE writer SET synchronous_commit = off; ALTER ROLE writer SET default_transaction_isolation = serializable",
+         ALTER ROLE writer SET synchronous_commit = off; ALTER ROLE writer SET \
+         default_transaction_isolation = serializable",
     )
     .unwrap();
     let reader = Archive::existing(url(server, "reader", "rights")).unwrap();
@@ -322,7 +374,9 @@ fn users_with_fewer_rights(server: &Server) {
     let ends = [writer.take(&numbered(10)).unwrap(), writer.take(&numbered(11)).unwrap()];
     writer.add_baseline("b", ends[0], ends[1]).unwrap();
     assert_eq!(writer.remove_before(None, u64::MAX).unwrap(), 2);
-    writer.note_gap(&Gap { source: "fake".to_owned(), reason: "no".to_owned(), ..Gap::default() }).unwrap();
+    writer
+        .note_gap(&Gap { source: "fake".to_owned(), reason: "no".to_owned(), ..Gap::default() })
+        .unwrap();
     raw.batch_execute("ALTER ROLE writer SET default_transaction_read_only = on").unwrap();
     let only_reads = Archive::open(url(server, "writer", "rights")).unwrap();
     refused(only_reads.take(&numbered(8)), &["read-only", "give the primary"]);
@@ -334,7 +388,8 @@ fn many_at_once(server: &Server) {
         let take = |thread: u64| {
             let archive = Archive::open(&url).unwrap();
             let lease = archive.lease(&format!("source {thread}")).unwrap();
-            let ids: Vec<_> = (0..10).map(|n| archive.take(&numbered(thread * 100 + n)).unwrap()).collect();
+            let ids: Vec<_> =
+                (0..10).map(|n| archive.take(&numbered(thread * 100 + n)).unwrap()).collect();
             // Named and removed by all of them at once: what was named stays.
             archive.add_baseline(&format!("of {thread}"), ids[0], ids[1]).unwrap();
             archive.remove_before(None, 5).unwrap();
@@ -362,7 +417,8 @@ fn many_at_once(server: &Server) {
     // Who removes and who names at once: a baseline never lacks its snapshots.
     let archive = Archive::open(&url).unwrap();
     std::thread::scope(|scope| {
-        let remover = scope.spawn(|| Archive::open(&url).unwrap().remove_before(None, u64::MAX).unwrap());
+        let remover =
+            scope.spawn(|| Archive::open(&url).unwrap().remove_before(None, u64::MAX).unwrap());
         let ids: Vec<SnapshotId> = ids.iter().rev().take(10).copied().collect();
         for (number, pair) in ids.windows(2).enumerate() {
             match archive.add_baseline(&format!("late {number}"), pair[1], pair[0]) {
@@ -389,19 +445,26 @@ impl Cut {
     fn before(server: &Server, dir: &Path) -> Cut {
         let listener = UnixListener::bind(dir.join(".s.PGSQL.5432")).unwrap();
         let real = server.path(".s.PGSQL.5432");
-        let (after, connections) = (Arc::new(AtomicUsize::new(usize::MAX)), Arc::new(AtomicUsize::new(0)));
+        let (after, connections) =
+            (Arc::new(AtomicUsize::new(usize::MAX)), Arc::new(AtomicUsize::new(0)));
         let passed = Arc::new(AtomicUsize::new(0));
-        let (limit, count, bytes) = (Arc::clone(&after), Arc::clone(&connections), Arc::clone(&passed));
+        let (limit, count, bytes) =
+            (Arc::clone(&after), Arc::clone(&connections), Arc::clone(&passed));
         // Ends with the process of the test: nobody connects any more.
         std::thread::spawn(move || {
             for client in listener.incoming() {
-                let (Ok(client), Ok(server)) = (client, UnixStream::connect(&real)) else { continue };
+                let (Ok(client), Ok(server)) = (client, UnixStream::connect(&real)) else {
+                    continue;
+                };
                 count.fetch_add(1, Ordering::SeqCst);
                 let most = limit.swap(usize::MAX, Ordering::SeqCst);
-                let (from_client, to_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                let (from_client, to_server) =
+                    (client.try_clone().unwrap(), server.try_clone().unwrap());
                 bytes.store(0, Ordering::SeqCst);
                 let bytes = Arc::clone(&bytes);
-                std::thread::spawn(move || pass_on(from_client, to_server, usize::MAX, &AtomicUsize::new(0)));
+                std::thread::spawn(move || {
+                    pass_on(from_client, to_server, usize::MAX, &AtomicUsize::new(0))
+                });
                 std::thread::spawn(move || pass_on(server, client, most, &bytes));
             }
         });
@@ -426,7 +489,9 @@ fn pass_on(mut from: UnixStream, mut to: UnixStream, most: usize, bytes: &Atomic
 
 #[test]
 fn a_connection_that_breaks_anywhere_leaves_the_snapshot_once() {
-    let Some(server) = servers::postgres("a_connection_that_breaks_anywhere_leaves_the_snapshot_once") else {
+    let Some(server) =
+        servers::postgres("a_connection_that_breaks_anywhere_leaves_the_snapshot_once")
+    else {
         return;
     };
     drop(Archive::open(database(&server, "cut")).unwrap());
@@ -435,14 +500,15 @@ fn a_connection_that_breaks_anywhere_leaves_the_snapshot_once() {
     let place = format!("postgresql://postgres@/cut?host={}", dir.path().display());
     let archive = Archive::existing(&place).unwrap();
     let terminate = || {
-        let ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'cut' AND pid <> pg_backend_pid()";
+        let ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'cut' \
+                    AND pid <> pg_backend_pid()";
         client(&server, "cut").batch_execute(ends).unwrap();
     };
     terminate();
     let mut taken = vec![archive.take(&numbered(0)).unwrap()];
     let answers = cut.passed.load(Ordering::SeqCst);
-    // Coarsely through the opening of the connection and the keeping, and finely through the last answer: it says that the snapshot is
-    // committed, and who does not get it does not know.
+    // Coarsely through the opening of the connection and the keeping, and finely through the last
+    // answer: it says that the snapshot is committed, and who does not get it does not know.
     let places = (0..answers).step_by(answers / 12).chain((answers - 24..answers + 3).step_by(3));
     for (number, after) in places.enumerate() {
         let number = number + 1;
@@ -485,16 +551,21 @@ impl LiveSource for Fake {
 
 #[test]
 fn a_recording_goes_on_while_the_repository_is_away() {
-    let Some(mut server) = servers::postgres("a_recording_goes_on_while_the_repository_is_away") else {
+    let Some(mut server) = servers::postgres("a_recording_goes_on_while_the_repository_is_away")
+    else {
         return;
     };
     let place = database(&server, "away");
     let plan = Plan { every: Duration::from_millis(50), length: None, sample: None, keep: None };
     let number = Arc::new(AtomicU64::new(0));
-    let fake =
-        || -> Vec<Box<dyn LiveSource>> { vec![Box::new(Fake { number: Arc::clone(&number), name: "fake" })] };
+    let fake = || -> Vec<Box<dyn LiveSource>> {
+        vec![Box::new(Fake { number: Arc::clone(&number), name: "fake" })]
+    };
     let recorder = Recorder::begin(fake(), Path::new(&place), plan).unwrap();
-    refused(Recorder::begin(fake(), Path::new(&place), plan).map(|_| ()), &["is recording fake", "away"]);
+    refused(
+        Recorder::begin(fake(), Path::new(&place), plan).map(|_| ()),
+        &["is recording fake", "away"],
+    );
     let began = number.load(Ordering::SeqCst);
     let stop = AtomicBool::new(false);
     let recorded = std::thread::scope(|scope| {
@@ -520,7 +591,8 @@ fn a_recording_goes_on_while_the_repository_is_away() {
     let (first, last) = (recorded[0].taken[0], *recorded[0].taken.last().unwrap());
     let series = archive.series(first, last).unwrap();
     assert_eq!(series.ids, recorded[0].taken);
-    let numbers: Vec<u64> = series.snapshots.iter().map(|snapshot| snapshot.counters[0].value).collect();
+    let numbers: Vec<u64> =
+        series.snapshots.iter().map(|snapshot| snapshot.counters[0].value).collect();
     assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "in order, each once: {numbers:?}");
     // Only a server that needs minutes for its start would make some of them too many to wait.
     if archive.gaps().unwrap().is_empty() {
@@ -529,7 +601,8 @@ fn a_recording_goes_on_while_the_repository_is_away() {
     drop(Recorder::begin(fake(), Path::new(&place), plan).unwrap());
 }
 
-/// A way to the server that is away from the next commit of a snapshot on: the server gets it, and its answer is lost.
+/// A way to the server that is away from the next commit of a snapshot on: the server gets it, and
+/// its answer is lost.
 fn away_after_a_commit(server: &Server, dir: &Path) -> (Arc<AtomicBool>, Arc<AtomicBool>) {
     let listener = UnixListener::bind(dir.join(".s.PGSQL.5432")).unwrap();
     let real = server.path(".s.PGSQL.5432");
@@ -538,11 +611,14 @@ fn away_after_a_commit(server: &Server, dir: &Path) -> (Arc<AtomicBool>, Arc<Ato
     // Ends with the process of the test: nobody connects any more.
     std::thread::spawn(move || {
         for client in listener.incoming() {
-            let (Ok(mut client), Ok(mut server)) = (client, UnixStream::connect(&real)) else { continue };
+            let (Ok(mut client), Ok(mut server)) = (client, UnixStream::connect(&real)) else {
+                continue;
+            };
             if away.load(Ordering::SeqCst) {
                 continue;
             }
-            let (mut from_server, mut to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            let (mut from_server, mut to_client) =
+                (server.try_clone().unwrap(), client.try_clone().unwrap());
             let (armed, away, gone) = (Arc::clone(&armed), Arc::clone(&away), Arc::clone(&away));
             std::thread::spawn(move || {
                 let (mut buffer, mut keeps) = ([0u8; 4096], false);
@@ -565,7 +641,8 @@ fn away_after_a_commit(server: &Server, dir: &Path) -> (Arc<AtomicBool>, Arc<Ato
             std::thread::spawn(move || {
                 let mut buffer = [0u8; 4096];
                 while let Ok(read @ 1..) = from_server.read(&mut buffer) {
-                    if gone.load(Ordering::SeqCst) || to_client.write_all(&buffer[..read]).is_err() {
+                    if gone.load(Ordering::SeqCst) || to_client.write_all(&buffer[..read]).is_err()
+                    {
                         break;
                     }
                 }
@@ -586,7 +663,8 @@ fn a_snapshot_whose_commit_was_not_answered_is_there_once_also_when_it_waited() 
     let place = format!("postgresql://postgres@/unanswered?host={}", dir.path().display());
     let plan = Plan { every: Duration::from_millis(50), length: None, sample: None, keep: None };
     let number = Arc::new(AtomicU64::new(0));
-    let fake: Vec<Box<dyn LiveSource>> = vec![Box::new(Fake { number: Arc::clone(&number), name: "fake" })];
+    let fake: Vec<Box<dyn LiveSource>> =
+        vec![Box::new(Fake { number: Arc::clone(&number), name: "fake" })];
     let recorder = Recorder::begin(fake, Path::new(&place), plan).unwrap();
     let stop = AtomicBool::new(false);
     let direct = Archive::existing(url(&server, "postgres", "unanswered")).unwrap();

@@ -1,7 +1,9 @@
-//! The dashboards for Grafana: every metric and label they ask for is one that the endpoint serves of a recorded server, home and machine.
+//! The dashboards for Grafana: every metric and label they ask for is one that the endpoint serves
+//! of a recorded server, home and machine.
 //!
-//! `recorded/` holds snapshots of a real PostgreSQL under pgbench, of a real MariaDB, and of the mounted home under that PostgreSQL, whose tier
-//! was emulated. Where Prometheus' own `promtool` is installed (Debian's package prometheus), it reads every question and every metric too.
+//! `recorded/` holds snapshots of a real PostgreSQL under pgbench, of a real MariaDB, and of the
+//! mounted home under that PostgreSQL, whose tier was emulated. Where Prometheus' own `promtool` is
+//! installed (Debian's package prometheus), it reads every question and every metric too.
 
 use crate::openmetrics;
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,8 +90,10 @@ fn metrics(question: &str) -> Vec<(String, Vec<String>)> {
         rest = &rest[at..];
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
         let (name, after) = rest.split_at(end);
-        let chosen =
-            after.strip_prefix('{').and_then(|inner| inner.split_once('}')).map_or("", |(inner, _)| inner);
+        let chosen = after
+            .strip_prefix('{')
+            .and_then(|inner| inner.split_once('}'))
+            .map_or("", |(inner, _)| inner);
         let labels = chosen
             .split(',')
             .filter_map(|pair| pair.split_once(['=', '!']))
@@ -100,7 +104,8 @@ fn metrics(question: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// Prometheus' own tool with some words and a text, as a file and on its standard input; nothing if it is not installed.
+/// Prometheus' own tool with some words and a text, as a file and on its standard input; nothing if
+/// it is not installed.
 fn promtool(words: &[&str], text: &str) -> Option<String> {
     let dir = tempfile::tempdir().unwrap();
     let input = dir.path().join("in.yml");
@@ -117,10 +122,17 @@ fn promtool(words: &[&str], text: &str) -> Option<String> {
             return None;
         }
     };
-    let said =
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     // 1: it cannot be read. Another code is advice about names, which differs by version.
-    assert!(output.status.code().is_some_and(|code| code != 1), "promtool {}: {said}", words.join(" "));
+    assert!(
+        output.status.code().is_some_and(|code| code != 1),
+        "promtool {}: {said}",
+        words.join(" ")
+    );
     Some(said)
 }
 
@@ -132,17 +144,19 @@ fn prometheus_itself_reads_every_question_of_the_dashboards() {
         let mut all = Vec::new();
         questions(&dashboard, &mut all);
         // Grafana asks for the values of its variables by a word of its own.
-        for question in all
-            .iter()
-            .filter(|question| question.contains("tiersmith_") && !question.starts_with("label_values("))
-        {
+        for question in all.iter().filter(|question| {
+            question.contains("tiersmith_") && !question.starts_with("label_values(")
+        }) {
             let mut question = question.replace("$__rate_interval", "5m").replace("$__range", "1h");
             for variable in ["$instance", "$source", "$event"] {
                 question = question.replace(variable, "x");
             }
             assert!(!question.contains('$'), "{question}");
             count += 1;
-            rules.push_str(&format!("  - record: asked:{count}\n    expr: {}\n", Value::String(question)));
+            rules.push_str(&format!(
+                "  - record: asked:{count}\n    expr: {}\n",
+                Value::String(question)
+            ));
         }
     }
     assert!(count > 50, "{count}");
@@ -166,8 +180,9 @@ fn every_metric_and_label_of_the_dashboards_is_served() {
         let mut all = Vec::new();
         questions(&dashboard, &mut all);
         for (name, labels) in all.iter().flat_map(|question| metrics(question)) {
-            let known =
-                served.get(&name).unwrap_or_else(|| panic!("{file} asks for {name}, which is not served"));
+            let known = served
+                .get(&name)
+                .unwrap_or_else(|| panic!("{file} asks for {name}, which is not served"));
             // Prometheus adds the address it asked at.
             for label in labels.iter().filter(|label| *label != "instance") {
                 assert!(known.contains(label), "{file}: {name} has no label {label}");
@@ -185,7 +200,10 @@ fn the_dashboards_can_be_imported_and_no_two_panels_are_in_one_place() {
     assert_eq!(names, ["database.json", "home.json", "host.json"]);
     let mut uids = BTreeSet::new();
     for (file, dashboard) in &dashboards {
-        assert!(dashboard["schemaVersion"].as_u64().unwrap() >= 38 && dashboard["id"].is_null(), "{file}");
+        assert!(
+            dashboard["schemaVersion"].as_u64().unwrap() >= 38 && dashboard["id"].is_null(),
+            "{file}"
+        );
         assert!(uids.insert(dashboard["uid"].as_str().unwrap().to_owned()), "{file}");
         let variables = dashboard["templating"]["list"].as_array().unwrap();
         assert!(
@@ -207,7 +225,11 @@ fn the_dashboards_can_be_imported_and_no_two_panels_are_in_one_place() {
                 }
             }
             if panel["type"] != "row" {
-                assert_eq!(panel["datasource"]["uid"], "${datasource}", "{file}: {}", panel["title"]);
+                assert_eq!(
+                    panel["datasource"]["uid"], "${datasource}",
+                    "{file}: {}",
+                    panel["title"]
+                );
                 assert!(
                     panel["description"].as_str().is_some_and(|text| !text.is_empty()),
                     "{file}: {}",

@@ -1,11 +1,14 @@
-//! Every rule of the findings: a recorded pair of snapshots in which it speaks, and the same pair in which what it rests on does not hold.
+//! Every rule of the findings: a recorded pair of snapshots in which it speaks, and the same pair
+//! in which what it rests on does not hold.
 //!
-//! The pairs go through their text form, as those of a repository do. Not measurements. Thresholds are tested beside each rule.
+//! The pairs go through their text form, as those of a repository do. Not measurements. Thresholds
+//! are tested beside each rule.
 
 use tiersmith_awr::findings::{Finding, findings};
 use tiersmith_awr::host::{CpuTimes, Pressure};
 use tiersmith_awr::{
-    FileStat, Interval, MediumStat, Sampling, Snapshot, Source, StatementStat, WaitStat, report, statistic,
+    FileStat, Interval, MediumStat, Sampling, Snapshot, Source, StatementStat, WaitStat, report,
+    statistic,
 };
 use tiersmith_events::WaitClass;
 
@@ -19,9 +22,11 @@ struct Pair {
 
 impl Pair {
     fn new() -> Pair {
-        let source = Source { instance: "i".to_owned(), database: "orders".to_owned(), ..Source::default() };
-        let at =
-            |seconds: u64| Snapshot::at(source.clone(), (1_800_000_000 + seconds) * SECOND, seconds * SECOND);
+        let source =
+            Source { instance: "i".to_owned(), database: "orders".to_owned(), ..Source::default() };
+        let at = |seconds: u64| {
+            Snapshot::at(source.clone(), (1_800_000_000 + seconds) * SECOND, seconds * SECOND)
+        };
         let (mut begin, mut end) = (at(1), at(601));
         begin.db_time_ns = Some(0);
         end.db_time_ns = Some(1000 * SECOND);
@@ -31,11 +36,19 @@ impl Pair {
     fn idle(mut self, idle_s: u64) -> Pair {
         self.begin.host.cpu = Some(CpuTimes::default());
         let (all, idle_ns) = (1200 * SECOND, idle_s * SECOND);
-        self.end.host.cpu = Some(CpuTimes { user_ns: all - idle_ns, idle_ns, ..CpuTimes::default() });
+        self.end.host.cpu =
+            Some(CpuTimes { user_ns: all - idle_ns, idle_ns, ..CpuTimes::default() });
         self
     }
 
-    fn wait(mut self, name: &str, class: WaitClass, background: bool, count: u64, seconds: u64) -> Pair {
+    fn wait(
+        mut self,
+        name: &str,
+        class: WaitClass,
+        background: bool,
+        count: u64,
+        seconds: u64,
+    ) -> Pair {
         self.end.waits.push(WaitStat {
             name: name.to_owned(),
             class,
@@ -97,7 +110,11 @@ impl Pair {
 fn speaks(name: &str, impact: Option<f64>, words: &str, yes: &Pair, no: &Pair) {
     let found = yes.says(name).unwrap_or_else(|| panic!("{name} is silent: {:?}", yes.findings()));
     assert_eq!(found.impact_percent.map(f64::round), impact, "{found:?}");
-    assert!(found.evidence.iter().any(|line| line.contains(words)), "{words} of {:?}", found.evidence);
+    assert!(
+        found.evidence.iter().any(|line| line.contains(words)),
+        "{words} of {:?}",
+        found.evidence
+    );
     assert_eq!(no.says(name), None, "{name} has no reason");
 }
 
@@ -150,11 +167,15 @@ fn checkpoints_and_full_pages() {
     };
     speaks("Checkpoints too frequent", None, "20 checkpoints", &of(20, 2), &of(1, 20));
     let age = |age| {
-        Pair::new().level("redo since the last checkpoint", age).level("redo that forces a checkpoint", 100)
+        Pair::new()
+            .level("redo since the last checkpoint", age)
+            .level("redo that forces a checkpoint", 100)
     };
     speaks("Redo too small", None, "90.0 % of what forces one", &age(90), &age(10));
     let pages = |pages| {
-        Pair::new().counter("full page images in redo", pages).counter(statistic::REDO_SIZE, 100_000_000)
+        Pair::new()
+            .counter("full page images in redo", pages)
+            .counter(statistic::REDO_SIZE, 100_000_000)
     };
     speaks("Full pages are much of the redo", None, "at most 81.9 %", &pages(10_000), &pages(200));
     let twice = |pages| {
@@ -183,7 +204,11 @@ fn caches_of_pages_and_of_flash() {
             .level("tier cached", 3 << 30)
             .level("tier dirty", 1 << 30)
             .level("tier free", 0);
-        pair.end.add_medium(MediumStat { name: "fast".to_owned(), emulated: true, ..MediumStat::default() });
+        pair.end.add_medium(MediumStat {
+            name: "fast".to_owned(),
+            emulated: true,
+            ..MediumStat::default()
+        });
         pair
     };
     let name = "Flash cache hit ratio low";
@@ -218,14 +243,22 @@ fn tables_that_are_most_of_the_reads() {
         pair.end.files = vec![file(1, hot), file(2, 5)];
         pair
     };
-    speaks("A few files are most of what is read", Some(40.0), "public.t1: 80.0 MiB", &of(80), &of(20));
+    speaks(
+        "A few files are most of what is read",
+        Some(40.0),
+        "public.t1: 80.0 MiB",
+        &of(80),
+        &of(20),
+    );
 }
 
 #[test]
 fn what_storage_does_not_mend_and_what_cannot_be_relied_on() {
     let busy = |idle| Pair::new().idle(idle);
     speaks("The processors are the limit", None, "95.0 %", &busy(60), &busy(900));
-    let free = |seconds| Pair::new().wait("free buffer waits", WaitClass::Configuration, false, 100, seconds);
+    let free = |seconds| {
+        Pair::new().wait("free buffer waits", WaitClass::Configuration, false, 100, seconds)
+    };
     speaks("Waits for free blocks", Some(10.0), "100 waits", &free(100), &free(1));
     let statement = |seconds: u64| {
         let mut pair = Pair::new();
@@ -239,7 +272,13 @@ fn what_storage_does_not_mend_and_what_cannot_be_relied_on() {
         pair.end.statements = vec![row("a", seconds), row("b", 1)];
         pair
     };
-    speaks("One statement is most of DB time", Some(70.0), "select a", &statement(700), &statement(100));
+    speaks(
+        "One statement is most of DB time",
+        Some(70.0),
+        "select a",
+        &statement(700),
+        &statement(100),
+    );
     let short = |seconds: u64| {
         let mut pair = Pair::new();
         pair.end.monotonic_ns = pair.begin.monotonic_ns + seconds * SECOND;
@@ -252,8 +291,15 @@ fn what_storage_does_not_mend_and_what_cannot_be_relied_on() {
 fn locks_redo_room_spills_settings_and_whatever_else_dominates() {
     let of = |name: &str, class, seconds| Pair::new().wait(name, class, false, 100, seconds);
     let lock = |seconds| of("enq: TX - row lock contention", WaitClass::Application, seconds);
-    speaks("Sessions wait for locks", Some(40.0), "row lock contention: 100 waits", &lock(400), &lock(10));
-    let switch = |seconds| of("log file switch (checkpoint incomplete)", WaitClass::Configuration, seconds);
+    speaks(
+        "Sessions wait for locks",
+        Some(40.0),
+        "row lock contention: 100 waits",
+        &lock(400),
+        &lock(10),
+    );
+    let switch =
+        |seconds| of("log file switch (checkpoint incomplete)", WaitClass::Configuration, seconds);
     let name = "Requests wait for room in the redo";
     speaks(name, Some(10.0), "checkpoint incomplete): 100 waits", &switch(100), &switch(5));
     let spill = |mib: u64| {
@@ -262,8 +308,15 @@ fn locks_redo_room_spills_settings_and_whatever_else_dominates() {
             .counter("temporary files, size", mib << 20)
             .setting("work_mem", "4MB")
     };
-    speaks("Sorts and hashes spill to files", None, "40 temporary files", &spill(10_000), &spill(10));
-    let fsync = |value| Pair::new().setting("fsync", value).counter(statistic::USER_COMMITS, 17_466);
+    speaks(
+        "Sorts and hashes spill to files",
+        None,
+        "40 temporary files",
+        &spill(10_000),
+        &spill(10),
+    );
+    let fsync =
+        |value| Pair::new().setting("fsync", value).counter(statistic::USER_COMMITS, 17_466);
     speaks(
         "A crash can lose what was acknowledged",
         None,
@@ -275,7 +328,13 @@ fn locks_redo_room_spills_settings_and_whatever_else_dominates() {
     assert_eq!(both[0].name, "A crash can lose what was acknowledged", "whatever takes longer");
     let dominant = |seconds| of("gc buffer busy acquire", WaitClass::Cluster, seconds);
     let name = "One wait event is much of DB time";
-    speaks(name, Some(30.0), "gc buffer busy acquire (class Cluster)", &dominant(300), &dominant(100));
+    speaks(
+        name,
+        Some(30.0),
+        "gc buffer busy acquire (class Cluster)",
+        &dominant(300),
+        &dominant(100),
+    );
 }
 
 #[test]
@@ -298,7 +357,11 @@ fn no_impact_is_over_a_hundred_whatever_was_counted() {
         ] {
             pair = pair.counter(name, rng.u64(0..u64::MAX / 4));
         }
-        let file = |id: usize, read_bytes| FileStat { id: id.to_string(), read_bytes, ..FileStat::default() };
+        let file = |id: usize, read_bytes| FileStat {
+            id: id.to_string(),
+            read_bytes,
+            ..FileStat::default()
+        };
         pair.end.files = (0..4).map(|id| file(id, rng.u64(0..1 << 50))).collect();
         pair.findings();
     }

@@ -1,4 +1,5 @@
-//! What others send, seeded: the properties of the fuzz targets on inputs made of the pieces that such texts are made of, in every build.
+//! What others send, seeded: the properties of the fuzz targets on inputs made of the pieces that
+//! such texts are made of, in every build.
 //!
 //! Not the fuzzer: that looks on its own, see `fuzz/README.md`.
 use crate::foreign;
@@ -7,8 +8,9 @@ use crate::foreign;
 fn texts(seed: u64, count: usize, most: usize, pieces: &[&str], mut with: impl FnMut(&str)) {
     let mut rng = fastrand::Rng::with_seed(seed);
     for _ in 0..count {
-        let text: String =
-            (0..rng.usize(0..most)).map(|_| rng.choice(pieces).copied().unwrap_or_default()).collect();
+        let text: String = (0..rng.usize(0..most))
+            .map(|_| rng.choice(pieces).copied().unwrap_or_default())
+            .collect();
         with(&text);
     }
 }
@@ -17,7 +19,8 @@ fn texts(seed: u64, count: usize, most: usize, pieces: &[&str], mut with: impl F
 fn any_text_report_is_an_error_or_a_report() {
     let pieces = [
         "\nStatistic                Total\n---------------- ---------\n",
-        "\nForeground Wait Events   DB/Inst: X/x Snaps: 1-2\n\nEvent                Waits   Time (s)\n---------------- --------- ---------\n",
+        "\nForeground Wait Events   DB/Inst: X/x Snaps: 1-2\n\nEvent                Waits   Time \
+         (s)\n---------------- --------- ---------\n",
         "log file sync           12        4\n",
         "user commits            1.2E+10\n",
         "user commits           ########\n",
@@ -73,7 +76,11 @@ fn a_damaged_snapshot_is_refused_or_is_written_as_it_was_read() {
     of.db_time_ns = Some(3);
     of.add_counter("user commits", "transactions", 9);
     of.add_level("x", "bytes", 1);
-    of.files.push(tiersmith_awr::FileStat { id: "1".to_owned(), name: "t".to_owned(), ..Default::default() });
+    of.files.push(tiersmith_awr::FileStat {
+        id: "1".to_owned(),
+        name: "t".to_owned(),
+        ..Default::default()
+    });
     let whole = of.to_json();
     let body = &whole[whole.find("\"snapshot\":").unwrap() + 11..whole.trim_end().len() - 1];
     foreign::snapshot(&whole);
@@ -94,7 +101,8 @@ fn a_damaged_snapshot_is_refused_or_is_written_as_it_was_read() {
 
 #[test]
 fn any_answer_of_a_redis_is_an_error_or_a_reply() {
-    let pieces = ["*", "$", "%", ":", "1", "-1", "3", "\r\n", "ab", "+", "_", "9999999999", ">", "=", "!"];
+    let pieces =
+        ["*", "$", "%", ":", "1", "-1", "3", "\r\n", "ab", "+", "_", "9999999999", ">", "=", "!"];
     texts(4, 5000, 20, &pieces, |text| foreign::resp(text.as_bytes()));
 }
 
@@ -127,8 +135,8 @@ fn no_address_repeats_a_password() {
 #[test]
 fn no_literal_survives() {
     let pieces = [
-        "select", " ", "'", "''", "\\", "\"", "`", "$", "$q$", "--", "/*", "*/", "#", "\n", "e", "1", "E'",
-        "x", "é", "1e", "_",
+        "select", " ", "'", "''", "\\", "\"", "`", "$", "$q$", "--", "/*", "*/", "#", "\n", "e",
+        "1", "E'", "x", "é", "1e", "_",
     ];
     texts(6, 10_000, 14, &pieces, foreign::redaction);
 }

@@ -286,7 +286,10 @@ fn the_same_interval_has_the_same_figures_in_every_layout() {
             "{kind}"
         );
         let wait = |name: &str, background: bool| {
-            let found = interval.waits.iter().find(|wait| wait.name == name && wait.background == background);
+            let found = interval
+                .waits
+                .iter()
+                .find(|wait| wait.name == name && wait.background == background);
             found.map(|wait| (wait.class, wait.count, wait.total_ns))
         };
         assert_eq!(
@@ -383,9 +386,8 @@ fn what_html_has_besides_is_taken_and_what_is_unknown_is_listed() {
     assert!(!html.contains("<script"));
     let findings = tiersmith_awr::findings::findings(&interval);
     assert!(
-        findings
-            .iter()
-            .any(|finding| finding.name == "Commits wait for redo" && finding.impact_percent == Some(45.0)),
+        findings.iter().any(|finding| finding.name == "Commits wait for redo"
+            && finding.impact_percent == Some(45.0)),
         "{findings:?}"
     );
 }
@@ -395,10 +397,16 @@ fn a_cluster_is_the_sum_of_its_instances() {
     let imported = imported(RAC);
     let interval = interval(&imported);
     assert_eq!(interval.end.source.product, "Oracle RAC");
-    assert_eq!((interval.db_time_ns, interval.db_cpu_ns), (Some(2_000_000_000_000), Some(500_000_000_000)));
+    assert_eq!(
+        (interval.db_time_ns, interval.db_cpu_ns),
+        (Some(2_000_000_000_000), Some(500_000_000_000))
+    );
     assert_eq!((interval.transactions(), interval.elapsed_ns), (Some(600_000), 600_000_000_000));
     let sync = interval.wait("log file sync").unwrap();
-    assert_eq!((sync.count, sync.total_ns, sync.class), (600_000, 900_000_000_000, WaitClass::Commit));
+    assert_eq!(
+        (sync.count, sync.total_ns, sync.class),
+        (600_000, 900_000_000_000, WaitClass::Commit)
+    );
 }
 
 #[test]
@@ -416,7 +424,8 @@ fn what_is_no_report_is_refused_and_says_what_to_give() {
         let error = read(&file).unwrap_err();
         assert!(matches!(error, Error::Import { .. }), "{error}");
         assert!(
-            error.to_string().contains("x.html") && error.to_string().contains("Give an AWR report"),
+            error.to_string().contains("x.html")
+                && error.to_string().contains("Give an AWR report"),
             "{error}"
         );
     }
@@ -434,9 +443,15 @@ fn damaged_reports_make_an_error_or_a_snapshot_and_no_panic() {
                 let at = rng.usize(0..text.len());
                 match rng.u8(0..4) {
                     0 => text.truncate(at.max(1)),
-                    1 => text[at] = *rng.choice(&['<', '>', '-', ' ', '9', '\n', 'é', '"', ',']).unwrap(),
+                    1 => {
+                        text[at] =
+                            *rng.choice(&['<', '>', '-', ' ', '9', '\n', 'é', '"', ',']).unwrap()
+                    }
                     2 => drop(text.remove(at)),
-                    _ => text.insert(at, *rng.choice(&['<', '>', '-', ' ', '9', 'T', '&', ';']).unwrap()),
+                    _ => text.insert(
+                        at,
+                        *rng.choice(&['<', '>', '-', ' ', '9', 'T', '&', ';']).unwrap(),
+                    ),
                 }
                 if text.is_empty() {
                     text.push(' ');
@@ -475,8 +490,10 @@ fn a_figure_that_is_hidden_or_no_number_is_listed_and_no_zero() {
         ("twice", "1"),
         ("twice", "2"),
     ];
-    let rows: String =
-        rows.iter().map(|(name, value)| format!("<tr><td>{name}</td><td>{value}</td></tr>")).collect();
+    let rows: String = rows
+        .iter()
+        .map(|(name, value)| format!("<tr><td>{name}</td><td>{value}</td></tr>"))
+        .collect();
     let text = page(&format!("<table><tr><th>Statistic</th><th>Total</th></tr>{rows}</table>"));
     let imported = imported(&text);
     let of = interval(&imported);
@@ -485,7 +502,9 @@ fn a_figure_that_is_hidden_or_no_number_is_listed_and_no_zero() {
         (Some(12_000_000_000), Some(1_234_500))
     );
     let [listed] = &imported.left_out[..] else { panic!("{:?}", imported.left_out) };
-    for name in ["hidden one", "blank one", "negative one", "european one", "too large one", "twice"] {
+    for name in
+        ["hidden one", "blank one", "negative one", "european one", "too large one", "twice"]
+    {
         assert!(listed.contains(name), "{name} of {listed}");
         assert!(name == "twice" || of.counter(name).is_none(), "{name}");
     }
@@ -514,17 +533,22 @@ fn a_time_below_a_second_is_that_of_the_mean_and_a_cluster_s_redo_is_in_bytes() 
 
 #[test]
 fn a_sum_of_instances_needs_all_of_them() {
-    let hidden = RAC.replace("<td>800.0</td>", "<td>#####</td>").replace("<td>200,000</td>", "<td></td>");
+    let hidden =
+        RAC.replace("<td>800.0</td>", "<td>#####</td>").replace("<td>200,000</td>", "<td></td>");
     let imported = imported(&hidden);
     let of = interval(&imported);
     assert_eq!((of.db_time_ns, of.transactions()), (None, None));
     let listed = imported.left_out.join("\n");
-    assert!(listed.contains("DB time (s) of all instances") && listed.contains("user commits"), "{listed}");
+    assert!(
+        listed.contains("DB time (s) of all instances") && listed.contains("user commits"),
+        "{listed}"
+    );
 }
 
 #[test]
 fn more_names_than_are_taken_are_counted_and_said() {
-    let rows = |count: usize, row: &dyn Fn(usize) -> String| (0..count).map(row).collect::<String>();
+    let rows =
+        |count: usize, row: &dyn Fn(usize) -> String| (0..count).map(row).collect::<String>();
     let statistics = rows(5001, &|n| format!("<tr><td>statistic {n}</td><td>{n}</td></tr>"));
     let events = rows(5001, &|n| format!("<tr><td>event {n}</td><td>{n}</td><td>1</td></tr>"));
     let parameters = rows(5001, &|n| format!("<tr><td>parameter{n}</td><td>{n}</td></tr>"));
@@ -540,7 +564,11 @@ fn more_names_than_are_taken_are_counted_and_said() {
     assert_eq!(imported.end.source.settings.len(), 5000);
     for what in ["a statistic behind", "an event behind", "a parameter behind"] {
         let line = imported.left_out.iter().find(|line| line.contains(what));
-        assert!(line.is_some_and(|line| line.ends_with("(times: 1)")), "{what} of {:?}", imported.left_out);
+        assert!(
+            line.is_some_and(|line| line.ends_with("(times: 1)")),
+            "{what} of {:?}",
+            imported.left_out
+        );
     }
 }
 
@@ -608,7 +636,10 @@ fn a_class_is_the_one_that_is_printed_and_its_sum_is_oracle_s() {
     let of = interval(&imported(&of_rac));
     let class = |name: &str| of.wait(name).map(|wait| wait.class);
     assert_eq!(class("some new event"), Some(WaitClass::Cluster));
-    assert_eq!((class("resmgr:x"), class("queue")), (Some(WaitClass::Scheduler), Some(WaitClass::Queueing)));
+    assert_eq!(
+        (class("resmgr:x"), class("queue")),
+        (Some(WaitClass::Scheduler), Some(WaitClass::Queueing))
+    );
     let text = report(&of).text();
     assert!(text.contains("Cluster ") && text.contains("Scheduler "), "{text}");
 
@@ -622,7 +653,9 @@ fn a_class_is_the_one_that_is_printed_and_its_sum_is_oracle_s() {
          <tr><td>DB CPU</td><td></td><td></td><td>500</td><td></td><td>25.0</td></tr></table>\
          <h3>Foreground Wait Events</h3>";
     let of = interval(&imported(&HTML.replace("<h3>Foreground Wait Events</h3>", classes)));
-    let rest = of.wait("other events of class User I/O").map(|wait| (wait.class, wait.count, wait.total_ns));
+    let rest = of
+        .wait("other events of class User I/O")
+        .map(|wait| (wait.class, wait.count, wait.total_ns));
     assert_eq!(rest, Some((WaitClass::UserIo, 300_000, 60_000_000_000)));
     assert_eq!(of.wait("other events of class Commit"), None, "nothing is left of it");
 }
@@ -632,8 +665,11 @@ fn the_time_model_is_read_and_shares_of_background_waits_are_of_its_time() {
     let lines = "<tr><td>sql execute elapsed time</td><td>1,500.00</td><td>75.00</td><td></td></tr>\
          <tr><td>background elapsed time</td><td>540.00</td><td></td><td></td></tr>\
          <tr><td>DB CPU</td>";
-    let single =
-        imported(&HTML.replacen("<tr><td>DB CPU</td>", lines, 2).replacen(lines, "<tr><td>DB CPU</td>", 1));
+    let single = imported(&HTML.replacen("<tr><td>DB CPU</td>", lines, 2).replacen(
+        lines,
+        "<tr><td>DB CPU</td>",
+        1,
+    ));
     let rac = imported(
         &RAC.replace(
             "<th>DB CPU (s)</th>",
@@ -648,12 +684,18 @@ fn the_time_model_is_read_and_shares_of_background_waits_are_of_its_time() {
         assert_eq!(of.counter("time model: background elapsed time"), Some(540_000_000_000));
         let report = report(&of);
         let csv = report.csv();
-        assert!(csv.contains("Time Model Statistics,sql execute elapsed time,% of DB Time,%,75"), "{csv}");
+        assert!(
+            csv.contains("Time Model Statistics,sql execute elapsed time,% of DB Time,%,75"),
+            "{csv}"
+        );
         assert!(!csv.contains("Instance Activity Stats,time model"), "{csv}");
     }
     // 270 s of 540 s; of all background waits it would be the whole.
     let csv = report(&interval(&single)).csv();
-    assert!(csv.contains("Background Wait Events,log file parallel write,% bg time,%,50\r"), "{csv}");
+    assert!(
+        csv.contains("Background Wait Events,log file parallel write,% bg time,%,50\r"),
+        "{csv}"
+    );
 }
 
 #[test]
@@ -668,7 +710,10 @@ fn figures_stand_as_oracle_prints_them_and_rules_of_ours_are_not_for_it() {
     let (text, csv, html) = (made.text(), made.csv(), made.html());
     assert!(!text.contains("inside other waits") && !text.contains("memory-mapped"), "{text}");
     assert!(csv.contains("Snap Time,as printed,2026-08-24 10:00:00"), "{csv}");
-    assert!(!html.contains("UTC") && !html.contains("<th>Rows"), "no zone is printed, and no rows are");
+    assert!(
+        !html.contains("UTC") && !html.contains("<th>Rows"),
+        "no zone is printed, and no rows are"
+    );
     // 360,000 of 480,000 hundredths of a second were idle, those that waited for disks among them.
     assert!(csv.contains("%Idle,%,75\r"), "{csv}");
     // Instants without seconds: the length is the one that is printed.
@@ -688,13 +733,18 @@ fn a_report_whose_wait_events_are_not_read_says_so_first_of_all() {
     let made = report(&interval(&imported(&none)));
     assert!(made.banners[0].starts_with("NO WAIT EVENTS"), "{:?}", made.banners);
     let with = report(&interval(&imported(HTML)));
-    assert!(!with.banners.iter().any(|banner| banner.contains("NO WAIT EVENTS")), "{:?}", with.banners);
+    assert!(
+        !with.banners.iter().any(|banner| banner.contains("NO WAIT EVENTS")),
+        "{:?}",
+        with.banners
+    );
 }
 
 #[test]
 fn a_file_that_ends_before_its_report_does_is_said_to() {
-    let torn =
-        |imported: &Imported| imported.left_out.iter().any(|line| line.contains("ends before the report"));
+    let torn = |imported: &Imported| {
+        imported.left_out.iter().any(|line| line.contains("ends before the report"))
+    };
     let whole = [
         format!("{HTML}<p/>\nEnd of Report\n</body></html>\n"),
         format!("{TEXT}\nEnd of Report\n"),

@@ -1,5 +1,6 @@
-//! Intervals over a restart or a reset: what can be counted on both sides is added up, the rest is left out and said; with recorded
-//! snapshots, and with a Redis and a PostgreSQL that are started anew in the middle.
+//! Intervals over a restart or a reset: what can be counted on both sides is added up, the rest is
+//! left out and said; with recorded snapshots, and with a Redis and a PostgreSQL that are started
+//! anew in the middle.
 
 use crate::servers;
 use std::io::{BufRead, BufReader, Write};
@@ -95,7 +96,10 @@ fn without_a_break_it_is_the_interval_of_its_ends() {
     let all = snapshots(Day { minutes: 5, ..Day::default() });
     let found = kept(&dir.path().join("a.db"), &all).interval(id(1), id(6)).unwrap();
     let ends = Interval::between(&all[0], &all[5]).unwrap();
-    assert_eq!((found.db_time_ns, &found.waits, &found.io), (ends.db_time_ns, &ends.waits, &ends.io));
+    assert_eq!(
+        (found.db_time_ns, &found.waits, &found.io),
+        (ends.db_time_ns, &ends.waits, &ends.io)
+    );
     assert!(found.left_out.is_empty() && report(&found).banners.is_empty());
 }
 
@@ -117,7 +121,9 @@ fn where_nothing_can_be_counted_the_error_stays() {
     let error = kept(&dir.path().join("each.db"), &each).interval(id(1), id(3)).unwrap_err();
     assert!(matches!(error, Error::Restarted { .. }), "{error}");
     let repository = kept(&dir.path().join("backwards.db"), &all);
-    assert!(repository.interval(id(6), id(1)).is_err() && repository.interval(id(2), id(2)).is_err());
+    assert!(
+        repository.interval(id(6), id(1)).is_err() && repository.interval(id(2), id(2)).is_err()
+    );
 }
 
 #[test]
@@ -156,7 +162,10 @@ fn a_break_that_only_whole_snapshots_show_is_found_by_halves() {
     }
     let found = kept(&dir.path().join("a.db"), &all).interval(id(1), id(9)).unwrap();
     assert_eq!(found.io[0].reads, 4 + 3);
-    assert_eq!((found.left_out[0].first, found.left_out[0].last, found.left_out.len()), (id(5), id(6), 1));
+    assert_eq!(
+        (found.left_out[0].first, found.left_out[0].last, found.left_out.len()),
+        (id(5), id(6), 1)
+    );
     assert_eq!(found.elapsed_ns, 7 * MINUTE_NS);
 }
 
@@ -175,7 +184,8 @@ fn what_one_part_does_not_tell_the_sum_does_not_tell() {
     assert_eq!(sum.db_cpu_ns, None);
     let said = sum.warnings.join("\n");
     assert!(
-        said.contains("so left out: log file sync") && said.contains("pages from unknown to \"4096\""),
+        said.contains("so left out: log file sync")
+            && said.contains("pages from unknown to \"4096\""),
         "{said}"
     );
 }
@@ -208,13 +218,18 @@ fn gaps_are_in_the_report_of_their_interval_and_of_no_other_also_in_files() {
         let repository = AnyRepository::existing(&place(name)).unwrap();
         let (baselines, gaps) = repository.baselines_and_gaps().unwrap();
         assert_eq!((baselines[0].name.as_str(), gaps.len()), ("morning", 3), "{name}");
-        let (first, second) =
-            (repository.interval(id(1), id(6)).unwrap(), repository.interval(id(7), id(13)).unwrap());
+        let (first, second) = (
+            repository.interval(id(1), id(6)).unwrap(),
+            repository.interval(id(7), id(13)).unwrap(),
+        );
         for (of, own, other) in
             [(&first, "early hiccup", "late hiccup"), (&second, "late hiccup", "early hiccup")]
         {
             let text = report(of).text().split_whitespace().collect::<Vec<_>>().join(" ");
-            assert!(text.contains("Times of Which Nothing Is Known") && text.contains(own), "{name}: {text}");
+            assert!(
+                text.contains("Times of Which Nothing Is Known") && text.contains(own),
+                "{name}: {text}"
+            );
             assert!(!text.contains(other) && !text.contains("somebody else"), "{name}: {text}");
         }
         let both = compare(&first, &second).markdown();
@@ -228,14 +243,21 @@ fn gaps_are_in_the_report_of_their_interval_and_of_no_other_also_in_files() {
             "{name}: {text}"
         );
         assert!(report(&repository.interval(id(4), id(5)).unwrap()).banners.is_empty());
-        assert!(!report(&repository.interval(id(4), id(5)).unwrap()).text().contains("without a gap"));
+        assert!(
+            !report(&repository.interval(id(4), id(5)).unwrap()).text().contains("without a gap")
+        );
     }
     // A damaged file beside them is an error that names it.
     std::fs::write(place("files").join(export::BESIDE), "{").unwrap();
-    let error =
-        AnyRepository::existing(&place("files")).unwrap().interval(id(1), id(6)).unwrap_err().to_string();
+    let error = AnyRepository::existing(&place("files"))
+        .unwrap()
+        .interval(id(1), id(6))
+        .unwrap_err()
+        .to_string();
     assert!(
-        error.contains(export::BESIDE) && error.contains("damaged") && error.contains("take it away"),
+        error.contains(export::BESIDE)
+            && error.contains("damaged")
+            && error.contains("take it away"),
         "{error}"
     );
 }
@@ -246,7 +268,8 @@ fn what_is_counted_in_another_way_after_a_break_is_not_added_up() {
     let mut all = snapshots(Day { minutes: 9, restart: Some(5), ..Day::default() });
     for (at, snapshot) in all.iter_mut().enumerate() {
         snapshot.partial = ["waits", "counters"].map(str::to_owned).into();
-        let redo = snapshot.waits.iter_mut().find(|wait| wait.name == "log file parallel write").unwrap();
+        let redo =
+            snapshot.waits.iter_mut().find(|wait| wait.name == "log file parallel write").unwrap();
         if at >= 5 {
             redo.help = "Without what makes new files.".to_owned();
         }
@@ -258,7 +281,8 @@ fn what_is_counted_in_another_way_after_a_break_is_not_added_up() {
     assert_eq!(times(&said, "log file parallel write"), 1, "{said}");
 }
 
-/// What is done to a server, what tells how much of it has been counted, and what an interval says of it.
+/// What is done to a server, what tells how much of it has been counted, and what an interval says
+/// of it.
 struct Work<'a> {
     url: String,
     run: &'a dyn Fn(&Server, u64),
@@ -290,19 +314,25 @@ fn restarted(server: &mut Server, work: &Work<'_>) {
     (work.run)(server, 300);
     let (last, _) = take(server, told + 300);
     let parts = [(first, before), (after, last)].map(|(first, last)| {
-        Interval::between(&repository.find(first).unwrap(), &repository.find(last).unwrap()).unwrap()
+        Interval::between(&repository.find(first).unwrap(), &repository.find(last).unwrap())
+            .unwrap()
     });
     let sum = repository.interval(first, last).unwrap();
     adds_up(&sum, [&parts[0], &parts[1]], work.counted);
     adds_up(&sum, [&parts[0], &parts[1]], |of| of.elapsed_ns);
     assert!((work.counted)(&sum) >= 400, "{}", (work.counted)(&sum));
-    assert_eq!((sum.left_out.len(), sum.left_out[0].first, sum.left_out[0].last), (1, before, after));
+    assert_eq!(
+        (sum.left_out.len(), sum.left_out[0].first, sum.left_out[0].last),
+        (1, before, after)
+    );
     assert!(report(&sum).text().contains("INCOMPLETE: restarted"));
 }
 
 #[test]
 fn a_redis_that_was_started_anew_is_counted_before_and_after() {
-    let Some(mut server) = servers::redis("a_redis_that_was_started_anew_is_counted_before_and_after") else {
+    let Some(mut server) =
+        servers::redis("a_redis_that_was_started_anew_is_counted_before_and_after")
+    else {
         return;
     };
     let run = |server: &Server, n: u64| {
@@ -314,9 +344,12 @@ fn a_redis_that_was_started_anew_is_counted_before_and_after() {
         }
     };
     let url = format!("unix://{}", server.path("r.sock").display());
-    let told = |of: &Snapshot| of.statements.iter().find(|row| row.id == "incr").map_or(0, |row| row.calls);
-    let counted =
-        |of: &Interval| of.statements.rows.iter().find(|row| row.id == "incr").map_or(0, |row| row.calls);
+    let told = |of: &Snapshot| {
+        of.statements.iter().find(|row| row.id == "incr").map_or(0, |row| row.calls)
+    };
+    let counted = |of: &Interval| {
+        of.statements.rows.iter().find(|row| row.id == "incr").map_or(0, |row| row.calls)
+    };
     restarted(&mut server, &Work { url, run: &run, told, counted });
 }
 
@@ -333,10 +366,18 @@ fn a_postgresql_that_was_started_anew_is_counted_before_and_after() {
     };
     let url = format!("postgresql://postgres@/postgres?host={}", server.path("").display());
     let inserted = |of: &Snapshot| {
-        of.counters.iter().find(|counter| counter.name == "rows inserted").map_or(0, |counter| counter.value)
+        of.counters
+            .iter()
+            .find(|counter| counter.name == "rows inserted")
+            .map_or(0, |counter| counter.value)
     };
     restarted(
         &mut server,
-        &Work { url, run: &run, told: inserted, counted: |of| of.counter("rows inserted").unwrap() },
+        &Work {
+            url,
+            run: &run,
+            told: inserted,
+            counted: |of| of.counter("rows inserted").unwrap(),
+        },
     );
 }

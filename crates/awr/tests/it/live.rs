@@ -1,10 +1,11 @@
-//! What live sources add to snapshots: kept as format 2, subtracted with suspicion, and apart from what was measured in every report.
+//! What live sources add to snapshots: kept as format 2, subtracted with suspicion, and apart from
+//! what was measured in every report.
 
 use crate::fixture::{at_home, home_interval, tier_interval};
 use tiersmith_awr::events::WaitClass;
 use tiersmith_awr::{
-    Cell, Error, FileStat, Interval, Item, Report, Sampling, Snapshot, StatementStat, Table, Timeline,
-    compare, report, statistic,
+    Cell, Error, FileStat, Interval, Item, Report, Sampling, Snapshot, StatementStat, Table,
+    Timeline, compare, report, statistic,
 };
 
 /// The fixture with statements, samples, and something missing.
@@ -53,7 +54,10 @@ fn samples_have_a_section_of_their_own_and_are_in_no_sum() {
     assert_eq!(interval.waited_ns(), home_interval().waited_ns());
     for report in [report(&interval), compare(&interval, &tier_interval())] {
         let text = report.text();
-        assert!(text.contains("(sampled, not measured)") && text.contains("IO: DataFileRead"), "{text}");
+        assert!(
+            text.contains("(sampled, not measured)") && text.contains("IO: DataFileRead"),
+            "{text}"
+        );
         assert!(text.contains("GRANT SELECT ON sky"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert!(!report.html().contains("<script") && !report.markdown().contains("<script"));
@@ -65,7 +69,8 @@ fn samples_have_a_section_of_their_own_and_are_in_no_sum() {
     other.sampling.as_mut().unwrap().sampler = "two".to_owned();
     let interval = Interval::between(&begin, &other).unwrap();
     assert!(
-        interval.sampling.is_none() && interval.warnings.iter().any(|line| line.contains("two recordings"))
+        interval.sampling.is_none()
+            && interval.warnings.iter().any(|line| line.contains("two recordings"))
     );
 }
 
@@ -74,9 +79,15 @@ fn a_reset_is_an_error_also_where_no_difference_is_negative() {
     let (begin, mut end) = live();
     end.resets.insert("database d".to_owned(), "t1".to_owned());
     let error = Interval::between(&begin, &end).unwrap_err();
-    assert!(matches!(error, Error::Reset { .. }) && error.to_string().contains("database d"), "{error}");
+    assert!(
+        matches!(error, Error::Reset { .. }) && error.to_string().contains("database d"),
+        "{error}"
+    );
     end.resets.remove("database d");
-    assert!(matches!(Interval::between(&begin, &end), Err(Error::Reset { .. })), "a dropped database");
+    assert!(
+        matches!(Interval::between(&begin, &end), Err(Error::Reset { .. })),
+        "a dropped database"
+    );
     let (begin, mut end) = live();
     end.resets.insert("database new".to_owned(), "t1".to_owned());
     assert!(Interval::between(&begin, &end).is_ok(), "a new database began at zero");
@@ -105,7 +116,8 @@ fn a_server_that_says_how_long_it_is_up_is_seen_to_have_been_started() {
 fn a_clock_that_was_set_and_a_machine_that_was_restarted_are_said() {
     let (begin, end) = live();
     let hour = 3_600_000_000_000;
-    for (taken, word) in [(end.taken_unix_ns + hour, "forward"), (end.taken_unix_ns - hour, "back")] {
+    for (taken, word) in [(end.taken_unix_ns + hour, "forward"), (end.taken_unix_ns - hour, "back")]
+    {
         let moved = Snapshot { taken_unix_ns: taken, ..end.clone() };
         let interval = Interval::between(&begin, &moved).unwrap();
         assert_eq!(interval.elapsed_ns, end.monotonic_ns - begin.monotonic_ns);
@@ -123,8 +135,14 @@ fn a_clock_that_was_set_and_a_machine_that_was_restarted_are_said() {
     let interval = Interval::between(&before, &after).unwrap();
     assert_eq!(interval.elapsed_ns, after.taken_unix_ns - before.taken_unix_ns);
     assert!(interval.warnings.iter().any(|line| line.contains("by the time of day")));
-    assert!(interval.host_cpu.is_none() && interval.disks.is_empty() && interval.pressure.is_none());
-    assert!(interval.warnings.iter().any(|line| line.contains("are left out")), "{:?}", interval.warnings);
+    assert!(
+        interval.host_cpu.is_none() && interval.disks.is_empty() && interval.pressure.is_none()
+    );
+    assert!(
+        interval.warnings.iter().any(|line| line.contains("are left out")),
+        "{:?}",
+        interval.warnings
+    );
     let (a, mut b) = (before.clone(), after.clone());
     b.host.boot = Some("first".to_owned());
     b.monotonic_ns = end_ns;
@@ -167,7 +185,8 @@ fn with_files(all_mib: u64, files: &[FileStat]) -> Interval {
 
 fn table<'a>(report: &'a Report, caption: &str) -> &'a Table {
     let items = report.sections.iter().flat_map(|section| &section.items);
-    let mut tables = items.filter_map(|item| if let Item::Table(table) = item { Some(table) } else { None });
+    let mut tables =
+        items.filter_map(|item| if let Item::Table(table) = item { Some(table) } else { None });
     tables.find(|table| table.caption == caption).unwrap_or_else(|| panic!("no table `{caption}`"))
 }
 
@@ -178,7 +197,11 @@ fn segments_are_listed_by_physical_reads_in_every_form() {
     let one = report(&first);
     let segments = table(&one, "Segments by Physical Reads");
     let row = |row: usize| segments.rows[row].iter().map(Cell::shown).collect::<Vec<_>>();
-    assert_eq!((row(0)[0].as_str(), row(1)[0].as_str()), (evil, "public.orders"), "most bytes first");
+    assert_eq!(
+        (row(0)[0].as_str(), row(1)[0].as_str()),
+        (evil, "public.orders"),
+        "most bytes first"
+    );
     let shares: Vec<Option<f64>> = segments.rows.iter().map(|row| value(&row[2])).collect();
     assert_eq!(shares, [Some(50.0), Some(30.0)], "of all that was read, not of what is listed");
     assert_eq!(value(&segments.rows[1][5]), Some(2e6), "2 ms for each MiB");
@@ -191,10 +214,17 @@ fn segments_are_listed_by_physical_reads_in_every_form() {
         (one.json(), false),
         (one.html(), true),
     ] {
-        assert!(text.contains("Segments by Physical Reads") && text.contains("public.orders"), "{text}");
-        assert!(!tagged || (!text.contains(evil) && text.contains("public.&lt;script&gt;")), "{text}");
+        assert!(
+            text.contains("Segments by Physical Reads") && text.contains("public.orders"),
+            "{text}"
+        );
+        assert!(
+            !tagged || (!text.contains(evil) && text.contains("public.&lt;script&gt;")),
+            "{text}"
+        );
     }
-    // What only one of them has was not read in the other; where the list may lack rows, that is not known.
+    // What only one of them has was not read in the other; where the list may lack rows, that is
+    // not known.
     let second = with_files(100, &[file("public.orders", 90, Some(90))]);
     let two = compare(&first, &second);
     let segments = table(&two, "Segments by Physical Reads");
@@ -209,10 +239,16 @@ fn segments_are_listed_by_physical_reads_in_every_form() {
     assert!(segments.notes.iter().any(|note| note.contains("not told")), "{:?}", segments.notes);
     // Rows never add up to more than was read, also where the source counts less than its tables.
     let less = report(&with_files(10, &[file("a", 60, None), file("b", 40, None)]));
-    let sum: f64 =
-        table(&less, "Segments by Physical Reads").rows.iter().filter_map(|row| value(&row[2])).sum();
+    let sum: f64 = table(&less, "Segments by Physical Reads")
+        .rows
+        .iter()
+        .filter_map(|row| value(&row[2]))
+        .sum();
     assert_eq!(sum, 100.0);
-    assert!(!report(&with_files(10, &[])).text().contains("Segment Statistics"), "nothing told, no section");
+    assert!(
+        !report(&with_files(10, &[])).text().contains("Segment Statistics"),
+        "nothing told, no section"
+    );
 }
 
 #[test]

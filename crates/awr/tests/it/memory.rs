@@ -1,7 +1,8 @@
 //! How much memory a report needs: that of some snapshots, not of all.
 //!
-//! It counts what the process held at most, not how long anything took. `TIERSMITH_MEMORY=PATH TIERSMITH_MINUTES=1441` makes a repository with
-//! so many snapshots, one a minute, at a path, to measure the program with.
+//! It counts what the process held at most, not how long anything took.
+//! `TIERSMITH_MEMORY=PATH TIERSMITH_MINUTES=1441` makes a repository with so many snapshots, one a
+//! minute, at a path, to measure the program with.
 
 use crate::day;
 use tiersmith_awr::archive::Archive;
@@ -10,7 +11,13 @@ use tiersmith_awr::{AnyRepository, CounterStat, Snapshot, SnapshotId, compare, r
 /// What this process held at most since the last [`forget`], in KiB.
 fn peak_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.split_whitespace().next()?.parse().ok()
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
 }
 
 /// The peak is what is held now.
@@ -56,7 +63,8 @@ fn a_report_of_many_snapshots_holds_some_of_them() {
     drop((report(&short).html(), compare(&short, &short).html(), short));
     if !forget() {
         eprintln!(
-            "skipped: the memory of a report, because this kernel does not let a process begin its peak anew"
+            "skipped: the memory of a report, because this kernel does not let a process begin its \
+             peak anew"
         );
         return;
     }

@@ -1,4 +1,5 @@
-//! Metrics: what `render` writes is OpenMetrics 1.0 by a strict reader of its grammar, whatever a server is called, and says the truth.
+//! Metrics: what `render` writes is OpenMetrics 1.0 by a strict reader of its grammar, whatever a
+//! server is called, and says the truth.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -98,7 +99,12 @@ fn scrape(source: &str, snapshot: Option<Snapshot>) -> Scrape {
     sampling.looks = 10;
     sampling.saw("IO: WALSync", Some(tiersmith_awr::events::WaitClass::Commit));
     sampling.saw("on CPU", None);
-    Scrape { source: source.to_owned(), snapshot, sampling: Some(sampling), took: Duration::from_millis(3) }
+    Scrape {
+        source: source.to_owned(),
+        snapshot,
+        sampling: Some(sampling),
+        took: Duration::from_millis(3),
+    }
 }
 
 fn exposition(scrapes: &[Scrape]) -> Exposition {
@@ -111,13 +117,15 @@ fn figures_arrive_as_they_were_counted() {
     let value = |name: &str, labels: &[(&str, &str)]| of.value(name, labels);
     assert_eq!(value("tiersmith_up", &[("source", "s")]), Some(1.0));
     assert_eq!(value("tiersmith_up", &[("source", "gone")]), Some(0.0));
-    let of_gone = of.samples.iter().filter(|sample| sample.labels.get("source").is_some_and(|s| s == "gone"));
+    let of_gone =
+        of.samples.iter().filter(|sample| sample.labels.get("source").is_some_and(|s| s == "gone"));
     assert_eq!(
         of_gone.count(),
         2,
         "a source that did not answer has `up` and how long that took, nothing else"
     );
-    let read = [("event", "db file sequential read"), ("class", "User I/O"), ("scope", "foreground")];
+    let read =
+        [("event", "db file sequential read"), ("class", "User I/O"), ("scope", "foreground")];
     assert_eq!(value("tiersmith_waits_total", &read), Some(5.0));
     assert_eq!(value("tiersmith_wait_seconds_total", &read), Some(40.002_008_5));
     assert_eq!(value("tiersmith_wait_bytes_total", &read), Some(5.0 * 8192.0));
@@ -141,7 +149,10 @@ fn figures_arrive_as_they_were_counted() {
     assert_eq!(value("tiersmith_level_latency_of_fork_latest_seconds", &[]), Some(1.5));
     assert_eq!(value("tiersmith_io_bytes_total", &[("direction", "read")]), Some(9.0));
     assert_eq!(value("tiersmith_io_seconds_total", &[]), None, "its times were not measured");
-    assert_eq!(value("tiersmith_medium_used_bytes", &[("medium", "fast"), ("emulated", "true")]), Some(40.0));
+    assert_eq!(
+        value("tiersmith_medium_used_bytes", &[("medium", "fast"), ("emulated", "true")]),
+        Some(40.0)
+    );
     assert_eq!(value("tiersmith_sampled_looks_total", &[]), Some(10.0));
     assert_eq!(value("tiersmith_sampled_sessions_total", &[("class", "Commit")]), Some(1.0));
     assert_eq!(
@@ -149,11 +160,17 @@ fn figures_arrive_as_they_were_counted() {
         Some(0.000_005)
     );
     assert_eq!(value("tiersmith_host_cpu_seconds_total", &[("mode", "user")]), Some(1.5));
-    let unlabelled =
-        of.samples.iter().filter(|s| s.name.starts_with("tiersmith_stat_") && s.labels["emulated"] != "true");
+    let unlabelled = of
+        .samples
+        .iter()
+        .filter(|s| s.name.starts_with("tiersmith_stat_") && s.labels["emulated"] != "true");
     assert_eq!(unlabelled.count(), 0, "a tier of this source is emulated");
-    let none =
-        render(&[scrape("s", Some(snapshot("shop")))], &host(), Content::default(), Format::OpenMetrics);
+    let none = render(
+        &[scrape("s", Some(snapshot("shop")))],
+        &host(),
+        Content::default(),
+        Format::OpenMetrics,
+    );
     assert!(!none.contains("tiersmith_statement"), "statements only if they were asked for");
 }
 
@@ -180,7 +197,8 @@ fn whatever_a_server_is_called_the_text_is_openmetrics() {
         "\r",
     ];
     for _ in 0..60 {
-        let mut name = || (0..rng.usize(0..12)).map(|_| parts[rng.usize(0..parts.len())]).collect::<String>();
+        let mut name =
+            || (0..rng.usize(0..12)).map(|_| parts[rng.usize(0..parts.len())]).collect::<String>();
         let (source, mut hostile) = (name(), snapshot(&name()));
         for _ in 0..8 {
             hostile.add_counter(&name(), &name(), u64::MAX);
@@ -229,8 +247,8 @@ fn prometheus_own_checker_can_read_it() {
     };
     checker.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = checker.wait_with_output().unwrap();
-    let said =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
     // 1: it cannot be read. Another code is advice about names, which differs by version.
     assert!(output.status.code().is_some_and(|code| code != 1), "{said}");
     if !said.trim().is_empty() {

@@ -1,4 +1,5 @@
-//! The endpoint of metrics: whoever sends nonsense, nothing, too much, slowly or from many connections, the next reader gets its answer.
+//! The endpoint of metrics: whoever sends nonsense, nothing, too much, slowly or from many
+//! connections, the next reader gets its answer.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -42,12 +43,14 @@ fn ask(address: SocketAddr, request: &[u8]) -> String {
 }
 
 fn assert_answers(address: SocketAddr) {
-    let accept =
-        b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: application/openmetrics-text;version=1.0.0\r\n\r\n";
+    let accept = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: \
+          application/openmetrics-text;version=1.0.0\r\n\r\n";
     let answer = ask(address, accept);
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(
-        answer.contains("Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"),
+        answer.contains(
+            "Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"
+        ),
         "{answer}"
     );
     assert!(answer.ends_with("\r\n\r\nopen\n# EOF\n"), "{answer}");
@@ -58,11 +61,9 @@ fn requests_are_answered_in_the_form_that_was_asked_for() {
     let (_endpoint, address) = start();
     assert_answers(address);
     let plain = ask(address, b"GET /metrics?x=1 HTTP/1.0\r\n\r\n");
-    assert!(
-        plain.contains(
-            "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: 4194304\r\n"
-        )
-    );
+    assert!(plain.contains(
+        "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: 4194304\r\n"
+    ));
     assert_eq!(plain.split_once("\r\n\r\n").unwrap().1.len(), 4 << 20);
     let head = ask(address, b"HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(head.contains("Content-Length: 3\r\n") && head.ends_with("\r\n\r\n"), "{head}");
@@ -79,9 +80,11 @@ fn a_name_that_a_stranger_leads_here_is_not_answered() {
     let listen = Listen::parse("127.0.0.1:0").unwrap();
     let answer = Arc::new(|_: Format| "secret\n".to_owned());
     let endpoint =
-        Endpoint::start(&listen, Hosts::of(["db1.example.org".to_owned()]), answer.clone()).unwrap();
+        Endpoint::start(&listen, Hosts::of(["db1.example.org".to_owned()]), answer.clone())
+            .unwrap();
     let Listen::Tcp(address) = endpoint.listens_at() else { panic!("it listens elsewhere") };
-    let of_host = |line: &str| ask(*address, format!("GET /metrics HTTP/1.1\r\n{line}\r\n\r\n").as_bytes());
+    let of_host =
+        |line: &str| ask(*address, format!("GET /metrics HTTP/1.1\r\n{line}\r\n\r\n").as_bytes());
     let port = address.port();
     for good in [
         format!("Host: {address}"),
@@ -99,7 +102,10 @@ fn a_name_that_a_stranger_leads_here_is_not_answered() {
         "Host:".to_owned(),
     ] {
         let answer = of_host(&wrong);
-        assert!(answer.starts_with("HTTP/1.1 421 ") && answer.contains("--allow-host"), "{wrong}: {answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 421 ") && answer.contains("--allow-host"),
+            "{wrong}: {answer}"
+        );
         assert!(!answer.contains("secret") && !answer.contains("evil"), "{answer}");
     }
     // No browser opens a socket in the file system.
@@ -129,7 +135,10 @@ fn nonsense_is_refused_and_never_repeated() {
         assert!(answer.ends_with("\r\n\r\n"), "no body");
     }
     // A TLS greeting, and the beginning of HTTP/2.
-    assert!(ask(address, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n\n").starts_with("HTTP/1.1 400 "));
+    assert!(
+        ask(address, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n\n")
+            .starts_with("HTTP/1.1 400 ")
+    );
     assert!(ask(address, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").starts_with("HTTP/1.1 400 "));
     assert_answers(address);
 }
@@ -185,7 +194,8 @@ fn a_socket_in_the_file_system_is_its_owners_and_one_left_behind_is_replaced() {
     // A listener that is gone leaves its file.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let listen = Listen::Unix(path.clone());
-    let endpoint = Endpoint::start(&listen, Hosts::default(), Arc::new(|_| "x\n".to_owned())).unwrap();
+    let endpoint =
+        Endpoint::start(&listen, Hosts::default(), Arc::new(|_| "x\n".to_owned())).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let mut stream = UnixStream::connect(&path).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();

@@ -1,6 +1,6 @@
-//! Imported reports against what Oracle prints: a second reader, which knows nothing of the importer's,
-//! takes the tables out of a report's text, and every figure that our report prints under the same
-//! title must be the same.
+//! Imported reports against what Oracle prints: a second reader, which knows nothing of the
+//! importer's, takes the tables out of a report's text, and every figure that our report prints
+//! under the same title must be the same.
 //!
 //! The reports are made up here, in the layouts (titles of sections and columns) of real ones in
 //! `oracle_layouts/`; nothing in them was measured. `TIERSMITH_ORACLE_REPORTS=DIR` asks the same of
@@ -30,7 +30,8 @@ const LAYOUTS: [(&str, &str); 5] = [
     ("19, global on Exadata", include_str!("../oracle_layouts/19-global-exadata.txt")),
 ];
 
-/// Sections that an adviser needs, by the beginning of their headings: each of their figures is there.
+/// Sections that an adviser needs, by the beginning of their headings: each of their figures is
+/// there.
 const NEEDED: [&str; 14] = [
     "Buffer Pool Advisory",
     "File IO Stats",
@@ -109,7 +110,10 @@ fn cell(title: &str, row: usize, rng: &mut fastrand::Rng) -> String {
     if lower.contains("data") && lower.ends_with("data") {
         return format!("{}.{}G", rng.u8(1..90), rng.u8(0..10));
     }
-    if words.iter().any(|word| lower.contains(word)) && !lower.contains("(s)") && !lower.contains("waits") {
+    if words.iter().any(|word| lower.contains(word))
+        && !lower.contains("(s)")
+        && !lower.contains("waits")
+    {
         return format!("{title} {row}");
     }
     match rng.u8(0..3) {
@@ -128,7 +132,8 @@ fn made(layout: &str) -> Vec<Sheet> {
         let mut part = || parts.next().unwrap().to_owned();
         let (heading, summary) = (part(), part());
         let mut columns: Vec<String> = part().split('|').map(str::to_owned).collect();
-        // A report of instances has a row of groups above its columns, which begin with the instance.
+        // A report of instances has a row of groups above its columns, which begin with the
+        // instance.
         let groups_stand_above = columns[0] != "Parameter Name";
         let first = columns.iter().position(|title| title == "I#").filter(|_| groups_stand_above);
         let first = first.unwrap_or(0);
@@ -173,7 +178,11 @@ fn fill(sheet: &mut Sheet, rng: &mut fastrand::Rng) {
         };
         sheet.rows = vec![sheet.columns.iter().map(cells).collect()];
     } else if sheet.heading == "Time Model Statistics" {
-        let lines = [("sql execute elapsed time", "3,600.12"), ("DB CPU", "900.50"), ("DB time", "4,000.00")];
+        let lines = [
+            ("sql execute elapsed time", "3,600.12"),
+            ("DB CPU", "900.50"),
+            ("DB time", "4,000.00"),
+        ];
         sheet.rows = lines
             .iter()
             .map(|(name, time)| {
@@ -190,10 +199,16 @@ fn fill(sheet: &mut Sheet, rng: &mut fastrand::Rng) {
             row
         };
         sheet.rows = vec![row("1"), row("2")];
-    } else if sheet.heading.starts_with("Instance Activity Stats") || sheet.heading.starts_with("Key Inst") {
+    } else if sheet.heading.starts_with("Instance Activity Stats")
+        || sheet.heading.starts_with("Key Inst")
+    {
         let names: &[&str] = match sheet.heading.as_str() {
-            "Instance Activity Stats" => &["physical read total bytes", "redo size", "user commits"],
-            "Instance Activity Stats - Absolute Values" => &["logons current", "opened cursors current"],
+            "Instance Activity Stats" => {
+                &["physical read total bytes", "redo size", "user commits"]
+            }
+            "Instance Activity Stats - Absolute Values" => {
+                &["logons current", "opened cursors current"]
+            }
             "Instance Activity Stats - Thread Activity" => &["log switches (derived)"],
             _ => &["a key statistic"],
         };
@@ -257,9 +272,14 @@ fn html(sheets: &[Sheet]) -> String {
     let mut out = "<html><body><h1 class=\"awr\">WORKLOAD REPOSITORY report for</h1>".to_owned();
     for sheet in sheets {
         let _ = write!(out, "\n<h3 class=\"awr\">{}</h3>", escaped(&sheet.heading));
-        let _ = write!(out, "<table border=\"0\" class=\"tdiff\" summary=\"{}\">", escaped(&sheet.summary));
+        let _ = write!(
+            out,
+            "<table border=\"0\" class=\"tdiff\" summary=\"{}\">",
+            escaped(&sheet.summary)
+        );
         let mut row = |tag: &str, cells: &[String]| {
-            let cells = cells.iter().map(|cell| format!("<{tag} class='awrnc'>{}</{tag}>", escaped(cell)));
+            let cells =
+                cells.iter().map(|cell| format!("<{tag} class='awrnc'>{}</{tag}>", escaped(cell)));
             let _ = writeln!(out, "<tr>{}</tr>", cells.collect::<String>());
         };
         if !sheet.groups.is_empty() {
@@ -278,8 +298,11 @@ fn html(sheets: &[Sheet]) -> String {
 fn sheets_of(page: &str) -> Vec<Sheet> {
     let plain = |text: &str| {
         let text = text.split('>').nth(1).unwrap_or_default().split('<').next().unwrap_or_default();
-        let text =
-            text.replace("&#160;", " ").replace("&nbsp;", " ").replace("&lt;", "<").replace("&gt;", ">");
+        let text = text
+            .replace("&#160;", " ")
+            .replace("&nbsp;", " ")
+            .replace("&lt;", "<")
+            .replace("&gt;", ">");
         text.replace("&amp;", "&").split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let mut heading = String::new();
@@ -287,7 +310,9 @@ fn sheets_of(page: &str) -> Vec<Sheet> {
     for part in page.split("<table").enumerate() {
         let (before, table) = match part {
             (0, first) => (first, ""),
-            (_, rest) => rest.split_once("</table>").map_or(("", rest), |(table, after)| (after, table)),
+            (_, rest) => {
+                rest.split_once("</table>").map_or(("", rest), |(table, after)| (after, table))
+            }
         };
         if !table.is_empty() {
             let mut sheet = Sheet { heading: heading.clone(), ..Sheet::default() };
@@ -328,7 +353,9 @@ fn figure(text: &str) -> Option<(f64, f64)> {
 fn ours(cell: &Cell, title: &str) -> Option<f64> {
     Some(match cell {
         Cell::Count(value) => *value as f64,
-        Cell::Number(value) | Cell::Seconds(value) | Cell::Percent(value) | Cell::Bytes(value) => *value,
+        Cell::Number(value) | Cell::Seconds(value) | Cell::Percent(value) | Cell::Bytes(value) => {
+            *value
+        }
         Cell::Nanoseconds(value) if title.contains("(ms)") => value / 1e6,
         Cell::Nanoseconds(value) => value / 1e9,
         _ => return None,
@@ -341,7 +368,9 @@ fn without_spaces(text: &str) -> String {
 
 fn tables(of: &Report) -> Vec<&Table> {
     let items = of.sections.iter().flat_map(|section| &section.items);
-    items.filter_map(|item| if let Item::Table(table) = item { Some(table) } else { None }).collect()
+    items
+        .filter_map(|item| if let Item::Table(table) = item { Some(table) } else { None })
+        .collect()
 }
 
 /// How many figures are in both; each that differs is added to the list.
@@ -363,13 +392,17 @@ fn compared(sheet: &Sheet, report: &Report, wrong: &mut Vec<String>) -> usize {
         for row in &table.rows {
             let name = row.first().map(Cell::shown).unwrap_or_default();
             let name = name.split(" (bytes)").next().unwrap_or_default();
-            let Some(theirs) = sheet.rows.iter().find(|cells| cells.iter().any(|cell| cell == name)) else {
+            let Some(theirs) =
+                sheet.rows.iter().find(|cells| cells.iter().any(|cell| cell == name))
+            else {
                 continue;
             };
             for (column, cell) in table.columns.iter().zip(row).skip(1) {
                 let full = format!("{}({})", column.title, column.unit);
                 let is_theirs = |title: &&String| {
-                    [&full, &column.title].iter().any(|ours| without_spaces(ours) == without_spaces(title))
+                    [&full, &column.title]
+                        .iter()
+                        .any(|ours| without_spaces(ours) == without_spaces(title))
                 };
                 let Some(title) = sheet.columns.iter().find(is_theirs) else { continue };
                 let at = sheet.columns.iter().position(|column| column == title).unwrap();
@@ -422,10 +455,17 @@ fn every_figure_that_both_print_is_the_same_in_every_layout() {
         );
         assert!(count > 300, "{name}: only {count} figures were compared");
         assert_eq!(imported.missed(), [""; 0], "{name}");
-        let ratios = imported.end.printed.iter().find(|table| table.title.starts_with("Instance Efficiency"));
+        let ratios = imported
+            .end
+            .printed
+            .iter()
+            .find(|table| table.title.starts_with("Instance Efficiency"));
         assert_eq!(ratios.unwrap().cell("Buffer Hit %", "%"), Some("97.31"), "{name}");
         let texts = imported.end.printed.iter().flat_map(|table| table.rows.iter().flatten());
-        assert!(texts.filter(|cell| cell.starts_with("select")).all(|cell| cell.ends_with("= ?")), "{name}");
+        assert!(
+            texts.filter(|cell| cell.starts_with("select")).all(|cell| cell.ends_with("= ?")),
+            "{name}"
+        );
     }
 }
 
@@ -450,7 +490,9 @@ fn a_figure_that_is_wrong_by_more_than_its_last_digit_is_found() {
 #[test]
 fn the_reports_of_a_directory_are_judged_where_one_is_given() {
     let Some(dir) = std::env::var_os("TIERSMITH_ORACLE_REPORTS") else {
-        println!("skipped: real reports, because TIERSMITH_ORACLE_REPORTS names no directory of them");
+        println!(
+            "skipped: real reports, because TIERSMITH_ORACLE_REPORTS names no directory of them"
+        );
         return;
     };
     for entry in std::fs::read_dir(dir).unwrap() {

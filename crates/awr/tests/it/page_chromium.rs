@@ -1,10 +1,12 @@
 //! The page in a real browser: headless Chromium, if there is one.
 //!
-//! A page is loaded, sorted by its own script and measured; it is drawn light, dark, on a phone and as a printed document. The pictures are
-//! kept in the build directory under `check/pages`, and their paths are printed. Nothing here asserts that something is fast.
+//! A page is loaded, sorted by its own script and measured; it is drawn light, dark, on a phone and
+//! as a printed document. The pictures are kept in the build directory under `check/pages`, and
+//! their paths are printed. Nothing here asserts that something is fast.
 //!
-//! What is tested runs inside the page: the policy of the page lets no other script run, so the test adds its own script to a copy of the
-//! page and the hash of it to the policy of that copy. Everything else of the policy stays as it is.
+//! What is tested runs inside the page: the policy of the page lets no other script run, so the
+//! test adds its own script to a copy of the page and the hash of it to the policy of that copy.
+//! Everything else of the policy stays as it is.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -40,12 +42,19 @@ impl Browser {
     fn find() -> Option<Browser> {
         let works = |program: &&'static str| {
             let mut command = Command::new(program);
-            command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            command
+                .arg("--version")
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
             command.status().is_ok_and(|status| status.success())
         };
-        let Some(program) = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(works) else {
+        let Some(program) =
+            ["chromium", "chromium-browser", "google-chrome"].into_iter().find(works)
+        else {
             eprintln!(
-                "skipped: the page in a browser, because neither chromium nor google-chrome is installed"
+                "skipped: the page in a browser, because neither chromium nor google-chrome is \
+                 installed"
             );
             return None;
         };
@@ -96,7 +105,8 @@ impl Browser {
             std::thread::sleep(Duration::from_millis(20));
         };
         drop(running);
-        let read = |path: &Path| String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned();
+        let read =
+            |path: &Path| String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned();
         let (out, log) = (read(&out), read(&log));
         assert!(status.success(), "{status}: {log}");
         (out, log)
@@ -120,7 +130,9 @@ fn pictures() -> PathBuf {
 
 fn interval(day: Day) -> Interval {
     let all = snapshots(day);
-    Interval::between(&all[0], all.last().unwrap()).unwrap().with_timeline(Timeline::of_snapshots(&all))
+    Interval::between(&all[0], all.last().unwrap())
+        .unwrap()
+        .with_timeline(Timeline::of_snapshots(&all))
 }
 
 /// Presses the title of a column and writes down what the page then shows.
@@ -182,12 +194,19 @@ fn the_page_sorts_its_tables_and_lets_nothing_else_run_or_load() {
     let html = report(&interval(large)).html();
     let page = browser.page("probe.html", &with_probe(&html));
     let (dom, log) = browser.run(&page, &["--dump-dom"]);
-    let said =
-        dom.split("data-said=\"").nth(1).unwrap_or_else(|| panic!("the page's script did not run: {log}"));
+    let said = dom
+        .split("data-said=\"")
+        .nth(1)
+        .unwrap_or_else(|| panic!("the page's script did not run: {log}"));
     let said = said.split('"').next().unwrap().replace("&quot;", "\"");
     let said: serde_json::Value = serde_json::from_str(&said).unwrap();
     let numbers = |key: &str| {
-        said[key].as_str().unwrap().split(' ').map(|v| v.parse::<f64>().unwrap()).collect::<Vec<_>>()
+        said[key]
+            .as_str()
+            .unwrap()
+            .split(' ')
+            .map(|v| v.parse::<f64>().unwrap())
+            .collect::<Vec<_>>()
     };
     let before = numbers("before");
     assert!(before.len() == 20, "{said}");
@@ -197,18 +216,23 @@ fn the_page_sorts_its_tables_and_lets_nothing_else_run_or_load() {
     sorted.reverse();
     assert_eq!(numbers("once"), sorted, "descending first: figures");
     assert_eq!(numbers("thrice"), before, "as it was");
-    assert_eq!((said["sort"].as_str(), said["sort_twice"].as_str()), (Some("descending"), Some("ascending")));
+    assert_eq!(
+        (said["sort"].as_str(), said["sort_twice"].as_str()),
+        (Some("descending"), Some("ascending"))
+    );
     assert_eq!(said["focus"], "BUTTON", "a key can press it");
     assert_eq!(said["alive"], true, "a script without its hash in the policy ran");
     assert_eq!(said["resources"], 0, "something else was asked for: {said}");
     assert_eq!(said["tags"], 1, "the test's own picture: {said}");
     assert!(said["wide"].as_f64().unwrap() <= 0.0, "wider than the window: {said}");
-    // The browser says which two things the policy refused, and nothing else is wrong with the page.
+    // The browser says which two things the policy refused, and nothing else is wrong with the
+    // page.
     let errors: Vec<&str> = log.lines().filter(|line| line.contains(":CONSOLE")).collect();
     assert_eq!(errors.len(), 2, "{errors:#?}");
     assert!(errors.iter().all(|line| line.contains("Content Security Policy")), "{errors:#?}");
     eprintln!(
-        "{} bytes; interactive after {} ms, sortable after {} ms, laid out and free for input after {} ms in {}",
+        "{} bytes; interactive after {} ms, sortable after {} ms, laid out and free for input \
+         after {} ms in {}",
         html.len(),
         said["interactive_ms"],
         said["ready_ms"],
@@ -221,7 +245,9 @@ fn the_page_sorts_its_tables_and_lets_nothing_else_run_or_load() {
 fn the_page_has_no_error_of_its_own() {
     let Some(browser) = Browser::find() else { return };
     let first = interval(Day { minutes: 30, ..Day::default() });
-    for (name, html) in [("one.html", report(&first).html()), ("two.html", compare(&first, &first).html())] {
+    for (name, html) in
+        [("one.html", report(&first).html()), ("two.html", compare(&first, &first).html())]
+    {
         let (dom, log) = browser.run(&browser.page(name, &html), &["--dump-dom"]);
         assert!(dom.contains("data-ready=\"") && dom.contains("aria-sort=\"none\""), "{log}");
         let errors: Vec<&str> = log.lines().filter(|line| line.contains(":CONSOLE")).collect();
@@ -232,7 +258,8 @@ fn the_page_has_no_error_of_its_own() {
 #[test]
 fn the_page_is_drawn_light_dark_narrow_and_on_paper() {
     let Some(browser) = Browser::find() else { return };
-    let page = browser.page("page.html", &report(&interval(Day { minutes: 240, ..Day::default() })).html());
+    let page = browser
+        .page("page.html", &report(&interval(Day { minutes: 240, ..Day::default() })).html());
     let dir = pictures();
     let picture = |name: &str| dir.join(name);
     let kinds: [(&str, &[&str]); 3] = [

@@ -1,7 +1,8 @@
-//! Reports of snapshots with known numbers: their text to the letter, and what must hold of all three forms.
+//! Reports of snapshots with known numbers: their text to the letter, and what must hold of all
+//! three forms.
 //!
-//! The expected texts are in `tests/expected/`. `TIERSMITH_BLESS=1 cargo test -p tiersmith-awr` writes them
-//! anew. `TIERSMITH_PAGES=DIR` keeps the HTML pages in a directory, to look at.
+//! The expected texts are in `tests/expected/`. `TIERSMITH_BLESS=1 cargo test -p tiersmith-awr`
+//! writes them anew. `TIERSMITH_PAGES=DIR` keeps the HTML pages in a directory, to look at.
 
 use std::path::Path;
 
@@ -44,13 +45,17 @@ fn row<'a>(table: &'a Table, name: &str) -> &'a [Cell] {
 
 fn percents(table: &Table, column: usize) -> Vec<f64> {
     let cells = table.rows.iter().map(|row| &row[column]);
-    cells.map(|cell| if let Cell::Percent(value) = cell { *value } else { panic!("{cell:?}") }).collect()
+    cells
+        .map(|cell| if let Cell::Percent(value) = cell { *value } else { panic!("{cell:?}") })
+        .collect()
 }
 
 /// All text of a report's data, to compare with what its forms show.
 fn cells(report: &Report) -> impl Iterator<Item = &Cell> {
     let items = report.sections.iter().flat_map(|section| &section.items);
-    items.flat_map(|item| if let Item::Table(table) = item { &table.rows[..] } else { &[] }).flatten()
+    items
+        .flat_map(|item| if let Item::Table(table) = item { &table.rows[..] } else { &[] })
+        .flatten()
 }
 
 #[test]
@@ -72,9 +77,11 @@ fn the_comparison_of_known_snapshots_is_known_to_the_letter() {
 
 #[test]
 fn no_line_of_a_report_is_wider_than_a_hundred_columns() {
-    for report in
-        [report(&home_interval()), report(&tier_interval()), compare(&home_interval(), &tier_interval())]
-    {
+    for report in [
+        report(&home_interval()),
+        report(&tier_interval()),
+        compare(&home_interval(), &tier_interval()),
+    ] {
         for line in report.text().lines() {
             assert!(line.chars().count() <= 100, "{line}");
         }
@@ -88,8 +95,10 @@ fn where_db_time_went_adds_up_to_a_hundred_per_cent() {
         let account = table(&report, "Where DB Time Went");
         let (last, parts) = account.rows.split_last().unwrap();
         assert_eq!(last[2], Cell::Percent(100.0));
-        let parts: f64 =
-            parts.iter().map(|row| if let Cell::Percent(value) = row[2] { value } else { 0.0 }).sum();
+        let parts: f64 = parts
+            .iter()
+            .map(|row| if let Cell::Percent(value) = row[2] { value } else { 0.0 })
+            .sum();
         assert!((parts - 100.0).abs() < 1e-9, "{parts}");
     }
     let report = compare(&home_interval(), &tier_interval());
@@ -108,7 +117,10 @@ fn a_wait_inside_another_is_counted_once_where_times_are_added_up() {
     assert_eq!(interval.waited_ns(), all - free);
     let report = report(&interval);
     let account = table(&report, "Where DB Time Went");
-    assert_eq!(row(account, "less: waits inside other waits")[1], Cell::Seconds(-(free as f64) / 1e9));
+    assert_eq!(
+        row(account, "less: waits inside other waits")[1],
+        Cell::Seconds(-(free as f64) / 1e9)
+    );
     assert_eq!(row(table(&report, "Top 10"), "free buffer waits *")[3], Cell::Nanoseconds(49e6));
 }
 
@@ -119,9 +131,8 @@ fn processor_time_inside_waits_is_said_and_not_hidden() {
     end.db_cpu_ns = end.db_time_ns;
     let report = report(&Interval::between(&begin, &end).unwrap());
     let account = table(&report, "Where DB Time Went");
-    assert!(
-        matches!(row(account, "less: processor time inside waits, at least")[1], Cell::Seconds(s) if s < 0.0)
-    );
+    assert!(matches!(row(account, "less: processor time inside waits, at least")[1],
+        Cell::Seconds(s) if s < 0.0));
     assert!(account.notes[0].contains("memory-mapped"));
 }
 
@@ -167,7 +178,9 @@ fn idle_and_background_waits_are_not_in_db_time() {
     let interval = home_interval();
     assert!(interval.foreground().iter().all(|wait| wait.name != "client has nothing to ask"));
     let report = report(&tier_interval());
-    assert!(table(&report, "Top 10").rows.iter().all(|row| row[0].shown() != "db file parallel write"));
+    assert!(
+        table(&report, "Top 10").rows.iter().all(|row| row[0].shown() != "db file parallel write")
+    );
     assert_eq!(
         row(table(&report, "Background Wait Events"), "db file parallel write")[6],
         Cell::Percent(100.0)
@@ -185,7 +198,10 @@ fn an_event_missing_on_one_side_is_compared_as_nothing_there() {
     let new = row(events, "tier block write");
     assert_eq!((&new[3], &new[5], &new[6]), (&Cell::Number(0.0), &Cell::text("new"), &Cell::Empty));
     let gone = row(events, "db file sequential read");
-    assert_eq!((&gone[4], &gone[5], &gone[7]), (&Cell::Number(0.0), &Cell::Percent(-100.0), &Cell::Empty));
+    assert_eq!(
+        (&gone[4], &gone[5], &gone[7]),
+        (&Cell::Number(0.0), &Cell::Percent(-100.0), &Cell::Empty)
+    );
     let top = table(&report, "Top Timed Events");
     assert_eq!(row(top, "db file sequential read")[2], Cell::text("-"));
 }
@@ -290,7 +306,9 @@ fn hostile_names_stay_text_in_every_form() {
     let interval = Interval::between(&begin, &end).unwrap().labelled(evil);
     for report in [report(&interval), compare(&interval, &interval)] {
         let html = report.html();
-        assert!(!html.contains("<script") && !html.contains("\" onload") && !html.contains('\u{1b}'));
+        assert!(
+            !html.contains("<script") && !html.contains("\" onload") && !html.contains('\u{1b}')
+        );
         assert!(html.contains("&lt;script&gt;"));
         assert!(!report.text().contains('\u{1b}') && !report.text().contains('\u{7}'));
         for line in report.text().lines() {
@@ -312,15 +330,24 @@ fn the_json_form_holds_the_report_and_the_snapshots_it_was_made_from() {
 
 #[test]
 fn the_page_is_well_formed_and_has_one_script() {
-    for report in
-        [report(&home_interval()), report(&tier_interval()), compare(&home_interval(), &tier_interval())]
-    {
+    for report in [
+        report(&home_interval()),
+        report(&tier_interval()),
+        compare(&home_interval(), &tier_interval()),
+    ] {
         let html = report.html();
         assert_tags_are_closed(&html);
         assert!(!html.contains("<script") && !html.contains("src="));
-        assert_eq!(html.to_lowercase().matches("<script").count(), 1, "the page's own, which sorts tables");
+        assert_eq!(
+            html.to_lowercase().matches("<script").count(),
+            1,
+            "the page's own, which sorts tables"
+        );
         assert_eq!(html.matches("<table").count(), html.matches("<caption").count());
-        assert_eq!(html.matches("<figure").count(), html.matches("role=\"img\" aria-label").count());
+        assert_eq!(
+            html.matches("<figure").count(),
+            html.matches("role=\"img\" aria-label").count()
+        );
         let mut ids: Vec<&str> =
             html.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
         let all = ids.len();
@@ -352,18 +379,26 @@ fn the_page_opens_with_figures_and_findings_that_link_to_their_sections() {
     let report = report(&home_interval());
     let html = report.html();
     let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("no {text} on the page"));
-    assert!(at("<nav") < at("class=\"tiles\"") && at("class=\"tiles\"") < at("id=\"findings\""), "{html}");
+    assert!(
+        at("<nav") < at("class=\"tiles\"") && at("class=\"tiles\"") < at("id=\"findings\""),
+        "{html}"
+    );
     assert!(at("id=\"findings\"") < at("id=\"section1\""), "findings come before the tables");
     let opening = &html[at("class=\"tiles\"")..at("id=\"section1\"")];
     for label in ["DB time", "Active sessions", "Transactions", "Top wait"] {
-        assert!(opening.contains(&format!("<span>{label}</span>")), "no tile of {label}: {opening}");
+        assert!(
+            opening.contains(&format!("<span>{label}</span>")),
+            "no tile of {label}: {opening}"
+        );
     }
     let links: Vec<&str> =
         opening.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     assert!(!links.is_empty(), "{opening}");
     assert!(links.iter().all(|link| html.contains(&format!("id=\"{link}\""))), "{links:?}");
     // What stands in the opening is not on the page twice, and the text report has it all the same.
-    assert!(!html.contains("<caption>What To Do</caption>") && report.text().contains("What To Do"));
+    assert!(
+        !html.contains("<caption>What To Do</caption>") && report.text().contains("What To Do")
+    );
     assert_eq!(html.matches("<summary>What the columns mean</summary>").count(), 1);
     let compared = compare(&home_interval(), &tier_interval()).html();
     assert!(compared.contains("class=\"figure diff\""), "%Diff stays in view on a phone");

@@ -20,7 +20,8 @@ fn what_is_taken_is_found_under_its_number() {
     assert_eq!(listing.entries[1].database, "orders");
     assert_eq!(read_snapshot(&listing.entries[1].path).unwrap(), end);
     let interval =
-        Interval::between(&repository.find(first).unwrap(), &repository.find(second).unwrap()).unwrap();
+        Interval::between(&repository.find(first).unwrap(), &repository.find(second).unwrap())
+            .unwrap();
     assert_eq!(interval.transactions(), home_interval().transactions());
     assert_ne!(interval.transactions(), tier_interval().transactions());
     let files: Vec<_> =
@@ -33,7 +34,8 @@ fn a_damaged_file_is_reported_and_does_not_hide_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let repository = Repository::open(dir.path()).unwrap();
     let snapshot = at_home().0;
-    let (first, second) = (repository.take(&snapshot).unwrap(), repository.take(&snapshot).unwrap());
+    let (first, second) =
+        (repository.take(&snapshot).unwrap(), repository.take(&snapshot).unwrap());
     let damaged = dir.path().join("snap-000001.json");
     let text = fs::read(&damaged).unwrap();
     fs::write(&damaged, &text[..text.len() / 2]).unwrap();
@@ -44,7 +46,11 @@ fn a_damaged_file_is_reported_and_does_not_hide_the_others() {
     let listing = repository.list().unwrap();
     assert_eq!(listing.entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), [second]);
     assert_eq!(listing.damaged.len(), 3, "{:?}", listing.damaged);
-    assert!(listing.damaged[0].1.to_string().contains("snap-000001.json"), "{}", listing.damaged[0].1);
+    assert!(
+        listing.damaged[0].1.to_string().contains("snap-000001.json"),
+        "{}",
+        listing.damaged[0].1
+    );
     assert!(matches!(repository.find(first), Err(Error::Damaged { .. })));
     assert!(matches!(repository.find(SnapshotId::new(8)), Err(Error::Foreign { .. })));
     assert!(matches!(repository.find(SnapshotId::new(3)), Err(Error::NoSuchSnapshot { .. })));
@@ -75,7 +81,10 @@ fn a_directory_that_cannot_be_one_is_an_error_with_its_name() {
     let error = Repository::open(&file).unwrap_err();
     assert!(error.to_string().contains(&file.display().to_string()), "{error}");
     let error = Repository::existing(dir.path().join("misspelt")).unwrap_err();
-    assert!(error.to_string().contains("misspelt") && !dir.path().join("misspelt").exists(), "{error}");
+    assert!(
+        error.to_string().contains("misspelt") && !dir.path().join("misspelt").exists(),
+        "{error}"
+    );
     assert!(matches!(Repository::existing(&file), Err(Error::Io { .. })));
     let repository = Repository::open(dir.path().join("gone")).unwrap();
     assert_eq!(Repository::existing(dir.path().join("gone")).unwrap().path(), repository.path());

@@ -1,7 +1,8 @@
-//! The published schemas in `docs/schema`: every kind of report and snapshot is what they say, and what they do not say is not there.
+//! The published schemas in `docs/schema`: every kind of report and snapshot is what they say, and
+//! what they do not say is not there.
 //!
-//! The checker below knows the part of JSON Schema 2020-12 that the two files use, and refuses a word that it does not know: a schema cannot
-//! say something that is not checked.
+//! The checker below knows the part of JSON Schema 2020-12 that the two files use, and refuses a
+//! word that it does not know: a schema cannot say something that is not checked.
 
 use std::path::Path;
 
@@ -73,29 +74,31 @@ impl Schemas {
             "pattern" => {
                 assert_eq!(of, "^[0-9a-f]{16}$", "the checker knows one pattern");
                 said(value.as_str().is_some_and(|text| {
-                    text.len() != 16 || text.bytes().any(|c| !matches!(c, b'0'..=b'9' | b'a'..=b'f'))
+                    text.len() != 16
+                        || text.bytes().any(|c| !matches!(c, b'0'..=b'9' | b'a'..=b'f'))
                 }))
             }
             "required" => {
-                let missing = of
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .find(|name| value.is_object() && value.get(name.as_str().unwrap()).is_none());
+                let missing =
+                    of.as_array().unwrap().iter().find(|name| {
+                        value.is_object() && value.get(name.as_str().unwrap()).is_none()
+                    });
                 missing.map(|name| format!("{at}: {name} is missing"))
             }
             "properties" => value.as_object().and_then(|fields| {
-                let known = fields.iter().filter_map(|(name, value)| Some((name, value, of.get(name)?)));
+                let known =
+                    fields.iter().filter_map(|(name, value)| Some((name, value, of.get(name)?)));
                 known.into_iter().find_map(|(name, value, schema)| {
                     self.wrong(value, schema, file, &format!("{at}.{name}"))
                 })
             }),
             "additionalProperties" => value.as_object().and_then(|fields| {
                 let known = words.get("properties");
-                let mut others = fields
-                    .iter()
-                    .filter(|(name, _)| known.is_none_or(|known| known.get(name.as_str()).is_none()));
-                others.find_map(|(name, value)| self.wrong(value, of, file, &format!("{at}.{name}")))
+                let mut others = fields.iter().filter(|(name, _)| {
+                    known.is_none_or(|known| known.get(name.as_str()).is_none())
+                });
+                others
+                    .find_map(|(name, value)| self.wrong(value, of, file, &format!("{at}.{name}")))
             }),
             "prefixItems" => value.as_array().and_then(|items| {
                 let pairs = items.iter().zip(of.as_array().unwrap()).enumerate();
@@ -104,16 +107,19 @@ impl Schemas {
                 })
             }),
             "items" => value.as_array().and_then(|items| {
-                let first = words.get("prefixItems").map_or(0, |prefix| prefix.as_array().unwrap().len());
-                items
-                    .iter()
-                    .enumerate()
-                    .skip(first)
-                    .find_map(|(index, value)| self.wrong(value, of, file, &format!("{at}[{index}]")))
+                let first =
+                    words.get("prefixItems").map_or(0, |prefix| prefix.as_array().unwrap().len());
+                items.iter().enumerate().skip(first).find_map(|(index, value)| {
+                    self.wrong(value, of, file, &format!("{at}[{index}]"))
+                })
             }),
             "anyOf" | "oneOf" => {
-                let wrong: Vec<Option<String>> =
-                    of.as_array().unwrap().iter().map(|schema| self.wrong(value, schema, file, at)).collect();
+                let wrong: Vec<Option<String>> = of
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|schema| self.wrong(value, schema, file, at))
+                    .collect();
                 let fitting = wrong.iter().filter(|wrong| wrong.is_none()).count();
                 let good = if word == "oneOf" { fitting == 1 } else { fitting > 0 };
                 // The reason that is deepest in the value is about the branch that was meant.
@@ -123,8 +129,9 @@ impl Schemas {
                         .flatten()
                         .max_by_key(|reason| reason.split(": ").next().unwrap_or_default().len())
                 };
-                (!good)
-                    .then(|| deepest().cloned().unwrap_or_else(|| format!("{at}: fits {fitting} of {word}")))
+                (!good).then(|| {
+                    deepest().cloned().unwrap_or_else(|| format!("{at}: fits {fitting} of {word}"))
+                })
             }
             other => panic!("the checker does not know `{other}`"),
         }
@@ -157,7 +164,9 @@ fn is_of(value: &Value, kind: &str) -> bool {
 }
 
 fn over(all: &[Snapshot]) -> Interval {
-    Interval::between(&all[0], all.last().unwrap()).unwrap().with_timeline(Timeline::of_snapshots(all))
+    Interval::between(&all[0], all.last().unwrap())
+        .unwrap()
+        .with_timeline(Timeline::of_snapshots(all))
 }
 
 /// A snapshot with every field there is.
@@ -181,7 +190,8 @@ fn full() -> Snapshot {
     of.host.boot = Some("one".to_owned());
     of.host.queue = Some(RunQueue { running: 1, blocked: 2 });
     of.host.pressure = Some(Pressure::default());
-    let disk = tiersmith_awr::host::DiskStat { flushes: Some(2), flush_ms: Some(1), ..Default::default() };
+    let disk =
+        tiersmith_awr::host::DiskStat { flushes: Some(2), flush_ms: Some(1), ..Default::default() };
     of.host.disks = Some(vec![disk]);
     of.host.missing.push("something".to_owned());
     of.files.push(tiersmith_awr::FileStat {
@@ -218,7 +228,8 @@ fn full() -> Snapshot {
 fn every_kind_of_report_is_what_the_schema_says() {
     let schemas = Schemas::read();
     let empty = Source { instance: "i".to_owned(), ..Source::default() };
-    let nothing = Interval::between(&Snapshot::at(empty.clone(), 0, 0), &Snapshot::at(empty, 1, 1)).unwrap();
+    let nothing =
+        Interval::between(&Snapshot::at(empty.clone(), 0, 0), &Snapshot::at(empty, 1, 1)).unwrap();
     let restarted = snapshots(Day { minutes: 20, restart: Some(8), ..Day::default() });
     let restarted = Interval::between(&restarted[8], &restarted[20])
         .unwrap()
@@ -248,7 +259,10 @@ fn every_kind_of_snapshot_is_what_the_schema_says() {
     }
     for (name, of) in [("host", "host"), ("source", "source"), ("sampling", "sampling")] {
         for field in schemas.snapshot["$defs"][of]["properties"].as_object().unwrap().keys() {
-            assert!(full["snapshot"][name].get(field).is_some(), "a full snapshot has no {name}.{field}");
+            assert!(
+                full["snapshot"][name].get(field).is_some(),
+                "a full snapshot has no {name}.{field}"
+            );
         }
     }
 }
@@ -256,9 +270,10 @@ fn every_kind_of_snapshot_is_what_the_schema_says() {
 #[test]
 fn a_field_that_the_schema_does_not_know_and_one_that_went_are_noticed() {
     let schemas = Schemas::read();
-    let good: Value =
-        serde_json::from_str(&report(&over(&snapshots(Day { minutes: 5, ..Day::default() }))).json())
-            .unwrap();
+    let good: Value = serde_json::from_str(
+        &report(&over(&snapshots(Day { minutes: 5, ..Day::default() }))).json(),
+    )
+    .unwrap();
     let wrong = |json: &Value| schemas.wrong(json, &schemas.report, &schemas.report, "report");
     assert_eq!(wrong(&good), None);
     type Change = fn(&mut Value);
@@ -267,7 +282,9 @@ fn a_field_that_the_schema_does_not_know_and_one_that_went_are_noticed() {
         ("report.sections[0].items[0].table.more", |json| {
             json["sections"][0]["items"][0]["table"]["more"] = 1.into()
         }),
-        ("report.snapshots[0].waits[0].more", |json| json["snapshots"][0]["waits"][0]["more"] = 1.into()),
+        ("report.snapshots[0].waits[0].more", |json| {
+            json["snapshots"][0]["waits"][0]["more"] = 1.into()
+        }),
         ("report.snapshots[0].host.more", |json| json["snapshots"][0]["host"]["more"] = 1.into()),
         ("report.snapshots[0].waits[0].class", |json| {
             json["snapshots"][0]["waits"][0]["class"] = "Queueing".into()

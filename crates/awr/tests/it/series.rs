@@ -7,7 +7,9 @@ use std::path::Path;
 
 use crate::fixture::{at_home, on_tier};
 use tiersmith_awr::archive::{Archive, Gap};
-use tiersmith_awr::{AnyRepository, Break, Error, Interval, Series, Snapshot, SnapshotId, StatementStat};
+use tiersmith_awr::{
+    AnyRepository, Break, Error, Interval, Series, Snapshot, SnapshotId, StatementStat,
+};
 
 /// The fixture's snapshot, `minutes` later, with everything a brief one leaves out.
 fn at_minute(minutes: u64) -> Snapshot {
@@ -26,14 +28,19 @@ fn at_minute(minutes: u64) -> Snapshot {
 }
 
 fn grown(series: &Series) -> Vec<Option<u64>> {
-    series.steps().map(|step| step.what.ok().and_then(|interval| interval.counter("grown"))).collect()
+    series
+        .steps()
+        .map(|step| step.what.ok().and_then(|interval| interval.counter("grown")))
+        .collect()
 }
 
 #[test]
 fn a_brief_snapshot_gives_the_same_figures_but_those_it_leaves_out() {
     let (begin, end) = on_tier();
-    let (whole, brief) =
-        (Interval::between(&begin, &end).unwrap(), Interval::between(&begin.brief(), &end.brief()).unwrap());
+    let (whole, brief) = (
+        Interval::between(&begin, &end).unwrap(),
+        Interval::between(&begin.brief(), &end.brief()).unwrap(),
+    );
     assert_eq!(whole.waits, brief.waits);
     assert_eq!(whole.counters, brief.counters);
     assert_eq!(
@@ -100,7 +107,10 @@ fn a_restart_breaks_the_line_and_a_gap_is_in_the_step_that_it_is_in() {
     }
     archive.note_gap(&gap("after the end", 7)).unwrap();
     let series = archive.series(SnapshotId::new(1), SnapshotId::new(5)).unwrap();
-    assert_eq!(series.gaps.iter().map(|gap| gap.reason.as_str()).collect::<Vec<_>>(), ["no answer"]);
+    assert_eq!(
+        series.gaps.iter().map(|gap| gap.reason.as_str()).collect::<Vec<_>>(),
+        ["no answer"]
+    );
     let steps: Vec<_> = series.steps().collect();
     assert_eq!(steps.iter().map(|step| step.gaps.len()).collect::<Vec<_>>(), [1, 0, 0, 0]);
     assert_eq!(steps[0].what.as_ref().unwrap().counter("grown"), Some(20));
@@ -163,7 +173,12 @@ fn a_file_of_format_1_stays_readable() {
         let ids = [archive.take(&begin).unwrap(), archive.take(&end).unwrap()];
         let source = begin.source.path.clone();
         archive
-            .note_gap(&Gap { source, at_unix_ns: 5, reason: "gone".to_owned(), after: Some(ids[0]) })
+            .note_gap(&Gap {
+                source,
+                at_unix_ns: 5,
+                reason: "gone".to_owned(),
+                after: Some(ids[0]),
+            })
             .unwrap();
         archive.add_baseline("before", ids[0], ids[1]).unwrap();
     }
@@ -178,9 +193,11 @@ fn a_file_of_format_1_stays_readable() {
     assert_eq!(fs::read(&path).unwrap(), fs::read(&golden).unwrap(), "reading changes nothing");
 }
 
-/// How many bytes a snapshot takes in the file, and how many its brief one. The sizes are the same in every run.
+/// How many bytes a snapshot takes in the file, and how many its brief one. The sizes are the same
+/// in every run.
 ///
-/// `TIERSMITH_DAY=1441` makes it a whole day of 5,000 statements, and prints how long that takes to read.
+/// `TIERSMITH_DAY=1441` makes it a whole day of 5,000 statements, and prints how long that takes to
+/// read.
 #[test]
 fn a_day_of_snapshots_is_small_and_is_read_without_the_bodies() {
     let whole_day = std::env::var("TIERSMITH_DAY").ok().and_then(|text| text.parse::<usize>().ok());
@@ -198,7 +215,8 @@ fn a_day_of_snapshots_is_small_and_is_read_without_the_bodies() {
     }
     let raw = rusqlite::Connection::open(&path).unwrap();
     let bytes = |table: &str| -> i64 {
-        raw.query_row(&format!("SELECT sum(length(body)) FROM {table}"), [], |row| row.get(0)).unwrap()
+        raw.query_row(&format!("SELECT sum(length(body)) FROM {table}"), [], |row| row.get(0))
+            .unwrap()
     };
     let (bodies, briefs) = (bytes("snapshot") as usize, bytes("brief") as usize);
     let began = std::time::Instant::now();
@@ -206,7 +224,8 @@ fn a_day_of_snapshots_is_small_and_is_read_without_the_bodies() {
     let read = began.elapsed();
     let made = series.steps().filter(|step| step.what.is_ok()).count();
     eprintln!(
-        "{count} snapshots with {statements} statements: text {text_bytes}, bodies {bodies}, briefs {briefs} bytes, file {}; series read in \
+        "{count} snapshots with {statements} statements: text {text_bytes}, bodies {bodies}, \
+         briefs {briefs} bytes, file {}; series read in \
          {read:?}, steps made in {:?}",
         fs::metadata(&path).unwrap().len(),
         began.elapsed() - read

@@ -1,7 +1,9 @@
-//! Servers that lie: nothing a server sends or leaves out makes a source wait for ever, panic in the caller, or fill the memory.
+//! Servers that lie: nothing a server sends or leaves out makes a source wait for ever, panic in
+//! the caller, or fill the memory.
 //!
-//! The servers here are threads on unix sockets in a temporary directory; none has to be installed. The patience of the sources is a
-//! second or less where nothing comes, the limits of the tests are for hangs only.
+//! The servers here are threads on unix sockets in a temporary directory; none has to be installed.
+//! The patience of the sources is a second or less where nothing comes, the limits of the tests are
+//! for hangs only.
 
 use std::io::{BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -40,7 +42,8 @@ fn wait(mut from: UnixStream) {
     while from.read(&mut sink).is_ok_and(|read| read > 0) {}
 }
 
-/// The error of a source that is asked twice, with so little patience that a server that does not answer costs no time.
+/// The error of a source that is asked twice, with so little patience that a server that does not
+/// answer costs no time.
 fn error_of(url: &str) -> String {
     error_within(Duration::from_millis(600), url)
 }
@@ -90,7 +93,9 @@ fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
 fn let_in(stream: &mut UnixStream) -> bool {
     let mut sink = [0; 4096];
     let greeting = [frame(b'R', &[0, 0, 0, 0]), frame(b'Z', b"I")].concat();
-    stream.read(&mut sink).is_ok() && stream.write_all(&greeting).is_ok() && stream.read(&mut sink).is_ok()
+    stream.read(&mut sink).is_ok()
+        && stream.write_all(&greeting).is_ok()
+        && stream.read(&mut sink).is_ok()
 }
 
 #[test]
@@ -111,7 +116,9 @@ fn a_postgresql_that_lies_is_an_error_in_time_and_in_little_memory() {
         &[&[0, 1, b'c', 0][..], &[0; 6], &[0, 0, 0, 25, 0, 255, 255, 255, 255, 255, 0, 0]].concat(),
     );
     let row = frame(b'D', &[0, 1, 0, 0, 0, 1, b'x']);
-    for flooded in [row.repeat(500), frame(b'N', &[0]).repeat(500), frame(b'S', b"a\0b\0").repeat(500)] {
+    for flooded in
+        [row.repeat(500), frame(b'N', &[0]).repeat(500), frame(b'S', b"a\0b\0").repeat(500)]
+    {
         let columns = columns.clone();
         let endless = server(SOCKET, move |mut stream| {
             if let_in(&mut stream) && stream.write_all(&columns).is_ok() {
@@ -158,10 +165,14 @@ fn a_redis_that_lies_is_an_error_in_time_and_in_little_memory() {
         }
     });
     assert!(error_of(&redis(dripping.path())).contains("time"));
-    let bulk =
-        b"*262144\r\n".iter().copied().chain(format!("$65000\r\n{}\r\n", "x".repeat(65_000)).into_bytes());
+    let bulk = b"*262144\r\n"
+        .iter()
+        .copied()
+        .chain(format!("$65000\r\n{}\r\n", "x".repeat(65_000)).into_bytes());
     let bulk: Vec<u8> = bulk.collect();
-    for bytes in [bulk, b"$999999999999\r\n".to_vec(), b"+x".repeat(4096), b"*1\r\n".repeat(4096), junk(5)] {
+    for bytes in
+        [bulk, b"$999999999999\r\n".to_vec(), b"+x".repeat(4096), b"*1\r\n".repeat(4096), junk(5)]
+    {
         let endless = server("r", move |stream| flood(stream, &bytes));
         let error = error_of(&redis(endless.path()));
         assert!(error.contains("cannot") && !error.contains('\u{1b}'), "{error}");
@@ -199,8 +210,14 @@ fn a_redis_with_more_commands_than_there_are_is_recorded_without_them_and_says_s
     let mut source = sources::open(&address, &asking, &Surroundings::default()).unwrap();
     let snapshot = source.snapshot().unwrap();
     assert!(snapshot.statements.is_empty() && snapshot.db_time_ns.is_none());
-    assert!(snapshot.missing.iter().any(|line| line.contains("more than 10000")), "{:?}", snapshot.missing);
-    assert!(snapshot.counters.iter().any(|counter| counter.name == "user calls" && counter.value == 5));
+    assert!(
+        snapshot.missing.iter().any(|line| line.contains("more than 10000")),
+        "{:?}",
+        snapshot.missing
+    );
+    assert!(
+        snapshot.counters.iter().any(|counter| counter.name == "user calls" && counter.value == 5)
+    );
 }
 
 fn mysql(dir: &Path) -> String {
@@ -257,7 +274,8 @@ fn a_mysql_that_asks_for_the_password_itself_gets_it_on_a_socket() {
     let asked = Asking { patience: Duration::from_secs(100), ..Asking::default() };
     let surroundings = Surroundings::of([("MYSQL_PWD", "hunter2")]);
     let mut source =
-        sources::open(&Address::parse(&mysql(asking.path())).unwrap(), &asked, &surroundings).unwrap();
+        sources::open(&Address::parse(&mysql(asking.path())).unwrap(), &asked, &surroundings)
+            .unwrap();
     let error = source.snapshot().unwrap_err().to_string();
     assert!(error.contains("not today"), "{error}");
     let (proof, password, question) = got.recv_timeout(Duration::from_secs(100)).unwrap();
@@ -319,14 +337,18 @@ fn a_mysql_that_lies_is_an_error_in_time_and_in_little_memory() {
         (packet(1, b""), "empty"),
         (vec![255, 255, 255, 1], "4 MiB"),
         (packet(7, &[1]), "out of order"),
-        ([packet(1, &[1]), packet(2, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff")].concat(), "description"),
+        (
+            [packet(1, &[1]), packet(2, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff")].concat(),
+            "description",
+        ),
         ([packet(1, &[1]), packet(2, column), packet(3, column)].concat(), "more columns than"),
         (
             [packet(1, &[1]), packet(2, column), row_end.clone(), packet(4, b"\x01xx")].concat(),
             "does not have its columns",
         ),
         (
-            [packet(1, &[1]), packet(2, column), row_end.clone(), packet(4, b"\xfd\xff\xff\xff")].concat(),
+            [packet(1, &[1]), packet(2, column), row_end.clone(), packet(4, b"\xfd\xff\xff\xff")]
+                .concat(),
             "its columns",
         ),
     ] {
@@ -355,7 +377,13 @@ fn a_mysql_that_lies_is_an_error_in_time_and_in_little_memory() {
         (packet(2, &[1, 4]), "login"),
         (packet(2, &[0xfe]), "before 4.1"),
         (packet(2, b"\xfedialog\0"), "logs in by dialog"),
-        ((2..12).step_by(2).flat_map(|at| packet(at, b"\xfemysql_native_password\0x\0")).collect(), "no end"),
+        (
+            (2..12)
+                .step_by(2)
+                .flat_map(|at| packet(at, b"\xfemysql_native_password\0x\0"))
+                .collect(),
+            "no end",
+        ),
     ] {
         let lying = server("m", move |mut stream| {
             let mut sink = [0; 4096];

@@ -1,4 +1,5 @@
-//! MariaDB or MySQL as a source, against a real server: commits and syncs are those that were made; without performance_schema the rest is there.
+//! MariaDB or MySQL as a source, against a real server: commits and syncs are those that were made;
+//! without performance_schema the rest is there.
 
 use crate::servers;
 use crate::servers::Server;
@@ -39,7 +40,9 @@ fn what_is_counted_is_what_was_committed_and_a_restart_is_an_error() {
     // A statement is among the digests a moment after its client has the answer.
     let calls = |end: &Snapshot| {
         let rows = Interval::between(&begin, end).unwrap().statements.rows;
-        rows.iter().find(|row| row.text.contains("INSERT INTO `d` . `t`")).map_or(0, |row| row.calls)
+        rows.iter()
+            .find(|row| row.text.contains("INSERT INTO `d` . `t`"))
+            .map_or(0, |row| row.calls)
     };
     let mut end = source.snapshot().unwrap();
     servers::until("the last INSERT among the digests", || {
@@ -51,8 +54,12 @@ fn what_is_counted_is_what_was_committed_and_a_restart_is_an_error() {
     let commits = interval.counter("user commits").unwrap();
     assert!((200..200 + 30).contains(&commits), "{commits} commits for 200");
     assert_eq!(interval.counter("INSERT statements"), Some(200));
-    let insert =
-        interval.statements.rows.iter().find(|row| row.text.contains("INSERT INTO `d` . `t`")).unwrap();
+    let insert = interval
+        .statements
+        .rows
+        .iter()
+        .find(|row| row.text.contains("INSERT INTO `d` . `t`"))
+        .unwrap();
     assert_eq!(insert.calls, 200);
     assert!(!end.to_json().contains("topsecret"), "literals are taken out");
     assert!(interval.db_time_ns.unwrap() >= insert.total_ns, "the statements' time is in DB time");
@@ -65,9 +72,11 @@ fn what_is_counted_is_what_was_committed_and_a_restart_is_an_error() {
     let product = if is_mariadb(&mut work) { "MariaDB" } else { "MySQL" };
     assert!(report(&interval).text().contains(product));
 
-    // The server's clock of flushes counts whole seconds: a flush in the first one cannot be told from none.
+    // The server's clock of flushes counts whole seconds: a flush in the first one cannot be told
+    // from none.
     servers::until("the server's third second", || {
-        let up: Option<(String, u64)> = work.query_first("SHOW GLOBAL STATUS LIKE 'Uptime'").unwrap();
+        let up: Option<(String, u64)> =
+            work.query_first("SHOW GLOBAL STATUS LIKE 'Uptime'").unwrap();
         up.is_some_and(|(_, seconds)| seconds >= 2)
     });
     // MariaDB 11.5 gave the short form another meaning: the session's own counts alone.
@@ -89,21 +98,33 @@ fn what_is_counted_is_what_was_committed_and_a_restart_is_an_error() {
     assert!(after.db_time_ns.is_none());
     let only_row_locks = after.waits.iter().all(|wait| wait.name == "row lock");
     assert!(only_row_locks, "InnoDB times these itself: {:?}", after.waits);
-    assert!(after.missing.iter().any(|line| line.contains("performance_schema = ON")), "{:?}", after.missing);
+    assert!(
+        after.missing.iter().any(|line| line.contains("performance_schema = ON")),
+        "{:?}",
+        after.missing
+    );
 }
 
 #[test]
 fn a_user_without_rights_and_a_wrong_password_are_told_what_to_do() {
-    let Some(server) = servers::mariadb("a_user_without_rights_and_a_wrong_password_are_told_what_to_do")
+    let Some(server) =
+        servers::mariadb("a_user_without_rights_and_a_wrong_password_are_told_what_to_do")
     else {
         return;
     };
     client(&server).query_drop("CREATE USER careful@localhost IDENTIFIED BY 'hunter2'").unwrap();
     let url = format!("mariadb://careful@/?socket={}", server.path("my.sock").display());
-    let error = server.source(&url, &Surroundings::of([("MYSQL_PWD", "hunter3")])).err().unwrap().to_string();
+    let error = server
+        .source(&url, &Surroundings::of([("MYSQL_PWD", "hunter3")]))
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("MYSQL_PWD") && !error.contains("hunter"), "{error}");
-    let snapshot =
-        server.source(&url, &Surroundings::of([("MYSQL_PWD", "hunter2")])).unwrap().snapshot().unwrap();
+    let snapshot = server
+        .source(&url, &Surroundings::of([("MYSQL_PWD", "hunter2")]))
+        .unwrap()
+        .snapshot()
+        .unwrap();
     assert!(snapshot.missing.iter().any(|line| line.contains("GRANT")), "{:?}", snapshot.missing);
     assert!(snapshot.counters.iter().any(|counter| counter.name == "user calls"));
     assert!(!snapshot.to_json().contains("hunter"));
@@ -112,7 +133,11 @@ fn a_user_without_rights_and_a_wrong_password_are_told_what_to_do() {
         return;
     }
     // Whom the system names at the other end of the socket.
-    let me = std::process::Command::new("id").arg("-un").stdin(std::process::Stdio::null()).output().unwrap();
+    let me = std::process::Command::new("id")
+        .arg("-un")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
     let me = String::from_utf8(me.stdout).unwrap();
     let me = me.trim();
     let made = format!("CREATE OR REPLACE USER '{me}'@localhost IDENTIFIED VIA unix_socket");
@@ -123,7 +148,9 @@ fn a_user_without_rights_and_a_wrong_password_are_told_what_to_do() {
 
 #[test]
 fn a_server_that_hangs_is_a_gap_while_it_hangs() {
-    let Some(server) = servers::mariadb("a_server_that_hangs_is_a_gap_while_it_hangs") else { return };
+    let Some(server) = servers::mariadb("a_server_that_hangs_is_a_gap_while_it_hangs") else {
+        return;
+    };
     let url = format!("mariadb://root@/?socket={}", server.path("my.sock").display());
     servers::hang(&server, &url, &mut Vec::new);
 }

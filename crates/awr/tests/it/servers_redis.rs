@@ -43,7 +43,9 @@ fn plan(every_ms: u64) -> Plan {
 
 #[test]
 fn what_is_counted_is_what_was_run_and_a_restart_is_an_error() {
-    let Some(mut server) = servers::redis("what_is_counted_is_what_was_run_and_a_restart_is_an_error") else {
+    let Some(mut server) =
+        servers::redis("what_is_counted_is_what_was_run_and_a_restart_is_an_error")
+    else {
         return;
     };
     let mut source = source(&server);
@@ -68,7 +70,8 @@ fn what_is_counted_is_what_was_run_and_a_restart_is_an_error() {
 
 #[test]
 fn a_password_comes_from_the_environment_and_stays_there() {
-    let Some(server) = servers::redis("a_password_comes_from_the_environment_and_stays_there") else {
+    let Some(server) = servers::redis("a_password_comes_from_the_environment_and_stays_there")
+    else {
         return;
     };
     run(&server, "CONFIG SET requirepass hunter2", 1);
@@ -84,13 +87,16 @@ fn a_password_comes_from_the_environment_and_stays_there() {
 
 #[test]
 fn a_recording_takes_snapshots_and_a_second_recorder_is_refused() {
-    let Some(server) = servers::redis("a_recording_takes_snapshots_and_a_second_recorder_is_refused") else {
+    let Some(server) =
+        servers::redis("a_recording_takes_snapshots_and_a_second_recorder_is_refused")
+    else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
     let repository = dir.path().join("awr.db");
     let recorder = Recorder::begin(vec![source(&server)], &repository, plan(20)).unwrap();
-    let refused = Recorder::begin(vec![source(&server)], &repository, plan(20)).err().unwrap().to_string();
+    let refused =
+        Recorder::begin(vec![source(&server)], &repository, plan(20)).err().unwrap().to_string();
     assert!(refused.contains("is recording") && refused.contains("awr.db"), "{refused}");
     let stop = AtomicBool::new(false);
     let recorded = std::thread::scope(|scope| {
@@ -106,14 +112,16 @@ fn a_recording_takes_snapshots_and_a_second_recorder_is_refused() {
     let archive = Archive::existing(&repository).unwrap();
     let (first, last) = (recorded[0].taken[0], *recorded[0].taken.last().unwrap());
     assert_eq!(archive.between(first, last).unwrap(), recorded[0].taken);
-    let interval = Interval::between(&archive.find(first).unwrap(), &archive.find(last).unwrap()).unwrap();
+    let interval =
+        Interval::between(&archive.find(first).unwrap(), &archive.find(last).unwrap()).unwrap();
     assert_eq!(interval.statements.rows.iter().find(|row| row.id == "incr").unwrap().calls, 50);
     drop(Recorder::begin(vec![source(&server)], &repository, plan(20)).unwrap());
 }
 
 #[test]
 fn a_server_that_is_gone_leaves_a_gap_and_the_recording_goes_on() {
-    let Some(mut server) = servers::redis("a_server_that_is_gone_leaves_a_gap_and_the_recording_goes_on")
+    let Some(mut server) =
+        servers::redis("a_server_that_is_gone_leaves_a_gap_and_the_recording_goes_on")
     else {
         return;
     };
@@ -137,11 +145,16 @@ fn a_server_that_is_gone_leaves_a_gap_and_the_recording_goes_on() {
     assert!(archive.gaps().unwrap()[0].reason.contains("cannot"), "{:?}", archive.gaps());
     let (first, last) = (recorded[0].taken[0], *recorded[0].taken.last().unwrap());
     let across = Interval::between(&archive.find(first).unwrap(), &archive.find(last).unwrap());
-    assert!(matches!(across, Err(Error::Restarted { .. })), "an interval across the restart is an error");
+    assert!(
+        matches!(across, Err(Error::Restarted { .. })),
+        "an interval across the restart is an error"
+    );
 }
 
 #[test]
 fn a_server_that_hangs_is_a_gap_while_it_hangs() {
-    let Some(server) = servers::redis("a_server_that_hangs_is_a_gap_while_it_hangs") else { return };
+    let Some(server) = servers::redis("a_server_that_hangs_is_a_gap_while_it_hangs") else {
+        return;
+    };
     servers::hang(&server, &url(&server), &mut Vec::new);
 }

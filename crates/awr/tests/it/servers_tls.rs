@@ -1,6 +1,8 @@
-//! Encrypted connections to real servers: who is let in, who is refused and what the refusal says. Certificates are made here by `openssl`.
+//! Encrypted connections to real servers: who is let in, who is refused and what the refusal says.
+//! Certificates are made here by `openssl`.
 //!
-//! Servers listen on a free port of this machine; where another program took it meanwhile, they are started again on another.
+//! Servers listen on a free port of this machine; where another program took it meanwhile, they are
+//! started again on another.
 
 use crate::servers;
 use std::fs;
@@ -33,8 +35,8 @@ impl Made {
     }
 }
 
-/// An authority, another one, a client's certificate, and certificates for one key of a server: sound, expired, with a common name alone,
-/// signed by itself.
+/// An authority, another one, a client's certificate, and certificates for one key of a server:
+/// sound, expired, with a common name alone, signed by itself.
 fn certificates(what: &str, server: &Server) -> Option<Made> {
     let Some(openssl) = servers::program("openssl") else {
         servers::skip(what, "openssl is not installed");
@@ -45,8 +47,10 @@ fn certificates(what: &str, server: &Server) -> Option<Made> {
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(
         dir.join("openssl.cnf"),
-        "[req]\ndistinguished_name = dn\nprompt = no\n[dn]\nCN = unused\n[ca]\ndefault_ca = d\n[d]\ndir = .\ndatabase = index.txt\n\
-         new_certs_dir = .\nserial = serial\ndefault_md = sha256\npolicy = any\nunique_subject = no\n[any]\ncommonName = supplied\n",
+        "[req]\ndistinguished_name = dn\nprompt = no\n[dn]\nCN = unused\n[ca]\ndefault_ca = \
+         d\n[d]\ndir = .\ndatabase = index.txt\n\
+         new_certs_dir = .\nserial = serial\ndefault_md = sha256\npolicy = any\nunique_subject = \
+         no\n[any]\ncommonName = supplied\n",
     )
     .unwrap();
     fs::write(dir.join("index.txt"), "").unwrap();
@@ -62,27 +66,36 @@ fn certificates(what: &str, server: &Server) -> Option<Made> {
             .stdout(Stdio::null())
             .output()
             .unwrap();
-        assert!(output.status.success(), "openssl {line}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "openssl {line}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     };
-    run(&format!("req -config openssl.cnf {authority} {key} -keyout ca.key -out ca.crt -subj /CN=Authority"));
+    run(&format!(
+        "req -config openssl.cnf {authority} {key} -keyout ca.key -out ca.crt -subj /CN=Authority"
+    ));
     run(&format!(
         "req -config openssl.cnf {authority} {key} -keyout other.key -out other.crt -subj /CN=Other"
     ));
     run(&format!(
         "req -config openssl.cnf -new {key} -keyout server.key -out server.csr -subj /CN=localhost"
     ));
-    run(&format!("req -config openssl.cnf -new {key} -keyout client.key -out client.csr -subj /CN=byclient"));
+    run(&format!(
+        "req -config openssl.cnf -new {key} -keyout client.key -out client.csr -subj /CN=byclient"
+    ));
     let signed = "-CA ca.crt -CAkey ca.key -days 30";
     run(&format!("x509 -req -in server.csr {signed} -set_serial 2 -extfile names -out good.crt"));
     run(&format!("x509 -req -in server.csr {signed} -set_serial 3 -out common.crt"));
     run(&format!("x509 -req -in client.csr {signed} -set_serial 4 -out client.crt"));
-    run(
-        "req -config openssl.cnf -x509 -days 30 -key server.key -out itself.crt -subj /CN=localhost -addext basicConstraints=CA:TRUE",
-    );
-    run("ca -batch -notext -config openssl.cnf -cert ca.crt -keyfile ca.key -in server.csr -extfile names \
+    run("req -config openssl.cnf -x509 -days 30 -key server.key -out itself.crt -subj \
+         /CN=localhost -addext basicConstraints=CA:TRUE");
+    run("ca -batch -notext -config openssl.cnf -cert ca.crt -keyfile ca.key -in server.csr \
+         -extfile names \
          -startdate 20200101000000Z -enddate 20200201000000Z -out expired.crt");
     // The server runs as the one whom its directory is of.
-    let owner = fs::metadata(server.path("")).map(|of| std::os::unix::fs::MetadataExt::uid(&of)).unwrap();
+    let owner =
+        fs::metadata(server.path("")).map(|of| std::os::unix::fs::MetadataExt::uid(&of)).unwrap();
     let key = dir.join("server.key");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     chown(&key, Some(owner), Some(owner)).unwrap();
@@ -144,10 +157,12 @@ fn postgresql_is_encrypted_and_verified_as_its_own_programs_do() {
     let Some(made) = certificates(what, &server) else { return };
     client(&server)
         .batch_execute(
-            "SET password_encryption = 'scram-sha-256'; CREATE USER careful PASSWORD 'hunter2'; CREATE USER clear; CREATE USER byclient",
+            "SET password_encryption = 'scram-sha-256'; CREATE USER careful PASSWORD 'hunter2'; \
+             CREATE USER clear; CREATE USER byclient",
         )
         .unwrap();
-    let rules = "local all all trust\nhostssl all byclient all cert\nhostnossl all clear all trust\n\
+    let rules = "local all all trust\nhostssl all byclient all cert\nhostnossl all clear all \
+                 trust\n\
                  hostssl all careful all scram-sha-256\nhostssl all postgres,ghost all trust\n";
     fs::write(server.path("data/pg_hba.conf"), rules).unwrap();
     let arguments = |server: &Server, port: u16| {
@@ -172,8 +187,9 @@ fn postgresql_is_encrypted_and_verified_as_its_own_programs_do() {
     };
     let port = listening(&mut server, arguments, listens);
     let (ca, other) = (made.path("ca.crt"), made.path("other.crt"));
-    let url =
-        |user: &str, host: &str, more: &str| format!("postgresql://{user}@{host}:{port}/postgres?{more}");
+    let url = |user: &str, host: &str, more: &str| {
+        format!("postgresql://{user}@{host}:{port}/postgres?{more}")
+    };
     let full = url("postgres", "localhost", &format!("sslmode=verify-full&sslrootcert={ca}"));
     let encrypted = |server: &Server| -> i64 {
         let sessions = "SELECT count(*) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) \
@@ -215,8 +231,11 @@ fn postgresql_is_encrypted_and_verified_as_its_own_programs_do() {
     );
 
     // TLS from the first byte on.
-    let direct =
-        url("postgres", "localhost", &format!("sslmode=verify-full&sslrootcert={ca}&sslnegotiation=direct"));
+    let direct = url(
+        "postgres",
+        "localhost",
+        &format!("sslmode=verify-full&sslrootcert={ca}&sslnegotiation=direct"),
+    );
     let version: String = client(&server).query_one("SHOW server_version_num", &[]).unwrap().get(0);
     match version.parse::<u32>().unwrap() >= 170_000 {
         true => drop(let_in(&server, &direct, &[])),
@@ -230,7 +249,11 @@ fn postgresql_is_encrypted_and_verified_as_its_own_programs_do() {
         &[],
         &["is for localhost and not for `127.0.0.1`", "issued by `Authority`", "sslmode=verify-ca"],
     );
-    let_in(&server, &url("postgres", "127.0.0.1", &format!("sslmode=verify-ca&sslrootcert={ca}")), &[]);
+    let_in(
+        &server,
+        &url("postgres", "127.0.0.1", &format!("sslmode=verify-ca&sslrootcert={ca}")),
+        &[],
+    );
     let of_other = format!("sslmode=verify-ca&sslrootcert={other}");
     refused(
         &server,
@@ -248,7 +271,10 @@ fn postgresql_is_encrypted_and_verified_as_its_own_programs_do() {
     let services = server.path("services");
     fs::write(
         &services,
-        format!("[db]\nhost=localhost\nport={port}\nuser=postgres\nsslmode=verify-full\nsslrootcert={ca}\n"),
+        format!(
+            "[db]\nhost=localhost\nport={port}\nuser=postgres\nsslmode=verify-full\n\
+             sslrootcert={ca}\n"
+        ),
     )
     .unwrap();
     let_in(&server, "postgresql:///postgres?service=db", &[("PGSERVICEFILE", &text(&services))]);
@@ -277,22 +303,39 @@ fn postgresql_is_encrypted_and_verified_as_its_own_programs_do() {
     // Nobody of this name: that is the reason, and not that it was tried encrypted.
     let ghost = url("ghost", "localhost", "sslmode=prefer");
     refused(&server, &ghost, &[], &["\"ghost\" does not exist", "a user that is there"]);
-    let own =
-        format!("sslmode=require&sslcert={}&sslkey={}", made.path("client.crt"), made.path("client.key"));
+    let own = format!(
+        "sslmode=require&sslcert={}&sslkey={}",
+        made.path("client.crt"),
+        made.path("client.key")
+    );
     let_in(&server, &url("byclient", "localhost", &own), &[]);
-    refused(&server, &url("byclient", "localhost", "sslmode=require"), &[], &["28000", "certificate"]);
+    refused(
+        &server,
+        &url("byclient", "localhost", "sslmode=require"),
+        &[],
+        &["28000", "certificate"],
+    );
     let wrong = format!("sslmode=require&sslcert={ca}&sslkey={}", made.path("client.key"));
     refused(&server, &url("byclient", "localhost", &wrong), &[], &["is of another key"]);
     fs::set_permissions(made.path("client.key"), fs::Permissions::from_mode(0o644)).unwrap();
-    refused(&server, &url("byclient", "localhost", &own), &[], &["others may read it", "chmod 0600"]);
+    refused(
+        &server,
+        &url("byclient", "localhost", &own),
+        &[],
+        &["others may read it", "chmod 0600"],
+    );
 
     repository(
         &url("postgres", "localhost", &format!("sslmode=verify-full&sslrootcert={ca}")),
         &server,
         &encrypted,
     );
-    let error = Archive::existing(url("postgres", "localhost", &of_other)).err().unwrap().to_string();
-    assert!(error.contains("is of no authority in") && error.contains("sslrootcert=FILE"), "{error}");
+    let error =
+        Archive::existing(url("postgres", "localhost", &of_other)).err().unwrap().to_string();
+    assert!(
+        error.contains("is of no authority in") && error.contains("sslrootcert=FILE"),
+        "{error}"
+    );
 
     // Other certificates.
     let shown = |name: &str, until_then: &mut dyn FnMut() -> bool| {
@@ -309,20 +352,29 @@ fn postgresql_is_encrypted_and_verified_as_its_own_programs_do() {
     });
     refused(&server, &full, &[], &["Renew the certificate"]);
     shown("common.crt", &mut || server.source(&full, &none).is_ok());
-    let by_itself =
-        url("postgres", "localhost", &format!("sslmode=verify-full&sslrootcert={}", made.path("itself.crt")));
+    let by_itself = url(
+        "postgres",
+        "localhost",
+        &format!("sslmode=verify-full&sslrootcert={}", made.path("itself.crt")),
+    );
     refused(&server, &by_itself, &[], &["is of no authority in"]);
     shown("itself.crt", &mut || server.source(&by_itself, &none).is_ok());
     refused(&server, &full, &[], &["issued by itself", "is of no authority in"]);
 
     // Without encryption.
-    fs::write(server.path("data/pg_hba.conf"), "local all all trust\nhost all all all trust\n").unwrap();
+    fs::write(server.path("data/pg_hba.conf"), "local all all trust\nhost all all all trust\n")
+        .unwrap();
     let without = |server: &Server, port| {
         [arguments(server, port), vec!["-c".to_owned(), "ssl=off".to_owned()]].concat()
     };
     let port = listening(&mut server, without, listens);
     let url = |more: &str| format!("postgresql://postgres@localhost:{port}/postgres?{more}");
-    refused(&server, &url("sslmode=require"), &[], &["does not offer encryption", "sslmode=disable"]);
+    refused(
+        &server,
+        &url("sslmode=require"),
+        &[],
+        &["does not offer encryption", "sslmode=disable"],
+    );
     refused(
         &server,
         &url(&format!("sslmode=verify-full&sslrootcert={ca}")),
@@ -348,7 +400,8 @@ fn mariadb_is_encrypted_and_verified() {
     let Some(made) = certificates(what, &server) else { return };
     let control = |server: &Server| {
         let socket = server.path("my.sock");
-        mysql::Conn::new(mysql::OptsBuilder::new().socket(socket.to_str()).user(Some("root"))).unwrap()
+        mysql::Conn::new(mysql::OptsBuilder::new().socket(socket.to_str()).user(Some("root")))
+            .unwrap()
     };
     let mut conn = control(&server);
     let version: String = conn.query_first("SELECT VERSION()").unwrap().unwrap();
@@ -369,7 +422,8 @@ fn mariadb_is_encrypted_and_verified() {
     };
     let port = listening(&mut server, arguments, |_| true);
     let (ca, other) = (made.path("ca.crt"), made.path("other.crt"));
-    let url = |user: &str, host: &str, more: &str| format!("mariadb://{user}@{host}:{port}/?{more}");
+    let url =
+        |user: &str, host: &str, more: &str| format!("mariadb://{user}@{host}:{port}/?{more}");
     let password = [("MYSQL_PWD", "hunter2")];
     // Only who is encrypted is let in.
     let_in(&server, &url("careful", "localhost", ""), &password);
@@ -390,7 +444,12 @@ fn mariadb_is_encrypted_and_verified() {
         &["1045", "MYSQL_PWD"],
     );
     let at = format!("ssl-mode=VERIFY_IDENTITY&ssl-ca={ca}");
-    refused(&server, &url("careful", "127.0.0.1", &at), &password, &["not for `127.0.0.1`", "VERIFY_CA"]);
+    refused(
+        &server,
+        &url("careful", "127.0.0.1", &at),
+        &password,
+        &["not for `127.0.0.1`", "VERIFY_CA"],
+    );
     let_in(&server, &url("careful", "127.0.0.1", &format!("ssl-ca={ca}")), &password);
     refused(
         &server,
@@ -406,30 +465,41 @@ fn mariadb_is_encrypted_and_verified() {
     )
     .unwrap();
     let home = [("HOME", text(&home))];
-    let home: Vec<(&str, &str)> = home.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let home: Vec<(&str, &str)> =
+        home.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let_in(&server, &url("careful", "localhost", ""), &home);
     refused(&server, &url("careful", "127.0.0.1", ""), &home, &["not for `127.0.0.1`"]);
     // On a socket only if that is demanded.
     let socket = server.path("my.sock");
-    let on_socket =
-        format!("mariadb://careful@/?socket={}&ssl-mode=VERIFY_IDENTITY&ssl-ca={ca}", text(&socket));
+    let on_socket = format!(
+        "mariadb://careful@/?socket={}&ssl-mode=VERIFY_IDENTITY&ssl-ca={ca}",
+        text(&socket)
+    );
     let_in(&server, &on_socket, &password);
 
     made.show("expired.crt");
     match control(&server).query_drop(read_again) {
         Ok(()) => refused(&server, &identity, &password, &["expired on 2020-02-01", "Renew"]),
         // From 8.4 on it does not show one whose days are over.
-        Err(error) => assert!(!is_mariadb && error.to_string().contains("Invalid certificates"), "{error}"),
+        Err(error) => {
+            assert!(!is_mariadb && error.to_string().contains("Invalid certificates"), "{error}")
+        }
     }
     made.show("common.crt");
     control(&server).query_drop(read_again).unwrap();
     let_in(&server, &identity, &password);
     control(&server).query_drop("SET GLOBAL require_secure_transport = ON").unwrap();
-    refused(&server, &url("plain", "localhost", "ssl-mode=DISABLED"), &password, &["ssl-mode=REQUIRED"]);
+    refused(
+        &server,
+        &url("plain", "localhost", "ssl-mode=DISABLED"),
+        &password,
+        &["ssl-mode=REQUIRED"],
+    );
 
     // MySQL has no word for it from 8.4 on.
     let without_tls = if is_mariadb { "--skip-ssl" } else { "--tls-version=" };
-    let without = |server: &Server, port| [arguments(server, port), vec![without_tls.to_owned()]].concat();
+    let without =
+        |server: &Server, port| [arguments(server, port), vec![without_tls.to_owned()]].concat();
     let port = listening(&mut server, without, |_| true);
     let url = |more: &str| format!("mariadb://plain@localhost:{port}/?{more}");
     refused(
@@ -471,18 +541,25 @@ fn redis_is_encrypted_and_verified() {
     let (ca, other) = (made.path("ca.crt"), made.path("other.crt"));
     let url = |host: &str, more: &str| format!("rediss://{host}:{port}?{more}");
     // It demands a certificate of the client unless told otherwise.
-    let own = format!("cacert={ca}&cert={}&key={}", made.path("client.crt"), made.path("client.key"));
+    let own =
+        format!("cacert={ca}&cert={}&key={}", made.path("client.crt"), made.path("client.key"));
     let_in(&server, &url("localhost", &own), &[]);
     // The server may have closed the connection before what it says of that is read.
     until("the server to say what it misses", || {
-        let opened = server.source(&url("localhost", &format!("cacert={ca}")), &Surroundings::default());
+        let opened =
+            server.source(&url("localhost", &format!("cacert={ca}")), &Surroundings::default());
         opened.err().expect("nobody is let in").to_string().contains("demands a certificate")
     });
     ask(&server, &["CONFIG", "SET", "tls-auth-clients", "no"]);
     let trusted = url("localhost", &format!("cacert={ca}"));
     let_in(&server, &trusted, &[]);
     let_in(&server, &url("localhost", ""), &[("SSL_CERT_FILE", &ca)]);
-    refused(&server, &url("127.0.0.1", &format!("cacert={ca}")), &[], &["not for `127.0.0.1`", "verify=ca"]);
+    refused(
+        &server,
+        &url("127.0.0.1", &format!("cacert={ca}")),
+        &[],
+        &["not for `127.0.0.1`", "verify=ca"],
+    );
     let_in(&server, &url("127.0.0.1", &format!("cacert={ca}&verify=ca")), &[]);
     refused(
         &server,
@@ -506,6 +583,7 @@ fn redis_is_encrypted_and_verified() {
     // What it makes of a handshake depends on chance: an error, or waiting for the end of a line.
     let asking = Asking { patience: Duration::from_secs(2), ..Asking::default() };
     let address = Address::parse(&format!("rediss://localhost:{plain}?cacert={ca}")).unwrap();
-    let error = sources::open(&address, &asking, &Surroundings::default()).err().unwrap().to_string();
+    let error =
+        sources::open(&address, &asking, &Surroundings::default()).err().unwrap().to_string();
     assert!(error.contains("redis://"), "{error}");
 }

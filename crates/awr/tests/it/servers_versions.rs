@@ -1,7 +1,9 @@
-//! What a server does not tell, and which grant gives it, word for word, on real servers of whatever version is there.
-//! `.ci/server_versions.sh` runs these with every version that can be had; without it they run with the installed ones.
+//! What a server does not tell, and which grant gives it, word for word, on real servers of
+//! whatever version is there. `.ci/server_versions.sh` runs these with every version that can be
+//! had; without it they run with the installed ones.
 //!
-//! Deliberately absent: what the figures are worth (`servers_truth.rs`), what each version tells (`src/sources/recorded.rs`).
+//! Deliberately absent: what the figures are worth (`servers_truth.rs`), what each version tells
+//! (`src/sources/recorded.rs`).
 
 use crate::servers;
 use std::io::{BufRead, BufReader, Write};
@@ -29,8 +31,10 @@ fn looked(source: &mut dyn LiveSource) -> bool {
     source.look(&mut Sampling::new("s".to_owned(), 10)).unwrap()
 }
 
-const OF_OTHERS: &str = "what other users' sessions and statements do; GRANT pg_monitor TO the user gives it";
-const SYSTEM: &str = "the system identifier; GRANT EXECUTE ON FUNCTION pg_control_system() gives it \
+const OF_OTHERS: &str =
+    "what other users' sessions and statements do; GRANT pg_monitor TO the user gives it";
+const SYSTEM: &str = "the system identifier; GRANT EXECUTE ON FUNCTION pg_control_system() gives \
+                      it \
                       (permission denied for function pg_control_system)";
 
 #[test]
@@ -51,20 +55,28 @@ fn a_postgresql_user_with_no_right_learns_which_grant_gives_what() {
     assert!(!looked(source.as_mut()), "nobody would seem active");
     // Statements of others have neither number nor text: they must not be taken for one another.
     for i in 0..20 {
-        work.batch_execute(&format!("CREATE TABLE t{i} (i int); INSERT INTO t{i} VALUES (1)")).unwrap();
+        work.batch_execute(&format!("CREATE TABLE t{i} (i int); INSERT INTO t{i} VALUES (1)"))
+            .unwrap();
     }
     let after = source.snapshot().unwrap();
-    assert!(after.statements.iter().all(|statement| !statement.text.is_empty()), "{:?}", after.statements);
+    assert!(
+        after.statements.iter().all(|statement| !statement.text.is_empty()),
+        "{:?}",
+        after.statements
+    );
     Interval::between(&before, &after).unwrap();
-    work.batch_execute("GRANT pg_monitor TO nobody; GRANT EXECUTE ON FUNCTION pg_control_system() TO nobody")
-        .unwrap();
+    work.batch_execute(
+        "GRANT pg_monitor TO nobody; GRANT EXECUTE ON FUNCTION pg_control_system() TO nobody",
+    )
+    .unwrap();
     let mut source = server.source(&url, &Surroundings::default()).unwrap();
     let granted = source.snapshot().unwrap();
     assert!(!has(&granted, OF_OTHERS) && !has(&granted, SYSTEM), "{:?}", granted.missing);
     assert!(looked(source.as_mut()));
     if statements {
         assert!(granted.statements.iter().any(|of| of.text.starts_with("INSERT INTO t1")));
-        // What was hidden before is not new: its counts are of all time. (With the identifier the instance has another name.)
+        // What was hidden before is not new: its counts are of all time. (With the identifier the
+        // instance has another name.)
         assert!(Interval::between(&after, &granted).is_err() || !after.statements.is_empty());
     }
 }
@@ -87,17 +99,25 @@ fn statements_that_a_grant_uncovers_are_not_counted_as_new() {
     let before = source.snapshot().unwrap();
     work.batch_execute("GRANT pg_monitor TO nobody").unwrap();
     let after = source.snapshot().unwrap();
-    assert!(after.statements.iter().any(|of| of.text.starts_with("INSERT INTO t")), "{:?}", after.statements);
+    assert!(
+        after.statements.iter().any(|of| of.text.starts_with("INSERT INTO t")),
+        "{:?}",
+        after.statements
+    );
     let interval = Interval::between(&before, &after).unwrap();
     assert!(!interval.statements.rows.iter().any(|of| of.text.starts_with("INSERT INTO t")));
 }
 
-const BY_PROCESS: &str = "the start time of the server, commits of single statements, what other users' sessions do, \
-                          information_schema.innodb_metrics; GRANT PROCESS ON *.* TO the user gives it";
-const BY_SELECT: &str = "waits, reads and writes by file, reads by table, DB time, transactions, what performance_schema counts, \
+const BY_PROCESS: &str = "the start time of the server, commits of single statements, what other \
+                          users' sessions do, \
+                          information_schema.innodb_metrics; GRANT PROCESS ON *.* TO the user \
+                          gives it";
+const BY_SELECT: &str = "waits, reads and writes by file, reads by table, DB time, transactions, \
+                         what performance_schema counts, \
                          statements; GRANT SELECT ON performance_schema.* TO the user gives it";
 
-const NO_REDO: &str = "the time of redo writes and syncs; this version's performance_schema has none";
+const NO_REDO: &str =
+    "the time of redo writes and syncs; this version's performance_schema has none";
 
 #[test]
 fn a_mysql_user_with_usage_only_learns_which_grant_gives_what() {
@@ -105,7 +125,8 @@ fn a_mysql_user_with_usage_only_learns_which_grant_gives_what() {
     let Some(server) = servers::mariadb(what) else { return };
     let socket = server.path("my.sock");
     let mut work =
-        mysql::Conn::new(mysql::OptsBuilder::new().socket(socket.to_str()).user(Some("root"))).unwrap();
+        mysql::Conn::new(mysql::OptsBuilder::new().socket(socket.to_str()).user(Some("root")))
+            .unwrap();
     work.query_drop("CREATE USER nobody@localhost IDENTIFIED BY 'hunter2'").unwrap();
     let url = format!("mysql://nobody@/?socket={}", socket.display());
     let password = Surroundings::of([("MYSQL_PWD", "hunter2")]);
@@ -118,7 +139,9 @@ fn a_mysql_user_with_usage_only_learns_which_grant_gives_what() {
     tells(&without, &[BY_PROCESS, BY_SELECT]);
     assert_eq!(without.missing.len(), 2, "{:?}", without.missing);
     assert!(!seen, "nobody would seem active");
-    assert!(without.counters.iter().any(|counter| counter.name == "user calls" && counter.value > 0));
+    assert!(
+        without.counters.iter().any(|counter| counter.name == "user calls" && counter.value > 0)
+    );
     work.query_drop("GRANT PROCESS ON *.* TO nobody@localhost").unwrap();
     let (process, seen) = snapshot(&server);
     assert!(has(&process, BY_SELECT) && !has(&process, BY_PROCESS), "{:?}", process.missing);
@@ -158,13 +181,18 @@ fn a_mysql_password_goes_over_a_network_for_the_servers_key_only() {
         }
     }
     let Some((server, port)) = started else { return };
-    let options = mysql::OptsBuilder::new().socket(server.path("my.sock").to_str()).user(Some("root"));
+    let options =
+        mysql::OptsBuilder::new().socket(server.path("my.sock").to_str()).user(Some("root"));
     let mut work = mysql::Conn::new(options).unwrap();
-    work.query_drop("CREATE USER far@'%' IDENTIFIED WITH caching_sha2_password BY 'hunter2'").unwrap();
+    work.query_drop("CREATE USER far@'%' IDENTIFIED WITH caching_sha2_password BY 'hunter2'")
+        .unwrap();
     let url = format!("mysql://far@127.0.0.1:{port}");
     let log_in = |password: &str| server.source(&url, &Surroundings::of([("MYSQL_PWD", password)]));
     let error = log_in("hunter3").err().unwrap().to_string();
-    assert!(error.contains("1045") && error.contains("MYSQL_PWD") && !error.contains("hunter"), "{error}");
+    assert!(
+        error.contains("1045") && error.contains("MYSQL_PWD") && !error.contains("hunter"),
+        "{error}"
+    );
     // The first time the server does not know the password from before, the second time it does.
     for _ in 0..2 {
         let version = log_in("hunter2").unwrap().snapshot().unwrap().source.version;
@@ -188,14 +216,18 @@ fn a_redis_user_with_few_commands_learns_which_rule_gives_what() {
     let what = "a_redis_user_with_few_commands_learns_which_rule_gives_what";
     let Some(server) = servers::redis(what) else { return };
     run(&server, "ACL SETUSER few on >hunter2 +ping");
-    let url = format!("redis://few@{}", server.path("r.sock").display().to_string().replace('/', "%2F"));
+    let url =
+        format!("redis://few@{}", server.path("r.sock").display().to_string().replace('/', "%2F"));
     let password = Surroundings::of([("REDISCLI_AUTH", "hunter2")]);
     let mut source = match server.source(&url, &password) {
         Ok(source) => source,
         Err(error) => panic!("{error}"),
     };
     let error = source.snapshot().unwrap_err().to_string();
-    assert!(error.contains("`+info +ping +latency +slowlog`") && !error.contains("hunter"), "{error}");
+    assert!(
+        error.contains("`+info +ping +latency +slowlog`") && !error.contains("hunter"),
+        "{error}"
+    );
     run(&server, "ACL SETUSER few +info");
     let some = source.snapshot().unwrap();
     let lines = [

@@ -36,7 +36,10 @@ fn a_snapshot_of_another_format_is_refused_by_name() {
     for other in [0, 2, 3, u64::MAX] {
         let text = text.replacen("\"format\":1,", &format!("\"format\":{other},"), 1);
         let error = Snapshot::from_json(&text, "here").unwrap_err();
-        assert!(matches!(error, Error::Format { found, known: 1, .. } if found == other), "{error}");
+        assert!(
+            matches!(error, Error::Format { found, known: 1, .. } if found == other),
+            "{error}"
+        );
         assert!(error.to_string().contains("Use the tiersmith that recorded it"), "{error}");
     }
 }
@@ -132,7 +135,8 @@ fn foreign_text_is_refused_with_what_to_give_instead() {
         let error = Snapshot::from_json(text, "notes.txt").unwrap_err();
         assert!(matches!(error, Error::Foreign { .. }), "{error}");
         assert!(
-            error.to_string().contains("notes.txt") && error.to_string().contains("tiersmith awr snapshot")
+            error.to_string().contains("notes.txt")
+                && error.to_string().contains("tiersmith awr snapshot")
         );
     }
 }
@@ -168,7 +172,9 @@ fn a_restarted_source_is_an_error_and_not_a_wrong_number() {
         |later| later.source.instance = "run-2".to_owned(),
         |later| later.waits.retain(|wait| wait.name != "log file sync"),
         |later| later.waits.iter_mut().for_each(|wait| wait.total_ns = 0),
-        |later| later.waits.iter_mut().for_each(|wait| (wait.count, wait.buckets) = (0, Vec::new())),
+        |later| {
+            later.waits.iter_mut().for_each(|wait| (wait.count, wait.buckets) = (0, Vec::new()))
+        },
         |later| later.counters.iter_mut().for_each(|counter| counter.value = 0),
         |later| later.counters.clear(),
         |later| later.db_time_ns = Some(1),
@@ -188,7 +194,10 @@ fn a_restarted_source_is_an_error_and_not_a_wrong_number() {
         change(&mut end);
         let error = Interval::between(&begin, &end).unwrap_err();
         assert!(matches!(error, Error::Restarted { .. }), "change {index}: {error}");
-        assert!(error.to_string().contains("the source was restarted between the snapshots"), "{error}");
+        assert!(
+            error.to_string().contains("the source was restarted between the snapshots"),
+            "{error}"
+        );
     }
 }
 
@@ -212,7 +221,9 @@ fn snapshots_of_two_databases_do_not_make_an_interval() {
 #[test]
 fn an_interval_without_time_or_backwards_is_an_error() {
     let (begin, end) = at_home();
-    for (first, second, word) in [(&begin, &begin, "no time passed"), (&end, &begin, "before the first")] {
+    for (first, second, word) in
+        [(&begin, &begin, "no time passed"), (&end, &begin, "before the first")]
+    {
         let error = Interval::between(first, second).unwrap_err();
         assert!(matches!(error, Error::NoTime { .. }), "{error}");
         assert!(error.to_string().contains(word), "{error}");
@@ -270,7 +281,8 @@ fn a_wait_or_counter_that_came_to_be_counted_in_another_way_is_left_out_and_is_n
         "{said}"
     );
     // Counted alike it is a restart.
-    end.waits.iter_mut().find(|wait| wait.name == "redo, written").unwrap().help = "all of it".to_owned();
+    end.waits.iter_mut().find(|wait| wait.name == "redo, written").unwrap().help =
+        "all of it".to_owned();
     assert!(matches!(Interval::between(&begin, &end), Err(Error::Restarted { .. })));
 }
 
@@ -301,14 +313,17 @@ fn times_that_became_too_large_for_their_counters_are_left_out_or_go_on_and_noth
         let io = interval.io.iter().find(|io| io.tier == "files").unwrap();
         assert_eq!((io.reads, io.read_ns, io.untimed), (1, 0, true));
         let said = interval.warnings.join("\n");
-        for what in
-            ["all statements, which is DB time", "idle: a client", "reads and writes of data on files"]
-        {
+        for what in [
+            "all statements, which is DB time",
+            "idle: a client",
+            "reads and writes of data on files",
+        ] {
             assert!(said.contains(what), "{said}");
         }
         // One that fell by less was set to zero, and so was one whose count fell with it.
         let mut less = end.clone();
-        less.waits.iter_mut().find(|wait| wait.name == "idle: a client").unwrap().total_ns = WRAP_NS / 2;
+        less.waits.iter_mut().find(|wait| wait.name == "idle: a client").unwrap().total_ns =
+            WRAP_NS / 2;
         assert!(matches!(Interval::between(&begin, &less), Err(Error::Restarted { .. })));
         let mut fewer = end.clone();
         fewer.waits.iter_mut().find(|wait| wait.name == "idle: a client").unwrap().count = 9;
@@ -363,7 +378,10 @@ fn what_two_registries_recorded_is_added_up() {
     let sync = snapshot.waits.iter().find(|wait| wait.name == "log file sync").unwrap();
     assert_eq!((sync.count, sync.bytes), (200, 2_000));
     assert_eq!(sync.histogram().unwrap(), together);
-    assert_eq!(snapshot.counters.iter().find(|counter| counter.name == "redo size").unwrap().value, 10);
+    assert_eq!(
+        snapshot.counters.iter().find(|counter| counter.name == "redo size").unwrap().value,
+        10
+    );
     snapshot.check().unwrap();
 }
 
@@ -398,7 +416,12 @@ fn reads_and_writes_are_told_apart_by_file_class_and_tier() {
 #[test]
 fn what_a_partial_list_does_not_have_was_not_told_and_is_never_counted_from_zero() {
     let (mut begin, mut end) = at_home();
-    let row = IoStat { file_class: "relation".into(), tier: "home".into(), reads: 10, ..IoStat::default() };
+    let row = IoStat {
+        file_class: "relation".into(),
+        tier: "home".into(),
+        reads: 10,
+        ..IoStat::default()
+    };
     begin.add_io(IoStat { untimed: true, ..row.clone() });
     end.add_io(IoStat { reads: 30, read_ns: 5_000_000, ..row.clone() });
     begin.add_counter("kept", "rows", 5);
@@ -416,7 +439,11 @@ fn what_a_partial_list_does_not_have_was_not_told_and_is_never_counted_from_zero
     let relation = interval.io.iter().find(|io| io.file_class == "relation").unwrap();
     assert_eq!((relation.reads, relation.read_ns, relation.untimed), (20, 0, true));
     for name in ["gone; new", "log file sync", "the times of the reads and writes of relation"] {
-        assert!(interval.warnings.iter().any(|line| line.contains(name)), "{name}: {:?}", interval.warnings);
+        assert!(
+            interval.warnings.iter().any(|line| line.contains(name)),
+            "{name}: {:?}",
+            interval.warnings
+        );
     }
     end.counters.iter_mut().filter(|counter| counter.name == "kept").for_each(|counter| {
         counter.help = "counted in another way".to_owned();

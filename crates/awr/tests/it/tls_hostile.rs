@@ -1,5 +1,5 @@
-//! Servers that lie about encryption: nothing one sends or leaves out in a handshake or after it makes a source wait for ever, take what
-//! was in clear for encrypted, or fill the memory.
+//! Servers that lie about encryption: nothing one sends or leaves out in a handshake or after it
+//! makes a source wait for ever, take what was in clear for encrypted, or fill the memory.
 //!
 //! The servers here are threads on free ports of this machine; none has to be installed.
 
@@ -74,7 +74,10 @@ fn error_within(patience: Duration, url: &str) -> String {
         Ok(mut source) => source.snapshot().unwrap_err().to_string(),
         Err(error) => error.to_string(),
     };
-    assert!(error.contains("cannot") && !error.contains("hunter2") && !error.contains('\u{1b}'), "{error}");
+    assert!(
+        error.contains("cannot") && !error.contains("hunter2") && !error.contains('\u{1b}'),
+        "{error}"
+    );
     error
 }
 
@@ -83,8 +86,8 @@ fn error_of(url: &str) -> String {
     error_within(Duration::from_millis(600), url)
 }
 
-/// So much that what is wrong is found however slow the machine is: a PostgreSQL has ten seconds for connecting, so it is asked again if
-/// the machine was so slow that they were over.
+/// So much that what is wrong is found however slow the machine is: a PostgreSQL has ten seconds
+/// for connecting, so it is asked again if the machine was so slow that they were over.
 fn lie_of(url: &str) -> String {
     let mut error = String::new();
     for _ in 0..6 {
@@ -98,7 +101,9 @@ fn lie_of(url: &str) -> String {
 
 /// Whether an error says that the time was over.
 fn is_late(error: &str) -> bool {
-    ["no answer within", "no whole answer in time", "timed out"].iter().any(|words| error.contains(words))
+    ["no answer within", "no whole answer in time", "timed out"]
+        .iter()
+        .any(|words| error.contains(words))
 }
 
 /// What was logged; nothing else in these tests lets a connection go on in clear.
@@ -194,7 +199,8 @@ fn wish_of_postgresql(stream: &mut TcpStream) -> bool {
 #[test]
 fn a_handshake_that_is_none_is_an_error_in_time_and_in_little_memory() {
     let before = peak_mib();
-    // A record of 16 KiB of a handshake that claims 16 MiB; one that is larger than any may be; an alert in clear; another protocol.
+    // A record of 16 KiB of a handshake that claims 16 MiB; one that is larger than any may be; an
+    // alert in clear; another protocol.
     const ENDLESS: &[u8] = &{
         let mut record = [0; 5 + 0x4000];
         (record[0], record[1], record[2], record[3]) = (22, 3, 3, 0x40);
@@ -267,7 +273,11 @@ fn a_server_without_encryption_or_with_an_error_before_it_does_not_get_a_passwor
         });
         let error = lie_of(&format!("postgresql://u@127.0.0.1:{port}/d?sslmode=require"));
         assert!(error.contains(word), "{error}");
-        assert_eq!(hears.recv_timeout(Duration::from_secs(150)).unwrap(), 0, "nothing is said in clear");
+        assert_eq!(
+            hears.recv_timeout(Duration::from_secs(150)).unwrap(),
+            0,
+            "nothing is said in clear"
+        );
     }
     // A server that takes the offer back.
     let mut without = greeting(&[]);
@@ -284,7 +294,8 @@ fn a_server_without_encryption_or_with_an_error_before_it_does_not_get_a_passwor
 
 #[test]
 fn what_comes_before_encryption_is_not_taken_for_what_comes_after() {
-    // As if the login had succeeded already: numbered as what comes after the handshake, which is a real one.
+    // As if the login had succeeded already: numbered as what comes after the handshake, which is a
+    // real one.
     let port = server(|mut stream| {
         let _ = stream.write_all(&greeting(&packet(3, &[0, 0, 0, 2, 0, 0, 0])));
         let mut wish = [0; 36];
@@ -314,23 +325,32 @@ fn what_a_mysql_says_before_encryption_is_not_shown_and_gives_no_advice() {
         (1045, "anybody"),
         (3159, "anybody"),
     ] {
-        let refusal =
-            [&[0xff][..], &code.to_le_bytes(), b"#HY000Say ssl-mode=DISABLED, or leave ssl-mode out"]
-                .concat();
+        let refusal = [
+            &[0xff][..],
+            &code.to_le_bytes(),
+            b"#HY000Say ssl-mode=DISABLED, or leave ssl-mode out",
+        ]
+        .concat();
         let port = server(move |mut stream| {
             let _ = stream.write_all(&packet(0, &refusal));
             behave(stream, Manner::Silent);
         });
         for mode in ["ssl-mode=REQUIRED", "ssl-mode=VERIFY_IDENTITY", "ssl-verify-server-cert=1"] {
             let error = lie_of(&format!("mysql://u@127.0.0.1:{port}/?{mode}"));
-            assert!(error.contains(known) && error.contains(&format!("error {code} before")), "{error}");
+            assert!(
+                error.contains(known) && error.contains(&format!("error {code} before")),
+                "{error}"
+            );
             for word in ["DISABLED", "leave ssl-mode out", "MYSQL_PWD"] {
                 assert!(!error.contains(word), "{error}");
             }
         }
         // Who wants no encryption believes everything anyway.
         let error = lie_of(&format!("mysql://u@127.0.0.1:{port}/?ssl-mode=DISABLED"));
-        assert!(error.contains(&format!("Say ssl-mode=DISABLED, or leave ssl-mode out ({code})")), "{error}");
+        assert!(
+            error.contains(&format!("Say ssl-mode=DISABLED, or leave ssl-mode out ({code})")),
+            "{error}"
+        );
     }
 }
 
@@ -347,7 +367,8 @@ fn going_on_in_clear_is_said_first_and_only_a_server_makes_it_so() {
         [&[b'E', a, b, c, d][..], fields.as_bytes()].concat()
     };
     let wish = [0, 0, 0, 8, 4, 210, 22, 47];
-    // Who asks for encryption gets `answer`; who begins in clear is counted, with what was logged until then, and refused.
+    // Who asks for encryption gets `answer`; who begins in clear is counted, with what was logged
+    // until then, and refused.
     let asked = |answer: Box<dyn Fn(TcpStream) + Send + Sync>, more: &str| {
         let (heard, hears) = std::sync::mpsc::channel();
         let port = server(move |mut stream| {
@@ -400,7 +421,9 @@ fn going_on_in_clear_is_said_first_and_only_a_server_makes_it_so() {
         // Asked again where the machine was too slow: each time it is said before.
         assert!(!in_clear.is_empty() && in_clear.iter().all(|before| *before >= 1), "{in_clear:?}");
         assert!(
-            logged.iter().all(|line| line.contains("127.0.0.1 is not encrypted") && line.contains(word)),
+            logged
+                .iter()
+                .all(|line| line.contains("127.0.0.1 is not encrypted") && line.contains(word)),
             "{logged:?}"
         );
         assert!(logged.len() >= in_clear.len(), "{logged:?}");
@@ -409,7 +432,11 @@ fn going_on_in_clear_is_said_first_and_only_a_server_makes_it_so() {
         (Box::new(denies) as Box<dyn Fn(TcpStream) + Send + Sync>, "sslmode=require", "28000"),
         (Box::new(garbles), "sslmode=require", "is not TLS as it should be"),
         (Box::new(answers), "sslmode=prefer", "does not know PostgreSQL's wish"),
-        (Box::new(garbles), "sslmode=prefer&sslcert=/no/such&sslkey=/no/such", "/no/such cannot be read"),
+        (
+            Box::new(garbles),
+            "sslmode=prefer&sslcert=/no/such&sslkey=/no/such",
+            "/no/such cannot be read",
+        ),
     ] {
         let (error, in_clear, logged) = asked(answer, more);
         assert!(error.contains(word), "{more}: {error}");
@@ -517,13 +544,19 @@ fn given_in_clear(demand: &'static [u8], more: &str) -> (String, String) {
 #[test]
 fn a_postgresql_in_clear_gets_no_password_in_clear_unless_that_is_asked_for() {
     const IN_CLEAR: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
-    for more in ["sslmode=disable", "sslmode=prefer", "sslmode=allow", "sslmode=disable&require_auth=!md5"] {
+    for more in
+        ["sslmode=disable", "sslmode=prefer", "sslmode=allow", "sslmode=disable&require_auth=!md5"]
+    {
         let (given, error) = given_in_clear(IN_CLEAR, more);
         assert_eq!(given, "", "{more}");
-        assert!(error.contains("password in clear") && error.contains("sslmode=verify-full"), "{error}");
+        assert!(
+            error.contains("password in clear") && error.contains("sslmode=verify-full"),
+            "{error}"
+        );
     }
     // As libpq has it, and with a warning.
-    let (given, error) = given_in_clear(IN_CLEAR, "sslmode=disable&require_auth=password,scram-sha-256");
+    let (given, error) =
+        given_in_clear(IN_CLEAR, "sslmode=disable&require_auth=password,scram-sha-256");
     assert_eq!((given.as_str(), error.contains("not today")), ("hunter2\0", true), "{error}");
 }
 
@@ -547,13 +580,18 @@ fn a_postgresql_lets_in_only_in_a_way_that_require_auth_allows() {
         ("md5,scram-sha-256", &[IN_CLEAR, IN]),
     ] {
         for demand in [IN_CLEAR, MD5, SCRAM, IN] {
-            let (given, error) = given_in_clear(demand, &format!("sslmode=disable&require_auth={required}"));
+            let (given, error) =
+                given_in_clear(demand, &format!("sslmode=disable&require_auth={required}"));
             if refused.contains(&demand) {
                 assert_eq!(given, "", "{required}");
-                let words = format!("require_auth is `{required}`, and the server {}", does(demand));
+                let words =
+                    format!("require_auth is `{required}`, and the server {}", does(demand));
                 assert!(error.contains(&words), "{words}: {error}");
             } else {
-                assert!(!given.is_empty() && error.contains("not today"), "{required}: {given} {error}");
+                assert!(
+                    !given.is_empty() && error.contains("not today"),
+                    "{required}: {given} {error}"
+                );
             }
         }
     }
@@ -603,7 +641,10 @@ fn a_password_is_sealed_for_the_key_of_a_mysql_only_if_that_is_asked_for() {
     for more in ["", "ssl-mode=DISABLED", "ssl-mode=PREFERRED", "get-server-public-key=0"] {
         let (heard, error) = asked_by_mysql(more, KEY);
         assert_eq!(heard, [b""], "{more}: neither a wish for a key nor a password");
-        assert!(error.contains("sealed for a key") && error.contains("get-server-public-key"), "{error}");
+        assert!(
+            error.contains("sealed for a key") && error.contains("get-server-public-key"),
+            "{error}"
+        );
     }
     let (heard, error) = asked_by_mysql("get-server-public-key=1", KEY);
     assert_eq!((heard.len(), heard[1].len()), (2, 256), "{error}");

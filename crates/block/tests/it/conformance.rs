@@ -48,7 +48,8 @@ fn reads_return_what_the_writes_before_them_wrote() {
             match rng.u8(..4) {
                 0 => device.sync().unwrap(),
                 1 | 2 => {
-                    let bytes: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(range.len()).collect();
+                    let bytes: Vec<u8> =
+                        std::iter::repeat_with(|| rng.u8(..)).take(range.len()).collect();
                     device.write(Sector(at as u64), &bytes).unwrap();
                     model[range].copy_from_slice(&bytes);
                 }
@@ -82,7 +83,8 @@ fn what_is_no_whole_sectors_is_refused_and_nothing_is_changed() {
             (i64::MAX as u64 / size as u64, size),
         ] {
             let mut buffer = vec![2; len];
-            for result in [device.write(Sector(at), &buffer), device.read(Sector(at), &mut buffer)] {
+            for result in [device.write(Sector(at), &buffer), device.read(Sector(at), &mut buffer)]
+            {
                 let error = result.unwrap_err();
                 assert!(matches!(error, Error::NotSectors { .. }), "{kind}: {error}");
                 let said = error.to_string();
@@ -91,7 +93,10 @@ fn what_is_no_whole_sectors_is_refused_and_nothing_is_changed() {
                     "{kind}: {said}"
                 );
             }
-            assert!(buffer.iter().all(|byte| *byte == 2), "{kind}: a refused read wrote to the buffer");
+            assert!(
+                buffer.iter().all(|byte| *byte == 2),
+                "{kind}: a refused read wrote to the buffer"
+            );
         }
         // Nothing is whole sectors, anywhere in the device.
         device.write(Sector(SECTORS), &[]).unwrap();

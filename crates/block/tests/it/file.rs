@@ -48,13 +48,19 @@ fn holes_of_an_existing_file_are_written_and_its_bytes_stay() {
     drop(file);
     assert!(!is_written_in_full(&path) || cfg!(miri));
     // Not asked for, its length is what it has.
-    let device = Device::open(&dir, "sparse", &OpenOptions::new(SectorSize::B512, Sectors(0))).unwrap();
+    let device =
+        Device::open(&dir, "sparse", &OpenOptions::new(SectorSize::B512, Sectors(0))).unwrap();
     assert_eq!(device.sectors(), Sectors(2048));
     assert!(is_written_in_full(&path));
     let mut found = vec![1; 1 << 20];
     device.read(Sector(0), &mut found).unwrap();
     let written = (512 << 10)..(512 << 10) + 4096;
-    assert!(found.iter().enumerate().all(|(at, byte)| *byte == if written.contains(&at) { 5 } else { 0 }));
+    assert!(
+        found
+            .iter()
+            .enumerate()
+            .all(|(at, byte)| *byte == if written.contains(&at) { 5 } else { 0 })
+    );
 }
 
 #[test]
@@ -65,7 +71,10 @@ fn a_device_shorter_than_its_file_grows_by_zeros_and_not_by_what_lay_there() {
     device.grow(Sectors(6)).unwrap();
     let mut found = vec![1; 6 * 512];
     device.read(Sector(0), &mut found).unwrap();
-    assert!(found[..4 * 512].iter().all(|byte| *byte == 9) && found[4 * 512..].iter().all(|byte| *byte == 0));
+    assert!(
+        found[..4 * 512].iter().all(|byte| *byte == 9)
+            && found[4 * 512..].iter().all(|byte| *byte == 0)
+    );
     assert!(device.read(Sector(6), &mut [0; 512]).is_err());
 }
 
@@ -73,16 +82,25 @@ fn a_device_shorter_than_its_file_grows_by_zeros_and_not_by_what_lay_there() {
 fn what_cannot_be_a_device_is_refused_with_a_reason_and_left_alone() {
     let (scratch, dir) = scratch();
     let at = |name: &str| scratch.path().join(name);
-    let said = |name: &str, options: &OpenOptions| Device::open(&dir, name, options).unwrap_err().to_string();
+    let said = |name: &str, options: &OpenOptions| {
+        Device::open(&dir, name, options).unwrap_err().to_string()
+    };
     let existing = OpenOptions::new(SectorSize::B512, Sectors(8));
 
     assert!(
-        said("missing", &existing).ends_with("does not exist; check the path, or ask for it to be created")
+        said("missing", &existing)
+            .ends_with("does not exist; check the path, or ask for it to be created")
     );
     fs::write(at("short"), [7; 100]).unwrap();
     assert!(said("short", &existing).contains("holds 100 bytes but 4096 were asked for"));
-    assert!(said("short", &OpenOptions::new(SectorSize::B512, Sectors(0))).contains("a device of 0 sectors"));
-    assert!(said("short", &create(u64::MAX)).contains("cannot be a device of 18446744073709551615 sectors"));
+    assert!(
+        said("short", &OpenOptions::new(SectorSize::B512, Sectors(0)))
+            .contains("a device of 0 sectors")
+    );
+    assert!(
+        said("short", &create(u64::MAX))
+            .contains("cannot be a device of 18446744073709551615 sectors")
+    );
     assert_eq!(fs::read(at("short")).unwrap(), [7; 100]);
     fs::create_dir(at("directory")).unwrap();
     assert!(said("directory", &existing).contains("is not a regular file"));
@@ -108,7 +126,10 @@ fn a_file_that_somebody_else_could_change_is_refused_by_owner() {
     let mine = OpenOptions { owner: Some(me), ..create(16) };
     let refused = |reason: &str| {
         let error = Device::open(&dir, "device", &mine).unwrap_err();
-        assert!(matches!(error, Error::OfAnother { .. }) && error.to_string().contains(reason), "{error}");
+        assert!(
+            matches!(error, Error::OfAnother { .. }) && error.to_string().contains(reason),
+            "{error}"
+        );
         assert_eq!(fs::metadata(&path).unwrap().len(), 8 * 512, "refused, and lengthened before");
     };
     fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
@@ -131,7 +152,9 @@ fn a_file_that_somebody_else_could_change_is_refused_by_owner() {
 fn without_room_a_new_file_is_gone_and_an_old_one_as_it_was() {
     let (scratch, dir) = scratch();
     if rustix::fs::statvfs(scratch.path()).unwrap().f_blocks == 0 {
-        println!("skipped: more than is free, because this file system does not say how much that is");
+        println!(
+            "skipped: more than is free, because this file system does not say how much that is"
+        );
         return;
     }
     let long = create(1 << 50);
@@ -158,9 +181,13 @@ fn a_file_that_was_truncated_is_unreadable_by_file_and_bytes() {
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(3 * 512).unwrap();
     device.read(Sector(0), &mut [0; 3 * 512]).unwrap();
     let error = device.read(Sector(2), &mut [0; 1024]).unwrap_err();
-    assert!(matches!(error, Error::Unreadable { ref range, .. } if *range == (1024..2048)), "{error}");
+    assert!(
+        matches!(error, Error::Unreadable { ref range, .. } if *range == (1024..2048)),
+        "{error}"
+    );
     let said = error.to_string();
-    let expected = format!("cannot read bytes 1024 to 2048 of {}: the file was truncated", path.display());
+    let expected =
+        format!("cannot read bytes 1024 to 2048 of {}: the file was truncated", path.display());
     assert!(said.starts_with(&expected), "{said}");
 }
 
@@ -171,15 +198,24 @@ fn an_error_of_the_medium_names_the_bytes_and_a_sync_that_failed_is_never_taken_
     let device = Device::simulated(disk.clone());
     disk.fail_reads(3 * 512..4 * 512);
     let said = device.read(Sector(2), &mut [0; 1024]).unwrap_err().to_string();
-    assert!(said.starts_with("cannot read bytes 1024 to 2048 of simulated: Input/output error"), "{said}");
+    assert!(
+        said.starts_with("cannot read bytes 1024 to 2048 of simulated: Input/output error"),
+        "{said}"
+    );
     disk.fail_nth_write(1);
     let said = device.write(Sector(8), &[1; 512]).unwrap_err().to_string();
-    assert!(said.starts_with("cannot write bytes 4096 to 4608 of simulated: Input/output error"), "{said}");
+    assert!(
+        said.starts_with("cannot write bytes 4096 to 4608 of simulated: Input/output error"),
+        "{said}"
+    );
     device.write(Sector(4), &[1; 512]).unwrap();
     disk.fail_nth_sync(1);
     for _ in 0..2 {
         let error = device.sync().unwrap_err();
-        assert!(matches!(error, Error::Lost { ref range, .. } if *range == (2048..4608)), "{error}");
+        assert!(
+            matches!(error, Error::Lost { ref range, .. } if *range == (2048..4608)),
+            "{error}"
+        );
         let said = error.to_string();
         assert!(
             said.contains("written to its bytes 2048 to 4608 since the last good sync may be lost"),

@@ -1,7 +1,8 @@
 //! Programs that use a device wrongly, each in one way, and a crash simulator that finds every one.
 //!
 //! The program is a small write-ahead log: a payload, a record that says that it counts, then the
-//! payload's place, then an empty record. Done right it loses nothing and mixes nothing in any image.
+//! payload's place, then an empty record. Done right it loses nothing and mixes nothing in any
+//! image.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -160,7 +161,8 @@ fn recover(device: &Device, layout: Layout, wrong: Wrong) -> Result<Vec<u8>, Err
     };
     let mut payload = layout.bytes(0);
     if counts != 0 {
-        let area = if wrong == Wrong::RecordOverTwoSectors { record[SIZE] } else { record[SIZE - 1] };
+        let area =
+            if wrong == Wrong::RecordOverTwoSectors { record[SIZE] } else { record[SIZE - 1] };
         device.read(layout.payload(u64::from(area)), &mut payload)?;
         device.write(layout.place(), &payload)?;
         device.sync()?;
@@ -169,7 +171,8 @@ fn recover(device: &Device, layout: Layout, wrong: Wrong) -> Result<Vec<u8>, Err
     Ok(payload)
 }
 
-/// Looks at `most` images of each cut; how many there were, and what was wrong with the first bad one.
+/// Looks at `most` images of each cut; how many there were, and what was wrong with the first bad
+/// one.
 fn explore(trace: &Trace, layout: Layout, wrong: Wrong, most: usize) -> (u64, Option<String>) {
     let mut player = trace.player();
     let mut buffer = player.buffer();
@@ -194,7 +197,9 @@ fn explore(trace: &Trace, layout: Layout, wrong: Wrong, most: usize) -> (u64, Op
                 let bad = match found {
                     Err(Error::Unreadable { .. }) if unreadable => continue,
                     Err(e) => Some(format!("recovery failed: {e}")),
-                    Ok(found) if found.iter().any(|byte| *byte != found[0]) => Some("a mixture".to_owned()),
+                    Ok(found) if found.iter().any(|byte| *byte != found[0]) => {
+                        Some("a mixture".to_owned())
+                    }
                     Ok(found) if found[0] < acked => {
                         Some(format!("{acked} was acknowledged, found {}", found[0]))
                     }
@@ -202,7 +207,10 @@ fn explore(trace: &Trace, layout: Layout, wrong: Wrong, most: usize) -> (u64, Op
                     Ok(_) => None,
                 };
                 if let Some(bad) = bad {
-                    return (tried, Some(format!("{bad} (cut {cut}, versions {:?})", choice.versions())));
+                    return (
+                        tried,
+                        Some(format!("{bad} (cut {cut}, versions {:?})", choice.versions())),
+                    );
                 }
             }
         }
@@ -233,7 +241,8 @@ fn run(layout: Layout, wrong: Wrong, sabotage: Sabotage, most: usize) -> (u64, O
 }
 
 /// Few sectors, every image; many sectors, a sample.
-const SIZES: [(Layout, usize); 2] = [(Layout { sectors: 2 }, 1 << 12), (Layout { sectors: 20 }, 200)];
+const SIZES: [(Layout, usize); 2] =
+    [(Layout { sectors: 2 }, 1 << 12), (Layout { sectors: 20 }, 200)];
 
 #[test]
 fn a_write_ahead_log_that_syncs_where_it_must_is_right_in_every_image() {

@@ -1,4 +1,5 @@
-//! `tiersmith attach`: a directory is moved aside, gets a fast tier, and is mounted at its own path.
+//! `tiersmith attach`: a directory is moved aside, gets a fast tier, and is mounted at its own
+//! path.
 
 use super::{print, print_json};
 use crate::Outcome;

@@ -19,11 +19,13 @@ use crate::mounted;
 /// Attaches the database file, unless it is attached already.
 ///
 /// # Errors
-/// Options that are a mount's; and why it cannot be attached, each a sentence with the remedy. Nothing was changed then.
+/// Options that are a mount's; and why it cannot be attached, each a sentence with the remedy.
+/// Nothing was changed then.
 pub(super) fn run(wish: &Attach) -> Result<Outcome> {
     if let Some(option) = wish.of_a_mount() {
         return Err(Error::Usage(format!(
-            "{option} is for a directory, which is mounted, and {} is a file: its program opens it through the SQLite VFS. Leave it out",
+            "{option} is for a directory, which is mounted, and {} is a file: its program opens it \
+             through the SQLite VFS. Leave it out",
             wish.home.display()
         )));
     }
@@ -48,15 +50,18 @@ pub(super) fn run(wish: &Attach) -> Result<Outcome> {
         let members = now.spec.as_ref().map(|spec| spec.members.clone()).unwrap_or_default();
         let is = |what: fn(&FastSpec) -> bool| now.spec.as_ref().is_some_and(what);
         print_json(&json!({
-            "path": now.database, "attached": true, "was_attached": attached, "members": members, "emulated": is(|spec| spec.emulate),
+            "path": now.database, "attached": true, "was_attached": attached, "members": members,
+            "emulated": is(|spec| spec.emulate),
             "flash": is(|spec| spec.flash),
             "tier_bytes": now.blocks.as_ref().map(|blocks| blocks.tier_bytes),
         }))?;
     } else {
         let database = now.database.display();
         let opened = format!(
-            "  open it as file:{database}?vfs=tiersmith in a program that has loaded the extension; where a program cannot give a URI,\n  \
-             set TIERSMITH_SQLITE_DEFAULT=1 for it. `tiersmith detach {database}` gives the plain file back\n"
+            "  open it as file:{database}?vfs=tiersmith in a program that has loaded the \
+             extension; where a program cannot give a URI,\n  \
+             set TIERSMITH_SQLITE_DEFAULT=1 for it. `tiersmith detach {database}` gives the plain \
+             file back\n"
         );
         print(&format!("{now}{opened}"))?;
     }

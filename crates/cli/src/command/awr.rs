@@ -71,8 +71,9 @@ pub(crate) enum Awr {
 
 /// Take a snapshot of a database server, a mounted home, or an attached database or directory
 ///
-/// A server (--source), a mounted home, and an attached SQLite database that a program has open are asked while they work. What nobody has
-/// open is opened for that, and it counts from there: what such a snapshot tells is what is in the tier, and what opening it took. Counters of a running
+/// A server (--source), a mounted home, and an attached SQLite database that a program has open are
+/// asked while they work. What nobody has open is opened for that, and it counts from there: what
+/// such a snapshot tells is what is in the tier, and what opening it took. Counters of a running
 /// program are taken by that program; `tiersmith study --snapshots` does so.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -86,10 +87,12 @@ pub(crate) struct Take {
     /// A SQLite database file, or a database directory
     #[arg(value_name = "PATH")]
     path: Option<PathBuf>,
-    /// For a directory whose tier was moved: the members of the tier, in the order in which it was made
+    /// For a directory whose tier was moved: the members of the tier, in the order in which it was
+    /// made
     #[arg(long, value_name = "MEMBER", num_args = 1.., requires = "path")]
     fast: Vec<PathBuf>,
-    /// For a directory without a note: the tier given with --fast stands for persistent memory (emulated)
+    /// For a directory without a note: the tier given with --fast stands for persistent memory
+    /// (emulated)
     #[arg(long, requires = "path")]
     emulate: bool,
     /// A database server, as `tiersmith awr record` takes it
@@ -97,7 +100,8 @@ pub(crate) struct Take {
     source: Option<String>,
     #[command(flatten)]
     asking: record::HowToAsk,
-    /// The repository, made if it is not there: a directory, one file if the name ends in .db, or postgresql://USER@HOST/DB
+    /// The repository, made if it is not there: a directory, one file if the name ends in .db, or
+    /// postgresql://USER@HOST/DB
     #[arg(long, value_name = "PATH")]
     to: PathBuf,
     /// Print JSON
@@ -127,8 +131,9 @@ pub(crate) struct List {
 
 /// Report what happened in a recording, or between two snapshots
 ///
-/// Without snapshots and without --baseline it is of the last recording, from its first snapshot to its last. Of several sources that were
-/// recorded together it is of the one whose snapshot is the newest.
+/// Without snapshots and without --baseline it is of the last recording, from its first snapshot to
+/// its last. Of several sources that were recorded together it is of the one whose snapshot is the
+/// newest.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -174,7 +179,8 @@ pub(crate) struct Two {
 /// The repository that is read.
 #[derive(Debug, Args)]
 struct Where {
-    /// The repository: a directory, one file, or postgresql://USER@HOST/DB [default: tiersmith-awr.db, else the snapshots in this directory]
+    /// The repository: a directory, one file, or postgresql://USER@HOST/DB [default:
+    /// tiersmith-awr.db, else the snapshots in this directory]
     #[arg(long = "in", value_name = "PATH")]
     dir: Option<PathBuf>,
 }
@@ -195,7 +201,8 @@ impl Where {
             return Ok(path);
         }
         Err(Error::Usage(format!(
-            "there is no repository {}; name one with --in, for instance the file that `tiersmith awr record` made",
+            "there is no repository {}; name one with --in, for instance the file that `tiersmith \
+             awr record` made",
             path.display()
         )))
     }
@@ -253,8 +260,11 @@ impl One {
 
 impl Two {
     fn intervals(&self) -> Result<(Interval, Interval)> {
-        let mut intervals =
-            self.baseline.iter().map(|name| self.output.baseline(name)).collect::<Result<Vec<_>>>()?;
+        let mut intervals = self
+            .baseline
+            .iter()
+            .map(|name| self.output.baseline(name))
+            .collect::<Result<Vec<_>>>()?;
         for pair in self.snapshots.chunks(2) {
             match pair {
                 [begin, end] => intervals.push(self.output.interval(begin, end)?),
@@ -268,7 +278,8 @@ impl Two {
         let count = intervals.len();
         <[Interval; 2]>::try_from(intervals).map(|[first, second]| (first, second)).map_err(|_| {
             Error::Usage(format!(
-                "a comparison needs two intervals, {count} were given; give four snapshots, or two baselines, or one of each"
+                "a comparison needs two intervals, {count} were given; give four snapshots, or two \
+                 baselines, or one of each"
             ))
         })
     }
@@ -290,12 +301,13 @@ impl Output {
         let path = self.place.path()?;
         let repository = AnyRepository::existing(&path)?;
         let (baselines, _) = repository.baselines_and_gaps()?;
-        let found = baselines.into_iter().find(|baseline| baseline.name == name).ok_or_else(|| {
-            Error::Usage(format!(
-                "there is no baseline `{name}` in {}; `tiersmith awr list` shows them",
-                path.display()
-            ))
-        })?;
+        let found =
+            baselines.into_iter().find(|baseline| baseline.name == name).ok_or_else(|| {
+                Error::Usage(format!(
+                    "there is no baseline `{name}` in {}; `tiersmith awr list` shows them",
+                    path.display()
+                ))
+            })?;
         let interval = repository
             .interval(found.first, found.last)
             .map_err(|error| Error::Usage(format!("baseline `{name}` is no interval: {error}")))?;
@@ -308,13 +320,15 @@ impl Output {
         let repository = AnyRepository::existing(&path)?;
         let Some(last) = repository.last_recording()? else {
             return Err(Error::Usage(format!(
-                "there is no snapshot in {}; `tiersmith awr record` takes some, and --in names another repository",
+                "there is no snapshot in {}; `tiersmith awr record` takes some, and --in names \
+                 another repository",
                 path.display()
             )));
         };
         if last.first == last.last {
             return Err(Error::Usage(format!(
-                "what was recorded last in {}, {}, has one snapshot so far ({}), and a report needs two; wait for the next one, or name two \
+                "what was recorded last in {}, {}, has one snapshot so far ({}), and a report \
+                 needs two; wait for the next one, or name two \
                  that `tiersmith awr list` shows",
                 path.display(),
                 figure::visible(&last.source),
@@ -370,7 +384,11 @@ impl List {
             let entries: Vec<_> = listing
                 .entries
                 .iter()
-                .map(|e| json!({ "id": e.id.number(), "taken_unix_ns": e.taken_unix_ns, "database": e.database, "source": e.source, "instance": e.instance, "path": e.path }))
+                .map(|e| {
+                    json!({ "id": e.id.number(), "taken_unix_ns": e.taken_unix_ns,
+                "database": e.database, "source": e.source, "instance": e.instance,
+                "path": e.path })
+                })
                 .collect();
             let damaged: Vec<_> = listing
                 .damaged
@@ -383,11 +401,13 @@ impl List {
                 .collect();
             let gaps: Vec<_> = gaps
                 .iter()
-                .map(|g| json!({ "source": g.source, "at_unix_ns": g.at_unix_ns, "reason": g.reason, "after": g.after }))
+                .map(|g| {
+                    json!({ "source": g.source, "at_unix_ns": g.at_unix_ns,
+                "reason": g.reason, "after": g.after })
+                })
                 .collect();
-            print_json(
-                &json!({ "snapshots": entries, "damaged": damaged, "baselines": baselines, "gaps": gaps }),
-            )?;
+            print_json(&json!({ "snapshots": entries, "damaged": damaged, "baselines": baselines,
+                "gaps": gaps }))?;
         } else {
             let mut out = format!(
                 "{:>8}  {:<20} {:<20} {:<36} {}\n",
@@ -405,7 +425,10 @@ impl List {
             }
             for baseline in &baselines {
                 let name = figure::visible(&baseline.name);
-                out.push_str(&format!("baseline {name}: {} to {}\n", baseline.first, baseline.last));
+                out.push_str(&format!(
+                    "baseline {name}: {} to {}\n",
+                    baseline.first, baseline.last
+                ));
             }
             for gap in &gaps {
                 let (at, source) = (figure::instant(gap.at_unix_ns), figure::visible(&gap.source));
@@ -445,7 +468,8 @@ impl Take {
             return Ok(self.asking.open(url)?.snapshot()?);
         }
         // A program that has the database open has counted; nobody else could open it.
-        let by_others = |figures: &Statistics| figures.open && figures.process != std::process::id();
+        let by_others =
+            |figures: &Statistics| figures.open && figures.process != std::process::id();
         if super::home::is_database_file(path)
             && statistics(path).is_ok_and(|found| found.as_ref().is_some_and(by_others))
         {
@@ -466,15 +490,18 @@ fn of_home(home: &Home) -> Result<Snapshot> {
         Subject::Database(status) => {
             let path = &status.database;
             tiersmith_sqlite::register()?;
-            let place: Arc<Place> =
-                Place::open(path, &Default::default(), &|_| Ok(()))?.ok_or_else(|| {
+            let place: Arc<Place> = Place::open(path, &Default::default(), &|_| Ok(()))?
+                .ok_or_else(|| {
                     Error::Usage(format!(
                         "{} is not attached; there is nothing to count in it",
                         path.display()
                     ))
                 })?;
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            Ok(snapshot(Source { database: name, product: "SQLite".into(), ..source }, &place.home().stats()))
+            Ok(snapshot(
+                Source { database: name, product: "SQLite".into(), ..source },
+                &place.home().stats(),
+            ))
         }
         Subject::Directory => {
             if let Some(snapshot) = crate::mounted::snapshot(&home.path)? {

@@ -15,14 +15,16 @@ use crate::mounted::place::Place;
 
 /// Check a tier that nobody uses: every invariant, and its clean blocks against the home
 ///
-/// The check is a second reader of the format, apart from the one that the store uses. It never writes to the tier. A SQLite database is
-/// opened and closed first, which recovers it and mends what the store can mend. With --cold it is not: the tier is looked at as a crash
-/// left it, and nothing at all is changed.
+/// The check is a second reader of the format, apart from the one that the store uses. It never
+/// writes to the tier. A SQLite database is opened and closed first, which recovers it and mends
+/// what the store can mend. With --cold it is not: the tier is looked at as a crash left it, and
+/// nothing at all is changed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   tiersmith check app.db
-  tiersmith check app.db --cold                       as a crash left it, nothing is opened or recovered
+  tiersmith check app.db --cold                       as a crash left it, nothing is opened or \
+  recovered
   tiersmith check /data/db                            after tiersmith unmount /data/db
   tiersmith check /data/db --cold --json              as a crash left it
   tiersmith check /data/db --fast /mnt/other/db.tier  its tier was moved
@@ -53,27 +55,38 @@ enum What {
 
 impl Check {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let (home, members, recovered, database) = match self
-            .cold_database()?
-            .map_or_else(|| self.subject(), Ok)?
-        {
-            What::Cold(home, members) => (home, members, false, Some(self.home.path.clone())),
-            What::Subject(Subject::Directory) => {
-                self.refuse_served()?;
-                (Place::find(&self.home.path)?.path().to_path_buf(), self.home.members()?, false, None)
-            }
-            What::Subject(Subject::Database(status)) => {
-                let spec =
-                    status.spec.as_ref().filter(|_| status.standing != Standing::Plain).ok_or_else(|| {
-                        Error::Usage(format!(
-                            "{} is not attached; there is no tier to check",
-                            status.database.display()
-                        ))
-                    })?;
-                let recovered = status.trouble.is_none();
-                (status.home.clone(), spec.members.clone(), recovered, Some(status.database.clone()))
-            }
-        };
+        let (home, members, recovered, database) =
+            match self.cold_database()?.map_or_else(|| self.subject(), Ok)? {
+                What::Cold(home, members) => (home, members, false, Some(self.home.path.clone())),
+                What::Subject(Subject::Directory) => {
+                    self.refuse_served()?;
+                    (
+                        Place::find(&self.home.path)?.path().to_path_buf(),
+                        self.home.members()?,
+                        false,
+                        None,
+                    )
+                }
+                What::Subject(Subject::Database(status)) => {
+                    let spec = status
+                        .spec
+                        .as_ref()
+                        .filter(|_| status.standing != Standing::Plain)
+                        .ok_or_else(|| {
+                            Error::Usage(format!(
+                                "{} is not attached; there is no tier to check",
+                                status.database.display()
+                            ))
+                        })?;
+                    let recovered = status.trouble.is_none();
+                    (
+                        status.home.clone(),
+                        spec.members.clone(),
+                        recovered,
+                        Some(status.database.clone()),
+                    )
+                }
+            };
         let options = CheckOptions {
             // A directory's tier is as its last user left it, which was not necessarily in order.
             after_recovery: recovered && !self.cold,
@@ -98,7 +111,8 @@ impl Check {
         self.home.subject().map(What::Subject)
     }
 
-    /// With --cold, the directory and the members of an attached database: from its attachment file, nothing is opened.
+    /// With --cold, the directory and the members of an attached database: from its attachment
+    /// file, nothing is opened.
     fn cold_database(&self) -> Result<Option<What>> {
         if !self.cold || !self.home.fast.is_empty() || self.home.path.is_dir() {
             return Ok(None);
@@ -114,7 +128,8 @@ impl Check {
         }
         let path = place.path().display();
         Err(Error::Usage(format!(
-            "{path} is mounted, and a tier is checked at rest: stop the database, `tiersmith unmount {path}`, check, and \
+            "{path} is mounted, and a tier is checked at rest: stop the database, `tiersmith \
+             unmount {path}`, check, and \
              `tiersmith attach {path}` again"
         )))
     }

@@ -12,22 +12,27 @@ use crate::mounted;
 
 /// Bring everything home and take the tier away: a plain database is left
 ///
-/// Nobody may have the database open: stop it first. What a crash left is recovered first; a detach that was interrupted is finished by the next
-/// one. A mounted directory is unmounted, is at its path again, and the tier's file goes if `attach` had made it.
+/// Nobody may have the database open: stop it first. What a crash left is recovered first; a detach
+/// that was interrupted is finished by the next one. A mounted directory is unmounted, is at its
+/// path again, and the tier's file goes if `attach` had made it.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   tiersmith detach /var/lib/postgresql/15/main
   tiersmith detach app.db
-  tiersmith detach --keep-both app.db                            its file was written past Tiersmith: that version is app.db-changed
+  tiersmith detach --keep-both app.db                            its file was written past \
+  Tiersmith: that version is app.db-changed
   tiersmith detach /data/db --fast /mnt/elsewhere/db.tier        its tier was moved
-  tiersmith detach --skip-unreadable /data/db                    its tier's medium has lost blocks, and there is no copy of it
+  tiersmith detach --skip-unreadable /data/db                    its tier's medium has lost \
+  blocks, and there is no copy of it
 
-Exit codes: 0 it is plain now, or was; 1 it is plain now, and blocks were given up, which are listed; 2 error: it is attached still, nothing is lost, and the same command goes on.")]
+Exit codes: 0 it is plain now, or was; 1 it is plain now, and blocks were given up, which are \
+listed; 2 error: it is attached still, nothing is lost, and the same command goes on.")]
 pub(crate) struct Detach {
     #[command(flatten)]
     home: Home,
-    /// The tier is gone for good: give the directory back as home has it. Blocks that were only in the tier are LOST
+    /// The tier is gone for good: give the directory back as home has it. Blocks that were only in
+    /// the tier are LOST
     #[arg(long)]
     force_without_tier: bool,
     /// The tier's medium has lost blocks: give up those that cannot be read, and list them. The
@@ -51,13 +56,15 @@ impl Detach {
             Subject::Database(status) if self.keep_both => return self.keep_both(&status),
             Subject::Directory if self.keep_both => {
                 return Err(Error::Usage(format!(
-                    "--keep-both is for one SQLite file, and {} is a directory; without it, the changed file is named",
+                    "--keep-both is for one SQLite file, and {} is a directory; without it, the \
+                     changed file is named",
                     path.display()
                 )));
             }
             Subject::Database(status) if self.skip_unreadable => {
                 return Err(Error::Usage(format!(
-                    "--skip-unreadable is for a directory, and {} is a single SQLite file; restore the medium of \
+                    "--skip-unreadable is for a directory, and {} is a single SQLite file; restore \
+                     the medium of \
                      its tier from a copy, or the database from a backup",
                     status.database.display()
                 )));
@@ -101,7 +108,8 @@ impl Detach {
         let outcome = if done.lost.is_empty() { Outcome::Good } else { Outcome::Findings };
         if self.json {
             print_json(&json!({
-                "path": done.path, "was_attached": done.was_attached, "attached": false, "recovery": done.recovery,
+                "path": done.path, "was_attached": done.was_attached, "attached": false,
+                "recovery": done.recovery,
                 "lost": done.lost, "remarks": done.remarks,
             }))?;
             return Ok(outcome);
@@ -118,7 +126,8 @@ impl Detach {
         }
         if !done.lost.is_empty() {
             text.push_str(
-                "  The directory has an older version of each of these, or zeros. Check the database before you \
+                "  The directory has an older version of each of these, or zeros. Check the \
+                 database before you \
                  start it; a backup may be the better start\n",
             );
         }
@@ -134,7 +143,8 @@ impl Detach {
         let kept = tiersmith_sqlite::detach_keeping_both(&status.database)?;
         if self.json {
             print_json(&json!({
-                "path": kept.database, "changed": kept.changed, "blocks_from_home": kept.blocks_from_home, "blocks": kept.blocks,
+                "path": kept.database, "changed": kept.changed,
+                "blocks_from_home": kept.blocks_from_home, "blocks": kept.blocks,
                 "was_attached": true, "attached": false,
             }))?;
             return Ok(Outcome::Good);
@@ -149,7 +159,8 @@ impl Detach {
         };
         if kept.blocks_from_home > 0 {
             text.push_str(&format!(
-                "{} of {} blocks were at home only, where they may have been changed: run PRAGMA integrity_check on both before you decide\n",
+                "{} of {} blocks were at home only, where they may have been changed: run PRAGMA \
+                 integrity_check on both before you decide\n",
                 kept.blocks_from_home, kept.blocks
             ));
         }

@@ -1,4 +1,5 @@
-//! `tiersmith flush`, `pin`, `unpin`, `move`, `unmount`: what the daemon of a mounted home is asked to do.
+//! `tiersmith flush`, `pin`, `unpin`, `move`, `unmount`: what the daemon of a mounted home is asked
+//! to do.
 
 use std::path::PathBuf;
 
@@ -12,9 +13,11 @@ use crate::mounted::control::{Done, Reply, Request, To, ask};
 use crate::mounted::place::{Place, Standing};
 use crate::mounted::{not_served, unexpected};
 
-/// Bring the newest blocks home, of all files or of those of a pattern; clean copies stay in the tier
+/// Bring the newest blocks home, of all files or of those of a pattern; clean copies stay in the
+/// tier
 ///
-/// When it returns, home's files hold what they should, and are synced. The database may go on meanwhile, and then write more.
+/// When it returns, home's files hold what they should, and are synced. The database may go on
+/// meanwhile, and then write more.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -37,7 +40,8 @@ Examples:
   tiersmith pin /var/lib/postgresql/15/main 'base/16384/*'
   tiersmith pin /var/lib/mysql 'shop/orders.ibd'
 
-Exit codes: 0 done; 1 not to every file (the tier is too small, or the profile lets it pass), and it says to which not; 2 error.")]
+Exit codes: 0 done; 1 not to every file (the tier is too small, or the profile lets it pass), and \
+it says to which not; 2 error.")]
 pub(crate) struct Pin {
     #[command(flatten)]
     mounted: MountedHome,
@@ -82,7 +86,8 @@ pub(crate) struct Move {
 
 /// Unmount a home and end its daemon; it stays attached, and the tier keeps its blocks
 ///
-/// As SIGTERM does, but it fails at once when files are open, and says who has them. `tiersmith attach HOME` mounts it again.
+/// As SIGTERM does, but it fails at once when files are open, and says who has them.
+/// `tiersmith attach HOME` mounts it again.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -139,12 +144,15 @@ impl Unmount {
         match ask(&place, &Request::Unmount)? {
             None => Err(not_served(&place)),
             // What answers may be any program of the home's owner.
-            Some(_) if matches!(place.standing(None), Standing::Mounted(_)) => Err(Error::Usage(format!(
-                "{} is mounted still, though what answers at {} says it is not: see which program that is \
+            Some(_) if matches!(place.standing(None), Standing::Mounted(_)) => {
+                Err(Error::Usage(format!(
+                    "{} is mounted still, though what answers at {} says it is not: see which \
+                     program that is \
                  (ss -xlp), and end it",
-                place.path().display(),
-                place.control().display()
-            ))),
+                    place.path().display(),
+                    place.control().display()
+                )))
+            }
             Some(_) if self.mounted.json => {
                 print_json(&json!({ "home": place.path(), "mounted": false, "attached": true }))?;
                 Ok(Outcome::Good)

@@ -1,4 +1,5 @@
-//! What `status`, `check`, `detach` and `awr snapshot` are asked about: a SQLite database, or a directory with its tier.
+//! What `status`, `check`, `detach` and `awr snapshot` are asked about: a SQLite database, or a
+//! directory with its tier.
 
 use std::path::{Path, PathBuf};
 
@@ -16,10 +17,12 @@ pub(crate) struct Home {
     /// A SQLite database file, or a database directory
     #[arg(value_name = "PATH")]
     pub(crate) path: PathBuf,
-    /// For a directory whose tier was moved: the members of the tier, in the order in which it was made
+    /// For a directory whose tier was moved: the members of the tier, in the order in which it was
+    /// made
     #[arg(long, value_name = "MEMBER", num_args = 1..)]
     pub(crate) fast: Vec<PathBuf>,
-    /// For a directory without a note: the tier given with --fast stands for persistent memory (emulated)
+    /// For a directory without a note: the tier given with --fast stands for persistent memory
+    /// (emulated)
     #[arg(long)]
     pub(crate) emulate: bool,
 }
@@ -38,8 +41,9 @@ pub(crate) fn is_database_file(path: &Path) -> bool {
     !home.is_directory() && path.is_file()
 }
 
-/// Whether the note in a home names a tier that keeps its blocks. That was formatted before the note
-/// was written: without superblocks it is damaged, where a tier that nobody names holds nothing yet.
+/// Whether the note in a home names a tier that keeps its blocks. That was formatted before the
+/// note was written: without superblocks it is damaged, where a tier that nobody names holds
+/// nothing yet.
 pub(super) fn names_a_tier(home: &Path) -> bool {
     match attachment(home) {
         Ok(None) => false,
@@ -50,7 +54,8 @@ pub(super) fn names_a_tier(home: &Path) -> bool {
 }
 
 impl Home {
-    /// Looks at the path. An attached database is opened and closed again, and so recovered if it needs that.
+    /// Looks at the path. An attached database is opened and closed again, and so recovered if it
+    /// needs that.
     pub(crate) fn subject(&self) -> Result<Subject> {
         if self.is_directory() {
             if let Some(missing) = self.fast.iter().find(|member| !member.exists()) {
@@ -66,7 +71,8 @@ impl Home {
             let place = Place::find(&self.path)?;
             drop(RealHome::open(place.path()).map_err(|e| Error::Usage(e.to_string()))?);
         }
-        // The stub of an attached database may have been removed by mistake: its data is in the directory beside it.
+        // The stub of an attached database may have been removed by mistake: its data is in the
+        // directory beside it.
         let mut aside = self.path.clone().into_os_string();
         aside.push(tiersmith_sqlite::place::HOME_SUFFIX);
         if !self.path.exists() && !Path::new(&aside).is_dir() {
@@ -77,7 +83,8 @@ impl Home {
         }
         if self.path.metadata().is_ok_and(|found| !found.is_file()) {
             return Err(Error::Usage(format!(
-                "{} is neither a file nor a directory; give a SQLite database file or a database directory",
+                "{} is neither a file nor a directory; give a SQLite database file or a database \
+                 directory",
                 self.path.display()
             )));
         }
@@ -90,7 +97,8 @@ impl Home {
         Ok(Subject::Database(Box::new(status(&self.path)?)))
     }
 
-    /// Whether a directory is known by this path: there, moved aside, or mounted. A daemon that died or hangs is not asked.
+    /// Whether a directory is known by this path: there, moved aside, or mounted. A daemon that
+    /// died or hangs is not asked.
     fn is_directory(&self) -> bool {
         Place::find(&self.path).is_ok_and(|place| match place.standing(None) {
             crate::mounted::place::Standing::Missing => false,
@@ -109,12 +117,14 @@ impl Home {
         if !self.fast.is_empty() {
             return Ok(self.fast.clone());
         }
-        let noted =
-            self.note()?.map(|note| note.tiers.into_iter().flat_map(|tier| tier.members).collect::<Vec<_>>());
+        let noted = self
+            .note()?
+            .map(|note| note.tiers.into_iter().flat_map(|tier| tier.members).collect::<Vec<_>>());
         match noted {
             Some(members) if !members.is_empty() => Ok(members),
             _ => Err(Error::Usage(format!(
-                "{} is a directory that is not attached; `tiersmith attach` attaches it. To look at a tier it was attached to, name the \
+                "{} is a directory that is not attached; `tiersmith attach` attaches it. To look \
+                 at a tier it was attached to, name the \
                  members with --fast",
                 self.path.display()
             ))),
@@ -134,10 +144,14 @@ impl Home {
             let specs = crate::mounted::noted_tiers(&place, &note, &self.fast)?;
             return Ok(attach(place.path(), &specs, look(crate::mounted::as_noted(&note)))?);
         }
-        let medium =
-            if self.emulate && !self.fast.iter().any(device) { Medium::Emulated } else { Medium::Persistent };
+        let medium = if self.emulate && !self.fast.iter().any(device) {
+            Medium::Emulated
+        } else {
+            Medium::Persistent
+        };
         let members = self.members()?;
-        let first = members.first().ok_or_else(|| Error::Usage("no tier member was given".into()))?;
+        let first =
+            members.first().ok_or_else(|| Error::Usage("no tier member was given".into()))?;
         let mut spec = TierSpec::new("fast", first, medium, 0);
         spec.members = members;
         Ok(attach(&self.path, &[spec], look(Options::default()))?)

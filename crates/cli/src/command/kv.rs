@@ -21,21 +21,26 @@ use crate::signals::finish_when_interrupted;
 /// Bytes of a manifest of append-only files.
 const MANIFEST_MAX: u64 = 1 << 20;
 
-/// Serve keys and values in persistent memory, with Redis's protocol: a write is durable before its reply
+/// Serve keys and values in persistent memory, with Redis's protocol: a write is durable before its
+/// reply
 ///
-/// The tier is one file on a DAX file system, or a DAX device; it is made when it is not there. After a crash the server goes on at once,
-/// however many keys there are. It has Redis's strings, hashes, lists, sets, sorted sets, expiry, transactions and pub/sub; docs/guide/kv.md
-/// lists the commands.
+/// The tier is one file on a DAX file system, or a DAX device; it is made when it is not there.
+/// After a crash the server goes on at once, however many keys there are. It has Redis's strings,
+/// hashes, lists, sets, sorted sets, expiry, transactions and pub/sub; docs/guide/kv.md lists the
+/// commands.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_long_help = "\
 Examples:
   tiersmith kv --tier /mnt/pmem0/kv.tier --size 8G
-  tiersmith kv --tier /dev/shm/kv.tier --size 256M --emulate --port 7000   to try it out: nothing survives a power cut
-  tiersmith kv --tier /mnt/pmem0/kv.tier --config /etc/tiersmith/kv.conf   a file of lines as in redis.conf
+  tiersmith kv --tier /dev/shm/kv.tier --size 256M --emulate --port 7000   to try it out: nothing \
+  survives a power cut
+  tiersmith kv --tier /mnt/pmem0/kv.tier --config /etc/tiersmith/kv.conf   a file of lines as in \
+  redis.conf
   tiersmith kv --tier /mnt/pmem0/kv.tier --unixsocket /run/kv/kv.sock --port 0
-  tiersmith kv --tier /mnt/pmem0/kv.tier --set replicaof=\"10.0.0.5 6379\"   follow a running Redis or Valkey
+  tiersmith kv --tier /mnt/pmem0/kv.tier --set replicaof=\"10.0.0.5 6379\"   follow a running \
+  Redis or Valkey
   tiersmith kv import dump.rdb --tier /mnt/pmem0/kv.tier
   tiersmith kv export dump.rdb --tier /mnt/pmem0/kv.tier
   tiersmith kv check /mnt/pmem0/kv.tier
@@ -49,10 +54,12 @@ pub(crate) struct Kv {
     /// The tier: a file on a DAX file system, or a DAX device
     #[arg(long, value_name = "FILE", required = true)]
     tier: Option<PathBuf>,
-    /// Bytes of the tier, when it is made (K, M, G, T, powers of 1024); a device, or a file that has bytes, is used whole
+    /// Bytes of the tier, when it is made (K, M, G, T, powers of 1024); a device, or a file that
+    /// has bytes, is used whole
     #[arg(long, value_name = "BYTES", default_value = "1G")]
     size: ByteSize,
-    /// Let any file stand for persistent memory: a power cut may then lose what was acknowledged. INFO says so
+    /// Let any file stand for persistent memory: a power cut may then lose what was acknowledged.
+    /// INFO says so
     #[arg(long)]
     emulate: bool,
     /// The TCP port; 0: none [default: 6379]
@@ -64,7 +71,8 @@ pub(crate) struct Kv {
     /// A unix socket to listen at, for this account only unless unixsocketperm says otherwise
     #[arg(long, value_name = "PATH")]
     unixsocket: Option<String>,
-    /// A file of lines as in redis.conf. A password belongs there (requirepass), not on the command line
+    /// A file of lines as in redis.conf. A password belongs there (requirepass), not on the command
+    /// line
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// A setting as in the file; may be given several times
@@ -82,12 +90,13 @@ enum What {
     Export(Export),
 }
 
-/// Import a dump or an append-only file of Redis or Valkey (RDB, AOF) into a key-value tier that has no keys
+/// Import a dump or an append-only file of Redis or Valkey (RDB, AOF) into a key-value tier that
+/// has no keys
 ///
-/// Of append-only files in parts, as Redis 7 writes them, name the manifest.
-/// Strings, lists, sets, hashes and sorted sets come with their expiry times; keys that have expired
-/// are left out. What the server does not keep (streams, modules, functions) is an error that names
-/// the key, and then the tier is empty. No server uses the tier meanwhile.
+/// Of append-only files in parts, as Redis 7 writes them, name the manifest. Strings, lists, sets,
+/// hashes and sorted sets come with their expiry times; keys that have expired are left out. What
+/// the server does not keep (streams, modules, functions) is an error that names the key, and then
+/// the tier is empty. No server uses the tier meanwhile.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -117,8 +126,9 @@ struct Import {
 
 /// Export a key-value tier that nobody uses as a dump file of Redis or Valkey (RDB)
 ///
-/// The file has every key that has not expired, with its expiry time, in version 9 of the format, which Redis reads from 5.0 on. The tier
-/// keeps its data. A file that is there already is not overwritten, and one that could not be finished is removed.
+/// The file has every key that has not expired, with its expiry time, in version 9 of the format,
+/// which Redis reads from 5.0 on. The tier keeps its data. A file that is there already is not
+/// overwritten, and one that could not be finished is removed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -143,8 +153,8 @@ struct Export {
 
 /// Check a key-value tier that nobody uses: every invariant of its format
 ///
-/// The check is a second reader of the format, apart from the server's. It writes nothing: what the log of a killed server has is applied
-/// in memory.
+/// The check is a second reader of the format, apart from the server's. It writes nothing: what the
+/// log of a killed server has is applied in memory.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -173,7 +183,8 @@ impl Kv {
             return Err(Error::Usage("kv needs --tier FILE".to_owned()));
         };
         let configuration = self.configuration()?;
-        let (port, socket) = (configuration.number("port"), configuration.text("unixsocket").to_owned());
+        let (port, socket) =
+            (configuration.number("port"), configuration.text("unixsocket").to_owned());
         let stop = finish_when_interrupted();
         // Bytes that the medium lost end the server; this says which, instead of a bare signal.
         let _explained = tiersmith_pmem::watch_sigbus(Arc::new(|_: &Path, _| None)).ok();
@@ -252,7 +263,8 @@ impl Import {
         let (keys, expired, left_out) = (done.keys, done.expired, done.left_out);
         if self.json {
             let tier = &self.tier;
-            print_json(&json!({"tier": tier, "keys": keys, "expired": expired, "bytes_left_out": left_out}))?;
+            print_json(&json!({"tier": tier, "keys": keys, "expired": expired,
+                "bytes_left_out": left_out}))?;
         } else {
             let mut notes = String::new();
             if expired > 0 {
@@ -260,7 +272,8 @@ impl Import {
             }
             if left_out > 0 {
                 notes += &format!(
-                    "; the last {left_out} bytes of the file were left out, because it ends within a command or a \
+                    "; the last {left_out} bytes of the file were left out, because it ends within \
+                     a command or a \
                      transaction, as that of a killed server does"
                 );
             }
@@ -280,7 +293,8 @@ impl Import {
         let names = tiersmith_kv::manifest(&String::from_utf8_lossy(&text))?;
         let open = |name: &String| {
             let path = dir.path_of(name);
-            let file = dir.open_file(name).map_err(|source| Error::Io { what: "open", path, source })?;
+            let file =
+                dir.open_file(name).map_err(|source| Error::Io { what: "open", path, source })?;
             Ok(BufReader::new(file))
         };
         names.iter().map(open).collect()
@@ -313,7 +327,11 @@ impl Export {
 
     fn write(&self, tier: Mapping, file: &File) -> Result<u64> {
         let keys = tiersmith_kv::export(tier, std::io::BufWriter::with_capacity(1 << 20, file))?;
-        file.sync_all().map_err(|source| Error::Io { what: "sync", path: self.dump.clone(), source })?;
+        file.sync_all().map_err(|source| Error::Io {
+            what: "sync",
+            path: self.dump.clone(),
+            source,
+        })?;
         Ok(keys)
     }
 }

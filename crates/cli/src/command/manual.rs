@@ -64,9 +64,10 @@ impl Manual {
         for below in command.get_subcommands().filter(|below| has_page(below)) {
             self.pages(below, written)?;
         }
-        let man = Man::new(command.clone())
-            .manual("Tiersmith")
-            .source(format!("tiersmith {}", command.get_version().unwrap_or(env!("CARGO_PKG_VERSION"))));
+        let man = Man::new(command.clone()).manual("Tiersmith").source(format!(
+            "tiersmith {}",
+            command.get_version().unwrap_or(env!("CARGO_PKG_VERSION"))
+        ));
         let name = man.get_filename();
         let mut text = Vec::new();
         page(command, &man, &mut text).map_err(|source| Error::Io {

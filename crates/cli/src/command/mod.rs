@@ -73,7 +73,8 @@ impl Command {
         }
     }
 
-    /// Whether this process ends in its own way at a signal: a daemon, and what gives a terminal back first.
+    /// Whether this process ends in its own way at a signal: a daemon, and what gives a terminal
+    /// back first.
     pub(crate) fn stays(&self) -> bool {
         matches!(self, Command::Top(_)) || matches!(self, Command::Attach(wish) if wish.stays())
     }

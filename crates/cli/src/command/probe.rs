@@ -18,11 +18,13 @@ use crate::progress::Line;
 
 /// Find the storage of this machine and measure it
 ///
-/// Prints the media found, how each is reached and whether it survives a power cut, and measures reads, durable writes and a mixture of
-/// both at 512 B, 4 KiB and 512 KiB, one operation at a time: latency and bandwidth.
+/// Prints the media found, how each is reached and whether it survives a power cut, and measures
+/// reads, durable writes and a mixture of both at 512 B, 4 KiB and 512 KiB, one operation at a
+/// time: latency and bandwidth.
 ///
-/// Without DIR it measures the current directory (with direct I/O where the file system takes it), every DAX file system that can be
-/// written, and /dev/shm (both mapped); which of these it could not measure, and why, is a line. Files made for measuring are removed.
+/// Without DIR it measures the current directory (with direct I/O where the file system takes it),
+/// every DAX file system that can be written, and /dev/shm (both mapped); which of these it could
+/// not measure, and why, is a line. Files made for measuring are removed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -31,7 +33,8 @@ Examples:
   tiersmith probe --list
   tiersmith probe --json > probe.json
 
-A directory on a DAX file system or in memory is measured mapped, any other through files. Figures of memory that only stands
+A directory on a DAX file system or in memory is measured mapped, any other through files. Figures \
+of memory that only stands
 for persistent memory are labelled EMULATED.
 
 Exit codes: 0 good; 2 error.")]
@@ -53,7 +56,10 @@ pub(crate) struct Probe {
 impl Probe {
     pub(super) fn run(&self, leftovers: &Leftovers) -> Result<Outcome> {
         if !(0.001..=600.0).contains(&self.seconds) {
-            return Err(Error::Usage(format!("--seconds {} is not from 0.001 to 600", self.seconds)));
+            return Err(Error::Usage(format!(
+                "--seconds {} is not from 0.001 to 600",
+                self.seconds
+            )));
         }
         let found = look(Path::new(SYSFS));
         let line = Line::new();
@@ -70,7 +76,8 @@ impl Probe {
             line.clear();
             match place {
                 Ok(place) => places.push(place),
-                // Nobody asked for this one: a small /dev/shm, as in a container, is no reason to say nothing of the rest.
+                // Nobody asked for this one: a small /dev/shm, as in a container, is no reason to
+                // say nothing of the rest.
                 Err(e) if self.dirs.is_empty() && !leftovers.stopped() => {
                     skipped.push(Skipped::because(&dir, &e.to_string()));
                 }
@@ -79,7 +86,8 @@ impl Probe {
         }
         if self.json {
             print_json(&json!({
-                "format": 1, "found": found, "seconds": self.seconds, "measured": places, "skipped": skipped
+                "format": 1, "found": found, "seconds": self.seconds, "measured": places,
+                "skipped": skipped
             }))?;
         } else {
             print(&text(&found, &places, &skipped))?;
@@ -106,10 +114,13 @@ impl Probe {
         let mut dirs = vec![real(Path::new("."))?];
         dirs.extend(found.candidates.iter().map(|candidate| candidate.path.clone()));
         dirs.dedup();
-        let writable = |dir: &PathBuf| rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok();
+        let writable =
+            |dir: &PathBuf| rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok();
         let (dirs, others): (Vec<_>, Vec<_>) = dirs.into_iter().partition(writable);
-        let skipped =
-            others.iter().map(|dir| Skipped::because(dir, "this user cannot write to it")).collect();
+        let skipped = others
+            .iter()
+            .map(|dir| Skipped::because(dir, "this user cannot write to it"))
+            .collect();
         Ok((dirs, skipped))
     }
 }
@@ -125,7 +136,8 @@ impl Skipped {
     /// Of an error the reason only: the place is said already.
     fn because(dir: &Path, why: &str) -> Skipped {
         let path = dir.display().to_string();
-        let because = why.strip_prefix(&format!("cannot measure {path}: ")).unwrap_or(why).to_owned();
+        let because =
+            why.strip_prefix(&format!("cannot measure {path}: ")).unwrap_or(why).to_owned();
         Skipped { path, because }
     }
 }
@@ -180,7 +192,8 @@ fn text(found: &Found, places: &[Place], skipped: &[Skipped]) -> String {
     for namespace in &found.namespaces {
         if matches!(namespace.access_mode.as_str(), "raw" | "sector") {
             out.push_str(&format!(
-                "{}: {} memory cannot be mapped, so no tier can be there; `ndctl create-namespace -f -e {0} --mode=fsdax` (or devdax) makes it so \
+                "{}: {} memory cannot be mapped, so no tier can be there; `ndctl create-namespace \
+                 -f -e {0} --mode=fsdax` (or devdax) makes it so \
                  that one can, and erases it\n",
                 namespace.name, namespace.access_mode
             ));
@@ -195,7 +208,11 @@ fn text(found: &Found, places: &[Place], skipped: &[Skipped]) -> String {
             candidate.path.display(),
             candidate.is_on,
             figure::bytes(candidate.bytes_free as f64),
-            if candidate.persistent { "survives a power cut" } else { "memory: a tier here is EMULATED" }
+            if candidate.persistent {
+                "survives a power cut"
+            } else {
+                "memory: a tier here is EMULATED"
+            }
         ));
     }
     for place in places {
@@ -210,15 +227,17 @@ fn text(found: &Found, places: &[Place], skipped: &[Skipped]) -> String {
 
 fn measured(place: &Place) -> Table {
     let label = if place.access_mode == "emulated" { ", EMULATED" } else { "" };
-    let mut table =
-        Table::new(format!("{} ({}), access mode {}{label}", place.path, place.is_on, place.access_mode))
-            .figures("Size", "", "Bytes of each operation.")
-            .text("Operation", "What was done.")
-            .figures("Median", "", "Half of them took no longer.")
-            .figures("p99", "", "99 of 100 took no longer.")
-            .figures("Per second", "", "Operations, one at a time.")
-            .figures("Bandwidth", "", "Bytes a second, one operation at a time.")
-            .text("How", "Which way.");
+    let mut table = Table::new(format!(
+        "{} ({}), access mode {}{label}",
+        place.path, place.is_on, place.access_mode
+    ))
+    .figures("Size", "", "Bytes of each operation.")
+    .text("Operation", "What was done.")
+    .figures("Median", "", "Half of them took no longer.")
+    .figures("p99", "", "99 of 100 took no longer.")
+    .figures("Per second", "", "Operations, one at a time.")
+    .figures("Bandwidth", "", "Bytes a second, one operation at a time.")
+    .text("How", "Which way.");
     for m in &place.measurements {
         table.row(vec![
             Cell::bytes(m.size_bytes as f64),

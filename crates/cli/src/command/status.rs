@@ -20,9 +20,10 @@ use crate::mounted::{Live, unexpected, unreachable};
 
 /// Say whether a database or directory is attached, to what, and what is in its tier
 ///
-/// Of a mounted directory its daemon is asked: use of the tier by state and class, hit ratio, how far home is behind, and how requests arrive.
-/// An attached SQLite database is opened for that, and recovered if a crash left it; so no other process may have it open. Of a directory
-/// that is attached and not mounted the tier is read.
+/// Of a mounted directory its daemon is asked: use of the tier by state and class, hit ratio, how
+/// far home is behind, and how requests arrive. An attached SQLite database is opened for that, and
+/// recovered if a crash left it; so no other process may have it open. Of a directory that is
+/// attached and not mounted the tier is read.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -30,13 +31,15 @@ Examples:
   tiersmith status /var/lib/postgresql/15/main --watch
   tiersmith status app.db --json
 
-Exit codes: 0 plain, mounted, or a database attached and sound; 1 there is something to mend, and it says what: not mounted, a tier that
+Exit codes: 0 plain, mounted, or a database attached and sound; 1 there is something to mend, and \
+it says what: not mounted, a tier that
 is damaged; 2 error.")]
 pub(crate) struct Status {
     #[command(flatten)]
     home: Home,
     /// Of a mounted directory: look again every SECONDS, until it is unmounted or Ctrl-C
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
+    value_parser = seconds)]
     watch: Option<Duration>,
     /// Print JSON (with --watch one line for each look)
     #[arg(long)]
@@ -61,31 +64,38 @@ impl Status {
     fn database(&self, status: &PlaceStatus) -> Result<Outcome> {
         // It cannot be opened: `check` tells whether that is because of its tier, and what it
         // means.
-        let tier = status.spec.as_ref().filter(|_| status.trouble.is_some() && status.blocks.is_none());
+        let tier =
+            status.spec.as_ref().filter(|_| status.trouble.is_some() && status.blocks.is_none());
         // What it reads, the database's owner has named.
         let look = |spec: &FastSpec| look_at(&status.home, &spec.members);
         let report = tier.and_then(|spec| as_owner(&status.database, || look(spec)).ok()?.ok());
         let report = report.filter(|report| !report.is_sound());
         if self.json {
             let spec = status.spec.as_ref().map(|spec| {
-                json!({ "members": spec.members, "emulated": spec.emulate, "place": word(spec.place) })
+                json!({ "members": spec.members, "emulated": spec.emulate,
+                "place": word(spec.place) })
             });
             let blocks = status.blocks.as_ref().map(|blocks| {
                 json!({
-                    "tier_bytes": blocks.tier_bytes, "dirty_bytes": blocks.dirty_bytes, "cached_bytes": blocks.cached_bytes,
+                    "tier_bytes": blocks.tier_bytes, "dirty_bytes": blocks.dirty_bytes,
+                    "cached_bytes": blocks.cached_bytes,
                     "free_bytes": blocks.free_bytes, "media": blocks.media,
                 })
             });
             print_json(&json!({
-                "database": status.database, "standing": status.standing.word(), "home": status.home, "tier": spec,
+                "database": status.database, "standing": status.standing.word(),
+                "home": status.home, "tier": spec,
                 "blocks": blocks, "trouble": status.trouble, "check": report.as_ref().map(findings),
             }))?;
         } else {
             let path = status.database.display().to_string();
-            print(&format!("{status}{}", report.map_or_else(String::new, |report| damage(&report, &path))))?;
+            print(&format!(
+                "{status}{}",
+                report.map_or_else(String::new, |report| damage(&report, &path))
+            ))?;
         }
-        let well =
-            matches!(status.standing, Standing::Plain | Standing::Attached) && status.trouble.is_none();
+        let well = matches!(status.standing, Standing::Plain | Standing::Attached)
+            && status.trouble.is_none();
         Ok(if well { Outcome::Good } else { Outcome::Findings })
     }
 
@@ -148,12 +158,12 @@ impl Status {
         if note.is_none() && self.home.fast.is_empty() {
             let left = place.has_to_remove();
             if self.json {
-                print_json(
-                    &json!({ "home": place.path(), "standing": "plain", "interrupted_detach": left }),
-                )?;
+                print_json(&json!({ "home": place.path(), "standing": "plain",
+                    "interrupted_detach": left }))?;
             } else if left {
                 print(&format!(
-                    "{path}: not attached; a detach was interrupted at its end, `tiersmith detach {path}` removes what it left\n"
+                    "{path}: not attached; a detach was interrupted at its end, `tiersmith detach \
+                     {path}` removes what it left\n"
                 ))?;
             } else {
                 print(&format!("{path}: not attached\n"))?;
@@ -166,13 +176,15 @@ impl Status {
         };
         if let Some(member) = members.iter().find(gone) {
             let trouble = format!(
-                "its tier {} is not there. Mount the fast storage it is on, or say where it is with --fast; nothing is \
+                "its tier {} is not there. Mount the fast storage it is on, or say where it is \
+                 with --fast; nothing is \
                  lost as long as that file is not",
                 messages::path(member)
             );
             if self.json {
                 print_json(&json!({
-                    "home": place.path(), "standing": "attached, not mounted", "members": members, "trouble": trouble,
+                    "home": place.path(), "standing": "attached, not mounted", "members": members,
+                    "trouble": trouble,
                 }))?;
             } else {
                 print(&format!("{path}: attached; it is not mounted, and {trouble}\n"))?;
@@ -189,9 +201,12 @@ impl Status {
                 let _ = fields.insert("interrupted".into(), json!(interrupted(&summary.state)));
                 let _ = fields.insert("emulated".into(), emulated.into());
                 let _ = fields.insert("members".into(), json!(members));
-                let _ =
-                    fields.insert("profile".into(), json!(note.as_ref().map(|note| note.profile.clone())));
-                let _ = fields.insert("files_are_in".into(), json!(note.as_ref().map(|note| &note.files)));
+                let _ = fields.insert(
+                    "profile".into(),
+                    json!(note.as_ref().map(|note| note.profile.clone())),
+                );
+                let _ = fields
+                    .insert("files_are_in".into(), json!(note.as_ref().map(|note| &note.files)));
                 fields.extend(findings(&report));
             }
             print_json(&all)?;
@@ -199,8 +214,12 @@ impl Status {
         }
         let label = if emulated { " (EMULATED)" } else { "" };
         let mut text = match &summary.tier[..] {
-            "" => format!("{path}: attached to a tier{label} that cannot be read; it is not mounted\n"),
-            name => format!("{path}: tier `{name}`{label} is {}; it is not mounted\n", summary.state),
+            "" => format!(
+                "{path}: attached to a tier{label} that cannot be read; it is not mounted\n"
+            ),
+            name => {
+                format!("{path}: tier `{name}`{label} is {}; it is not mounted\n", summary.state)
+            }
         };
         if let Some(what) = interrupted(&summary.state).filter(|_| sound) {
             text.push_str(&format!(
@@ -211,9 +230,15 @@ impl Status {
             text.push_str(&damage(&report, &path.to_string()));
         } else {
             text.push_str(&format!(
-                "  home as the tier has it: {}\n  files: {}\n  in the tier: {} blocks dirty ({} bytes), {} blocks cached; {} of {} frames used\n",
-                summary.home, summary.files, summary.blocks_dirty, summary.dirty_bytes, summary.blocks_cached,
-                summary.frames_used, summary.frames_total
+                "  home as the tier has it: {}\n  files: {}\n  in the tier: {} blocks dirty ({} \
+                 bytes), {} blocks cached; {} of {} frames used\n",
+                summary.home,
+                summary.files,
+                summary.blocks_dirty,
+                summary.dirty_bytes,
+                summary.blocks_cached,
+                summary.frames_used,
+                summary.frames_total
             ));
         }
         if let Some(lent) = summary.lent_line() {
@@ -221,7 +246,8 @@ impl Status {
         }
         if sound {
             text.push_str(&format!(
-                "  to use it: `tiersmith attach {path}`, which recovers it and mounts it; to have it plain: `tiersmith detach {path}`\n"
+                "  to use it: `tiersmith attach {path}`, which recovers it and mounts it; to have \
+                 it plain: `tiersmith detach {path}`\n"
             ));
         }
         print(&text)?;
@@ -250,7 +276,8 @@ fn look_at(home: &Path, members: &[PathBuf]) -> Result<CheckReport> {
 /// The part of a report that says whether the tier is sound.
 fn findings(report: &CheckReport) -> serde_json::Map<String, serde_json::Value> {
     let all = json!({
-        "sound": report.is_sound(), "at_stake": report.at_stake(), "findings": report.findings, "counts": report.counts,
+        "sound": report.is_sound(), "at_stake": report.at_stake(), "findings": report.findings,
+        "counts": report.counts,
         "omitted": report.omitted,
     });
     match all {
@@ -291,12 +318,15 @@ fn damage(report: &CheckReport, path: &str) -> String {
     }
     text.push_str(match damaged {
         true => {
-            "  Do not attach or detach before this is repaired, and copy the tier's members before you \
+            "  Do not attach or detach before this is repaired, and copy the tier's members before \
+             you \
              change them."
         }
         false => "  Do what the findings say before you attach or detach.",
     });
-    text.push_str(&format!(" `tiersmith check {path} --cold` lists every finding with its remedy\n"));
+    text.push_str(&format!(
+        " `tiersmith check {path} --cold` lists every finding with its remedy\n"
+    ));
     text
 }
 

@@ -18,19 +18,23 @@ use crate::progress::Line;
 
 /// Run published experiments on this machine: a database under load, without and with a fast tier
 ///
-/// The database is SQLite, or with --target one of the servers that are installed here: it is started in a directory of its own, on a
-/// socket of its own, and no cluster that is there is touched. Each case is run on a database of its own in a directory of its own, and compared with its baseline: what Oracle calls Compare
-/// Periods. Beside it stands what public documents printed for the same question. Everything made is removed, also after Ctrl-C.
+/// The database is SQLite, or with --target one of the servers that are installed here: it is
+/// started in a directory of its own, on a socket of its own, and no cluster that is there is
+/// touched. Each case is run on a database of its own in a directory of its own, and compared with
+/// its baseline: what Oracle calls Compare Periods. Beside it stands what public documents printed
+/// for the same question. Everything made is removed, also after Ctrl-C.
 ///
-/// Without CASE the default set runs. A CASE is an id (see --list), the name of a set (`redo`), or the path of a case file; its baseline
-/// runs as well. What cannot run here (no root, no FUSE) is left out with the reason.
+/// Without CASE the default set runs. A CASE is an id (see --list), the name of a set (`redo`), or
+/// the path of a case file; its baseline runs as well. What cannot run here (no root, no FUSE) is
+/// left out with the reason.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   tiersmith study                              the default set, under three minutes
   tiersmith study --list                       what cases there are
   tiersmith study redo-on-tier --seconds 30    one case and its baseline, longer
-  tiersmith study redo --target postgres       where the redo of a PostgreSQL lies: disk, medium, mount
+  tiersmith study redo --target postgres       where the redo of a PostgreSQL lies: disk, medium, \
+  mount
   tiersmith study redo --target mariadb --load read-write --clients 8
   tiersmith study tpcc --target postgres --warehouses 4 --clients 8
   tiersmith study redo --target redis --load mixed --clients 8 --pipeline 16
@@ -39,11 +43,14 @@ Examples:
   tiersmith study --snapshots DIR; tiersmith awr compare --in DIR 1 2 3 4
   tiersmith study --json result.json; later: tiersmith study --read result.json
 
-Where things go: home is --home, else the build directory or /var/tmp. The tier is --fast, else a DAX file system if one is
-mounted, else /dev/shm if it is large enough, else a file beside the home. A tier that is not persistent memory is labelled
+Where things go: home is --home, else the build directory or /var/tmp. The tier is --fast, else a \
+DAX file system if one is
+mounted, else /dev/shm if it is large enough, else a file beside the home. A tier that is not \
+persistent memory is labelled
 EMULATED wherever a figure of it appears.
 
-Exit codes: 0 the study ran (read its warnings: figures that cannot be trusted are marked with (?)); 2 error;
+Exit codes: 0 the study ran (read its warnings: figures that cannot be trusted are marked with \
+(?)); 2 error;
 128 and the signal's number when it was interrupted.")]
 pub(crate) struct Study {
     /// Cases to run: ids, names of sets, or paths of case files
@@ -55,8 +62,9 @@ pub(crate) struct Study {
     /// The database: sqlite, postgres, mariadb, redis
     #[arg(long, value_name = "NAME", default_value = SQLITE)]
     target: String,
-    /// What a server is loaded with: slob; tpcb, simple-update, select-only (pgbench); read-write, read-only, write-only (sysbench); set
-    /// (redis-benchmark), mixed (GET and SET as memtier_benchmark mixes them); tpcc (TPC-C's transactions, on sqlite too)
+    /// What a server is loaded with: slob; tpcb, simple-update, select-only (pgbench); read-write,
+    /// read-only, write-only (sysbench); set (redis-benchmark), mixed (GET and SET as
+    /// memtier_benchmark mixes them); tpcc (TPC-C's transactions, on sqlite too)
     #[arg(long, value_name = "NAME")]
     load: Option<Load>,
     /// Warehouses of the load tpcc [default: 1]
@@ -80,7 +88,8 @@ pub(crate) struct Study {
     /// Keys of the load mixed: gaussian, uniform, sequential [default: gaussian]
     #[arg(long, value_name = "NAME")]
     key_pattern: Option<keys::Pattern>,
-    /// Slow the home down to a latency profile: 15k-disk-array, all-flash-array, cloud-network-volume. Figures are labelled MODELLED
+    /// Slow the home down to a latency profile: 15k-disk-array, all-flash-array,
+    /// cloud-network-volume. Figures are labelled MODELLED
     #[arg(long, value_name = "NAME")]
     home_model: Option<String>,
     /// List the cases of the target and end
@@ -122,7 +131,8 @@ pub(crate) struct Study {
     /// THREADS_PER_SCHEMA instead of the cases' own
     #[arg(long, value_name = "N")]
     threads: Option<u32>,
-    /// Operations a second at fixed times instead of a closed loop; response times are then measured from the time each was due
+    /// Operations a second at fixed times instead of a closed loop; response times are then
+    /// measured from the time each was due
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
     /// The seed of every random choice
@@ -148,8 +158,10 @@ impl Study {
             return self.list();
         }
         if let Some(id) = &self.show {
-            let known =
-                || case::choose_for(&self.target, std::slice::from_ref(id), false).map(|_| String::new());
+            let known = || {
+                case::choose_for(&self.target, std::slice::from_ref(id), false)
+                    .map(|_| String::new())
+            };
             let text = case::text_of(id).map_or_else(known, |text| Ok(text.to_owned()))?;
             print(&text)?;
             return Ok(Outcome::Good);
@@ -181,7 +193,8 @@ impl Study {
         options.fast = self.fast.clone();
         options.emulate = self.emulate;
         options.snapshots = self.snapshots.clone();
-        options.command = std::iter::once("tiersmith".to_owned()).chain(std::env::args().skip(1)).collect();
+        options.command =
+            std::iter::once("tiersmith".to_owned()).chain(std::env::args().skip(1)).collect();
         self.can_write()?;
         let line = Line::new();
         let result = study::run(&options, leftovers.clone(), &line);
@@ -226,19 +239,24 @@ impl Study {
     }
 
     fn page(&self) -> Option<PathBuf> {
-        (!self.no_html).then(|| self.html.clone().unwrap_or_else(|| PathBuf::from("tiersmith-study.html")))
+        (!self.no_html)
+            .then(|| self.html.clone().unwrap_or_else(|| PathBuf::from("tiersmith-study.html")))
     }
 
     /// Finds out before minutes of measuring that a result could not be written.
     fn can_write(&self) -> Result<()> {
-        for path in self.json.iter().chain(self.page().iter()).filter(|path| path.as_os_str() != "-") {
-            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        for path in
+            self.json.iter().chain(self.page().iter()).filter(|path| path.as_os_str() != "-")
+        {
+            let dir =
+                path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
             if path.is_dir()
                 || !dir.is_dir()
                 || rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_err()
             {
                 return Err(Error::Usage(format!(
-                    "cannot write {}: {} is not a directory that this user can write to; name another file",
+                    "cannot write {}: {} is not a directory that this user can write to; name \
+                     another file",
                     path.display(),
                     dir.display()
                 )));

@@ -17,40 +17,50 @@ use super::awr::HowToAsk;
 use super::awr::{duration, length};
 use crate::Outcome;
 use crate::error::{Error, Result};
-use crate::top::{Alphabet, End, FULL_ROWS, Feed, News, Screen, View, harmless_json, is_capable, run, text};
+use crate::top::{
+    Alphabet, End, FULL_ROWS, Feed, News, Screen, View, harmless_json, is_capable, run, text,
+};
 
 /// Live waits of a database, a mounted home or this machine: who is active, and what they wait for
 ///
-/// SOURCE is what `tiersmith awr record --source` takes: postgresql://USER@HOST:PORT/DB, mysql:// or mariadb://, redis://HOST:PORT or
-/// unix:///SOCKET, the directory of a mounted home, the file of an attached SQLite
-/// database, or `host` for this machine alone. Passwords come from where `record` takes them.
+/// SOURCE is what `tiersmith awr record --source` takes: postgresql://USER@HOST:PORT/DB, mysql://
+/// or mariadb://, redis://HOST:PORT or unix:///SOCKET, the directory of a mounted home, the file of
+/// an attached SQLite database, or `host` for this machine alone. Passwords come from where
+/// `record` takes them.
 ///
-/// On a terminal it is a screen with panes; `?` lists its keys: q ends, p pauses, 1 to 5 and Tab choose a pane, s sorts, + and - change
-/// the interval, arrows and page keys scroll. Elsewhere, and on a terminal that cannot be written over, it prints text. It needs no
-/// colours (NO_COLOR) and 80 columns.
+/// On a terminal it is a screen with panes; `?` lists its keys: q ends, p pauses, 1 to 5 and Tab
+/// choose a pane, s sorts, + and - change the interval, arrows and page keys scroll. Elsewhere, and
+/// on a terminal that cannot be written over, it prints text. It needs no colours (NO_COLOR) and 80
+/// columns.
 ///
-/// It asks the source for its counters once every interval, and where waits can only be sampled it looks once a second who is active;
-/// nothing else, and nothing is changed there. A source that does not answer is asked again with every interval.
+/// It asks the source for its counters once every interval, and where waits can only be sampled it
+/// looks once a second who is active; nothing else, and nothing is changed there. A source that
+/// does not answer is asked again with every interval.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   tiersmith top postgresql:///postgres
-  tiersmith top /data/db                            a mounted home: its waits, its tiers, what is dirty in them
+  tiersmith top /data/db                            a mounted home: its waits, its tiers, what is \
+  dirty in them
   tiersmith top redis://localhost --every 1s
   tiersmith top host --once                         one interval as text
   tiersmith top mariadb://monitor@db1 --json --for 1m > minute.json
 
-Exit codes: 0 good; 1 the source did not answer at times (with --once or --json, or as text); 2 error; 128 and the signal's number
+Exit codes: 0 good; 1 the source did not answer at times (with --once or --json, or as text); 2 \
+error; 128 and the signal's number
 if a signal ended it.")]
 pub(crate) struct Top {
     /// What to look at
     #[arg(value_name = "SOURCE")]
     source: String,
     /// The interval: the time from one question to the next
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration,
+    allow_hyphen_values = true)]
     every: Duration,
-    /// The time from one look at the active sessions to the next, where waits can only be sampled; 0 for none
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration, allow_hyphen_values = true)]
+    /// The time from one look at the active sessions to the next, where waits can only be sampled;
+    /// 0 for none
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration,
+    allow_hyphen_values = true)]
     sample: Duration,
     /// How long to go on; without it until q or Ctrl-C
     #[arg(long = "for", value_name = "TIME", value_parser = length, allow_hyphen_values = true)]
@@ -76,7 +86,8 @@ impl Top {
         let sample = Some(self.sample).filter(|period| !period.is_zero());
         if self.every < shortest || sample.is_some_and(|period| period < shortest) {
             return Err(Error::Usage(
-                "cannot ask more often than ten times a second; give --every and --sample 100ms or more"
+                "cannot ask more often than ten times a second; give --every and --sample 100ms or \
+                 more"
                     .into(),
             ));
         }
@@ -94,7 +105,8 @@ impl Top {
         }
         let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
             && !std::env::var("TERM").is_ok_and(|term| is_monochrome(&term));
-        let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let now_s =
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let alphabet = Alphabet::of_environment();
         let screen = Screen::new(&name, self.every, sample.is_some(), alphabet, colour, now_s);
         let ended = run(screen, &feed, self.length).map_err(|source| Error::Io {
@@ -114,7 +126,8 @@ impl Top {
         let began = Instant::now();
         let (mut whole, mut lines) = (true, 0);
         loop {
-            // The last interval ends with the time, whichever of the two is seen first. However short the time, something is said.
+            // The last interval ends with the time, whichever of the two is seen first. However
+            // short the time, something is said.
             let over = self.length.is_some_and(|length| began.elapsed() > length + NAP);
             if over && lines > 0 {
                 break;
@@ -126,11 +139,14 @@ impl Top {
                 News::Silent(reason) if self.once => return Err(Error::Usage(reason)),
                 News::Gap(reason) | News::Silent(reason) => {
                     whole = false;
-                    let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                    let at = SystemTime::now()
+                        .duration_since(SystemTime::UNIX_EPOCH)
+                        .unwrap_or_default();
                     match self.json {
                         true => {
                             let gap = json!({
-                                "kind": "tiersmith top gap", "format": 1, "taken_unix_ns": at.as_nanos() as u64, "reason": reason
+                                "kind": "tiersmith top gap", "format": 1,
+                                "taken_unix_ns": at.as_nanos() as u64, "reason": reason
                             });
                             format!("{}\n", harmless_json(&gap.to_string()))
                         }
@@ -143,7 +159,11 @@ impl Top {
             match out.write_all(said.as_bytes()).and_then(|()| out.flush()) {
                 Err(e) if e.kind() == ErrorKind::BrokenPipe => break,
                 Err(source) => {
-                    return Err(Error::Io { what: "write", path: "standard output".into(), source });
+                    return Err(Error::Io {
+                        what: "write",
+                        path: "standard output".into(),
+                        source,
+                    });
                 }
                 Ok(()) if self.once => break,
                 Ok(()) => {}
@@ -165,7 +185,9 @@ impl Top {
 
 fn gone() -> Error {
     Error::Usage(
-        "the thread that asks the source ended; start again, and report what was printed before this".into(),
+        "the thread that asks the source ended; start again, and report what was printed before \
+         this"
+            .into(),
     )
 }
 

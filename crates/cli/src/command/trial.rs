@@ -1,8 +1,8 @@
 //! `tiersmith trial`: before and after on the user's own database, and the way back.
 //!
-//! The command looks, says what it will do, and starts a process without a terminal that does it; from
-//! then on it only tells what the trial's journal says. Its end, or that of the terminal, changes nothing
-//! of the trial; Ctrl-C asks for the way back.
+//! The command looks, says what it will do, and starts a process without a terminal that does it;
+//! from then on it only tells what the trial's journal says. Its end, or that of the terminal,
+//! changes nothing of the trial; Ctrl-C asks for the way back.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -31,12 +31,13 @@ const LENGTH: Duration = Duration::from_secs(1800);
 
 /// Try fast storage on your own database: before, after, and the plain database again
 ///
-/// For PostgreSQL, MariaDB and MySQL on this machine. It records the database under its own load, stops
-/// it, attaches the fast storage, starts it, records it again, and compares. Then it stops the database
-/// once more, detaches, and starts it as it was; with --keep the tier stays.
+/// For PostgreSQL, MariaDB and MySQL on this machine. It records the database under its own load,
+/// stops it, attaches the fast storage, starts it, records it again, and compares. Then it stops
+/// the database once more, detaches, and starts it as it was; with --keep the tier stays.
 ///
-/// Look first with --check: it touches nothing. Every step is in a journal before it is taken, and the
-/// steps are taken by a process that does not need your terminal. Ctrl-C brings the plain database back.
+/// Look first with --check: it touches nothing. Every step is in a journal before it is taken, and
+/// the steps are taken by a process that does not need your terminal. Ctrl-C brings the plain
+/// database back.
 ///
 /// The password comes from ~/.pgpass or ~/.my.cnf, or from the environment (PGPASSWORD, MYSQL_PWD).
 #[derive(Debug, Args)]
@@ -44,7 +45,8 @@ const LENGTH: Duration = Duration::from_secs(1800);
 Examples:
   tiersmith trial postgresql:///postgres --fast /mnt/nvme --check
   tiersmith trial postgresql://postgres@/shop?host=/run/postgresql --fast /mnt/nvme --for 30m
-  tiersmith trial mariadb:///?socket=/run/mysqld/mysqld.sock --fast /mnt/pmem0 --size 8G -- sysbench oltp_read_write --time=600 run
+  tiersmith trial mariadb:///?socket=/run/mysqld/mysqld.sock --fast /mnt/pmem0 --size 8G -- \
+  sysbench oltp_read_write --time=600 run
   tiersmith trial --resume          it was killed, or the machine restarted: go on
   tiersmith trial --undo            or bring the plain database back
 
@@ -61,7 +63,8 @@ pub(crate) struct Trial {
     #[arg(long, value_name = "BYTES", requires = "url")]
     size: Option<ByteSize>,
     /// How long each period is [default: 30m, or as long as LOAD runs]
-    #[arg(long = "for", value_name = "TIME", value_parser = length, requires = "url", allow_hyphen_values = true)]
+    #[arg(long = "for", value_name = "TIME", value_parser = length, requires = "url",
+    allow_hyphen_values = true)]
     period: Option<Duration>,
     /// Only say what would be done, and what speaks against it
     #[arg(long, requires = "url")]
@@ -69,7 +72,8 @@ pub(crate) struct Trial {
     /// Leave the tier attached at the end
     #[arg(long, requires = "url")]
     keep: bool,
-    /// The command that stops the server [default: its systemd unit, or pg_ctl as the server's account]
+    /// The command that stops the server [default: its systemd unit, or pg_ctl as the server's
+    /// account]
     #[arg(long, value_name = "COMMAND", requires_all = ["start", "url"])]
     stop: Option<String>,
     /// The command that starts the server; it must return
@@ -89,7 +93,8 @@ pub(crate) struct Trial {
     #[arg(long)]
     json: bool,
     /// Takes the steps of the trial in this directory
-    // With --resume: the manual and the completions are made without what is hidden, so nothing else may ask for it.
+    // With --resume: the manual and the completions are made without what is hidden, so nothing
+    // else may ask for it.
     #[arg(long, hide = true, value_name = "DIR", requires = "resume")]
     as_runner: Option<PathBuf>,
     /// A command that is the load of each period
@@ -114,7 +119,8 @@ impl Trial {
         };
         if let Some(left) = unfinished(&state)?.pop() {
             return Err(Error::Usage(format!(
-                "cannot begin a trial: the one in {} is not over; `tiersmith trial --resume` goes on with it, \
+                "cannot begin a trial: the one in {} is not over; `tiersmith trial --resume` goes \
+                 on with it, \
                  `tiersmith trial --undo` brings that database back",
                 left.path().display()
             )));
@@ -235,19 +241,24 @@ impl Trial {
                 End::Undone => format!("not measured{why}; the database is plain and runs\n"),
             })?;
         }
-        let as_asked = if self.undo { true } else { end != End::Undone && journal.goal == Goal::Measure };
+        let as_asked =
+            if self.undo { true } else { end != End::Undone && journal.goal == Goal::Measure };
         Ok(if as_asked { Outcome::Good } else { Outcome::Findings })
     }
 
     /// Nobody takes the steps, and the trial is not over.
     fn left(&self, room: &Room, journal: &Journal) -> Result<Outcome> {
         let step = journal.taken.last().map_or("begin", |taken| taken.step.name());
-        let why = journal.why.clone().unwrap_or_else(|| "the process that took its steps was killed".into());
+        let why = journal
+            .why
+            .clone()
+            .unwrap_or_else(|| "the process that took its steps was killed".into());
         if self.json {
             print_json(&json!({ "end": null, "step": step, "why": why, "trial": room.path() }))?;
         } else {
             print(&format!(
-                "the trial is not over: {}, at the step `{step}`. `tiersmith trial --resume` goes on, `tiersmith trial \
+                "the trial is not over: {}, at the step `{step}`. `tiersmith trial --resume` goes \
+                 on, `tiersmith trial \
                  --undo` brings the plain database back; its journal and log are in {}\n",
                 messages::line(&why),
                 room.path().display()
@@ -259,7 +270,8 @@ impl Trial {
 
 /// The process without a terminal.
 fn runner(dir: &Path) -> Result<Outcome> {
-    // Its own session: what ends the terminal does not end it. It fails only for who leads one already.
+    // Its own session: what ends the terminal does not end it. It fails only for who leads one
+    // already.
     let _ = rustix::process::setsid();
     let room = Room::open(dir)?;
     let Some(_lock) = room.lock()? else { return Ok(Outcome::Good) };
@@ -301,9 +313,13 @@ fn tell_steps(journal: &Journal, told: usize) -> Result<usize> {
 /// What was found before anything is touched, for people.
 fn text(found: &Found) -> String {
     let plan = &found.plan;
-    let mut out =
-        format!("{}: a trial with {}\n", messages::path(&plan.home.0), messages::path(&plan.fast.0));
-    for (what, lines) in [("", &found.notes), ("warning: ", &found.warnings), ("REFUSED: ", &found.refusals)]
+    let mut out = format!(
+        "{}: a trial with {}\n",
+        messages::path(&plan.home.0),
+        messages::path(&plan.fast.0)
+    );
+    for (what, lines) in
+        [("", &found.notes), ("warning: ", &found.warnings), ("REFUSED: ", &found.refusals)]
     {
         for line in lines {
             out.push_str(&format!("  {what}{}\n", messages::line(line)));

@@ -1,8 +1,8 @@
 //! Files that a command writes where the user asked for them.
 //!
-//! Invariants: such a file is there whole or not at all, and what was there before stays until then.
-//! Root writes through no link and to no pipe that another account could have put there, and keeps no
-//! mode that another account chose.
+//! Invariants: such a file is there whole or not at all, and what was there before stays until
+//! then. Root writes through no link and to no pipe that another account could have put there, and
+//! keeps no mode that another account chose.
 //!
 //! Deliberately absent: pages and results themselves.
 
@@ -42,8 +42,8 @@ impl Readers {
     }
 }
 
-/// Writes a file: all of it or, where that fails, nothing. A pipe or a terminal, and a file in a directory
-/// that cannot be written, is written in place.
+/// Writes a file: all of it or, where that fails, nothing. A pipe or a terminal, and a file in a
+/// directory that cannot be written, is written in place.
 pub(super) fn write_file(path: &Path, text: &str, readers: Readers) -> Result<()> {
     let failed = |source| Error::Io { what: "write", path: path.into(), source };
     if path.starts_with("/dev") {
@@ -96,6 +96,7 @@ fn refuse_others(found: &Found, is: &str) -> io::Result<()> {
     if !rustix::process::geteuid().is_root() || found.user == 0 {
         return Ok(());
     }
-    let text = format!("it {is} to user {}, and root does not write there; give another path", found.user);
+    let text =
+        format!("it {is} to user {}, and root does not write there; give another path", found.user);
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }

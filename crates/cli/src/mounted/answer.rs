@@ -1,7 +1,8 @@
 //! What the daemon answers at its socket.
 //!
-//! Each connection has a thread; there are at most [`CONNECTIONS_MAX`]. Requests that end the mount go to the daemon's own thread, which
-//! owns it. While such a request is on its way the others are answered as before; when the home is gone they are told so.
+//! Each connection has a thread; there are at most [`CONNECTIONS_MAX`]. Requests that end the mount
+//! go to the daemon's own thread, which owns it. While such a request is on its way the others are
+//! answered as before; when the home is gone they are told so.
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +28,8 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
 pub(super) enum Order {
     /// A signal: end when nobody uses the mount.
     Stop,
-    /// A command: unmount, with `detach` also bring everything home. The answer is a sentence when it was not done.
+    /// A command: unmount, with `detach` also bring everything home. The answer is a sentence when
+    /// it was not done.
     End {
         /// Not only unmount.
         detach: bool,
@@ -80,7 +82,8 @@ impl Shared {
         }
     }
 
-    /// Whether pages that may be torn are not protected by the database any more. Noted, and said once.
+    /// Whether pages that may be torn are not protected by the database any more. Noted, and said
+    /// once.
     pub(super) fn has_unprotected_pages(&self) -> bool {
         let Some(home) = self.home() else { return false };
         let before = self.known.unprotected().is_some();
@@ -94,7 +97,9 @@ impl Shared {
     /// Waits until no connection but `others` is served, for a while.
     pub(super) fn wait_for_connections(&self, others: usize) {
         let began = Instant::now();
-        while self.connections.load(Ordering::Acquire) > others && began.elapsed() < control::PATIENCE {
+        while self.connections.load(Ordering::Acquire) > others
+            && began.elapsed() < control::PATIENCE
+        {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -116,7 +121,8 @@ pub(super) fn serve(listener: &Listener, shared: &Arc<Shared>) -> std::io::Resul
                 // Without a word it would look like a daemon that has ended. A buffer that is new
                 // has room for this.
                 let busy = Reply::Failed { error: shared.known.busy() };
-                let _ = stream.set_nonblocking(true).and_then(|()| control::send(&mut stream, &busy));
+                let _ =
+                    stream.set_nonblocking(true).and_then(|()| control::send(&mut stream, &busy));
                 continue;
             }
             let of_thread = shared.clone();
@@ -142,8 +148,10 @@ impl Drop for Served {
 }
 
 fn connection(shared: &Arc<Shared>, mut stream: UnixStream) {
-    let limits =
-        [stream.set_read_timeout(Some(control::PATIENCE)), stream.set_write_timeout(Some(control::PATIENCE))];
+    let limits = [
+        stream.set_read_timeout(Some(control::PATIENCE)),
+        stream.set_write_timeout(Some(control::PATIENCE)),
+    ];
     if !control::is_allowed(&stream) || limits.iter().any(Result::is_err) {
         return;
     }
@@ -154,7 +162,9 @@ fn connection(shared: &Arc<Shared>, mut stream: UnixStream) {
             // Who it was learns it; if that fails too there is nobody to tell.
             let _ = control::send(
                 &mut stream,
-                &Reply::Failed { error: format!("the daemon was not asked anything it knows: {e}") },
+                &Reply::Failed {
+                    error: format!("the daemon was not asked anything it knows: {e}"),
+                },
             );
             return;
         }
@@ -174,7 +184,8 @@ fn connection(shared: &Arc<Shared>, mut stream: UnixStream) {
         _ => answer_with_beats(shared, &request, &mut stream),
     };
     let _ = control::send(&mut stream, &reply);
-    let ends = matches!(request, Request::Unmount | Request::Detach) && matches!(reply, Reply::Done { .. });
+    let ends = matches!(request, Request::Unmount | Request::Detach)
+        && matches!(reply, Reply::Done { .. });
     if ends || matches!(reply, Reply::Ending) {
         // Closed by the end of the process, for which the other side waits.
         std::mem::forget(stream);
@@ -204,7 +215,8 @@ fn answer_with_beats(shared: &Arc<Shared>, request: &Request, stream: &mut UnixS
             // Who waits for it is below.
             let _ = done.send(answer(shared, request));
         };
-        let begun = std::thread::Builder::new().name("control-work".into()).spawn_scoped(scope, work);
+        let begun =
+            std::thread::Builder::new().name("control-work".into()).spawn_scoped(scope, work);
         let answer = match begun {
             Ok(work) => {
                 let answer = wait_with_beats(stream, &answered);
@@ -212,7 +224,9 @@ fn answer_with_beats(shared: &Arc<Shared>, request: &Request, stream: &mut UnixS
             }
             Err(e) => Some(Reply::Failed { error: format!("the daemon can start no thread: {e}") }),
         };
-        answer.unwrap_or_else(|| Reply::Failed { error: "the daemon failed at it; see its log".into() })
+        answer.unwrap_or_else(|| Reply::Failed {
+            error: "the daemon failed at it; see its log".into(),
+        })
     })
 }
 
@@ -249,7 +263,8 @@ fn try_to_answer(shared: &Arc<Shared>, request: &Request) -> Result<Reply, Strin
             home.unpin(&file.path).map(|()| 0).map_err(|e| e.to_string())
         })?,
         Request::Move { pattern, to } => {
-            let pinned: Vec<_> = home.files().into_iter().filter(|f| f.pinned).map(|f| f.path).collect();
+            let pinned: Vec<_> =
+                home.files().into_iter().filter(|f| f.pinned).map(|f| f.path).collect();
             each(&home, pattern, |file| {
                 if pinned.contains(&file.path) {
                     return Err("it is pinned; unpin it first".into());
@@ -271,7 +286,8 @@ fn each(
     let files = home.candidates(pattern).map_err(|e| e.to_string())?;
     if files.is_empty() {
         return Err(format!(
-            "no file of {} matches `{pattern}`; patterns are of paths inside it, as in 'base/16384/*'",
+            "no file of {} matches `{pattern}`; patterns are of paths inside it, as in \
+             'base/16384/*'",
             home.home_path().display()
         ));
     }
@@ -359,7 +375,8 @@ fn cache_rules(home: &AttachedHome) -> String {
 }
 
 fn started_unix_s(known: &Known) -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(known.started.elapsed()).as_secs()
 }
 

@@ -1,14 +1,15 @@
 //! What the daemon gives up, so that whoever takes it over through a bug gains less.
 //!
-//! - Before its first thread ([`drop_capabilities`]): the capabilities it has no use for, in every set
-//!   and in the bounding set, and new privileges. They are a thread's own, and inherited.
+//! - Before its first thread ([`drop_capabilities`]): the capabilities it has no use for, in every
+//!   set and in the bounding set, and new privileges. They are a thread's own, and inherited.
 //! - When the mount is up ([`confine`]): core dumps and debuggers, and the calls it has no use for
-//!   ([`DENIED`], and [`RINGS`] where the mount has none). The filter is laid on all threads at once.
+//!   ([`DENIED`], and [`RINGS`] where the mount has none). The filter is laid on all threads at
+//!   once.
 //!
 //! A denied call fails with EPERM and ends nothing. Of sockets only local ones are left.
 //!
-//! What is left is much all the same: with its capabilities the daemon can read and write every file.
-//! A mount over io_uring keeps that interface, which has operations of its own for sockets.
+//! What is left is much all the same: with its capabilities the daemon can read and write every
+//! file. A mount over io_uring keeps that interface, which has operations of its own for sockets.
 //!
 //! Without root there is nothing to give up: the daemon has its user's rights, and `fusermount3`,
 //! which gains root's to mount and unmount, is what no-new-privileges would stop.
@@ -21,8 +22,8 @@ use std::fmt;
 use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    sock_filter,
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, sock_filter,
 };
 use serde::{Deserialize, Serialize};
 
@@ -141,8 +142,8 @@ impl fmt::Display for Confined {
     }
 }
 
-/// Gives up the capabilities that are not needed, and the way to new ones; of this thread, and those
-/// it starts.
+/// Gives up the capabilities that are not needed, and the way to new ones; of this thread, and
+/// those it starts.
 pub(super) fn drop_capabilities() {
     if !rustix::process::geteuid().is_root() {
         return;
@@ -151,7 +152,8 @@ pub(super) fn drop_capabilities() {
         for n in 0..u64::BITS {
             let one = CapabilitySet::from_bits_retain(1 << n);
             // A number beyond those the kernel has is an error.
-            if !KEPT.contains(one) && rustix::thread::capability_is_in_bounding_set(one) == Ok(true) {
+            if !KEPT.contains(one) && rustix::thread::capability_is_in_bounding_set(one) == Ok(true)
+            {
                 rustix::thread::remove_capability_from_bounding_set(one)?;
             }
         }
@@ -175,9 +177,11 @@ pub(super) fn confine(rings: bool) -> Confined {
         let why = "not root: it has its user's rights, and unmounts with fusermount3";
         return Confined { why_not: Some(why.into()), ..Confined::default() };
     }
-    let not_dumpable = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).is_ok();
-    let denied = filter(rings)
-        .and_then(|filter| seccompiler::apply_filter_all_threads(&filter).map_err(|e| e.to_string()));
+    let not_dumpable =
+        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).is_ok();
+    let denied = filter(rings).and_then(|filter| {
+        seccompiler::apply_filter_all_threads(&filter).map_err(|e| e.to_string())
+    });
     let no_new_privileges = rustix::thread::no_new_privs().unwrap_or(false);
     let left = rustix::thread::capabilities(None).map(|sets| sets.permitted);
     Confined {
@@ -194,11 +198,13 @@ fn names(set: CapabilitySet) -> Vec<String> {
 }
 
 fn filter(rings: bool) -> Result<BpfProgram, String> {
-    let unless = |argument, value: libc::c_int| -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
-        let value = u64::from(value.unsigned_abs());
-        let other = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value)?;
-        Ok(vec![SeccompRule::new(vec![other])?])
-    };
+    let unless =
+        |argument, value: libc::c_int| -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+            let value = u64::from(value.unsigned_abs());
+            let other =
+                SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value)?;
+            Ok(vec![SeccompRule::new(vec![other])?])
+        };
     let made = || -> Result<BpfProgram, seccompiler::BackendError> {
         let mut rules: std::collections::BTreeMap<_, _> =
             DENIED.iter().map(|call| (*call, Vec::new())).collect();
@@ -228,7 +234,11 @@ fn without_second_numbers() -> Vec<sock_filter> {
         // The number of the call is the first field.
         instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
         sock_filter { jf: 1, ..instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, X32) },
-        instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs()),
+        instruction(
+            libc::BPF_RET | libc::BPF_K,
+            0,
+            libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs(),
+        ),
     ]
 }
 
@@ -270,7 +280,8 @@ mod tests {
 
     /// What a filter says to a call: its instructions, as the kernel would take them.
     fn said(program: &[sock_filter], call: i64, argument: u32) -> u32 {
-        let (load, and, jump) = (libc::BPF_LD | libc::BPF_W, libc::BPF_ALU | libc::BPF_AND, libc::BPF_JMP);
+        let (load, and, jump) =
+            (libc::BPF_LD | libc::BPF_W, libc::BPF_ALU | libc::BPF_AND, libc::BPF_JMP);
         let (mut at, mut held) = (0, 0);
         loop {
             let now = &program[at];

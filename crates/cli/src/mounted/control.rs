@@ -1,12 +1,15 @@
-//! How commands speak to the daemon of a mounted home: a socket beside it, one request and one reply for each connection.
-//! Before the reply of a request that takes long, the daemon gives a sign of life every second.
+//! How commands speak to the daemon of a mounted home: a socket beside it, one request and one
+//! reply for each connection. Before the reply of a request that takes long, the daemon gives a
+//! sign of life every second.
 //!
-//! A message is its length (four bytes, little-endian) and JSON. Both sides bound what they read, wait for it only so long, and answer what they
-//! cannot read with an error. The socket has mode 0600, and both sides ask the kernel who the other one is: the daemon serves its own user and
+//! A message is its length (four bytes, little-endian) and JSON. Both sides bound what they read,
+//! wait for it only so long, and answer what they cannot read with an error. The socket has mode
+//! 0600, and both sides ask the kernel who the other one is: the daemon serves its own user and
 //! root; a command believes its own user, root, and the home's owner where the vault is the
 //! owner's.
 //!
-//! **Invariant**: no bytes from a socket can make the daemon panic, wait for ever or keep more than [`REQUEST_MAX`] bytes.
+//! **Invariant**: no bytes from a socket can make the daemon panic, wait for ever or keep more than
+//! [`REQUEST_MAX`] bytes.
 //! **Deliberately absent**: what the requests do (`answer.rs`).
 
 use std::io::{ErrorKind, Read, Write};
@@ -147,7 +150,9 @@ pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<Reply>> {
     }
     let cannot = |source: std::io::Error| match is_timeout(&source) {
         true => silent(place, daemon),
-        false if source.kind() == ErrorKind::InvalidData => of_another_version(place, daemon, &source),
+        false if source.kind() == ErrorKind::InvalidData => {
+            of_another_version(place, daemon, &source)
+        }
         false => Error::Io { what: "ask the daemon at", path: place.control(), source },
     };
     stream.set_write_timeout(Some(ANSWER)).map_err(cannot)?;
@@ -156,12 +161,14 @@ pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<Reply>> {
         Err(e) if matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {}
         other => other.map_err(cannot)?,
     }
-    let is_of_another = peer.is_none_or(|peer| !peer.uid.is_root() && peer.uid != rustix::process::geteuid());
+    let is_of_another =
+        peer.is_none_or(|peer| !peer.uid.is_root() && peer.uid != rustix::process::geteuid());
     let limits = Limits { silence: ANSWER, at_most: is_of_another.then_some(AT_MOST) };
     // Bringing a tier home takes as long as it takes; a look does not.
     let is_a_look = matches!(request, Request::Status | Request::Snapshot);
     let reply = if is_a_look {
-        let mut from = Patient { stream: &mut stream, silence: ANSWER, until: Instant::now() + PATIENCE };
+        let mut from =
+            Patient { stream: &mut stream, silence: ANSWER, until: Instant::now() + PATIENCE };
         receive::<Reply>(&mut from, REPLY_MAX)
     } else {
         match reply_of_work(&mut stream, &limits) {
@@ -201,7 +208,8 @@ pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<Reply>> {
             Ok(None)
         }
         None => Err(Error::Usage(format!(
-            "the daemon of {} ended before it answered; `tiersmith attach {0}` takes up where it was, and {} may say why it ended",
+            "the daemon of {} ended before it answered; `tiersmith attach {0}` takes up where it \
+             was, and {} may say why it ended",
             place.path().display(),
             place.log().display()
         ))),
@@ -225,7 +233,8 @@ pub(super) fn has_socket(place: &Place) -> bool {
     found.is_ok_and(|found| found.is_some_and(|found| found.kind == Kind::Socket))
 }
 
-/// Whether a daemon answers there. One that was killed may take connections until its last thread is gone.
+/// Whether a daemon answers there. One that was killed may take connections until its last thread
+/// is gone.
 pub(crate) fn is_served(place: &Place) -> bool {
     matches!(ask(place, &Request::Status), Ok(Some(_)) | Err(Error::AnotherVersion(_)))
 }
@@ -286,8 +295,9 @@ impl Read for Patient<'_> {
     }
 }
 
-/// The process that began to listen at the other end. It may have handed the socket on and ended, and
-/// its number may be another's by now: so it is named only while it is that user's, who could end it.
+/// The process that began to listen at the other end. It may have handed the socket on and ended,
+/// and its number may be another's by now: so it is named only while it is that user's, who could
+/// end it.
 fn process_of(peer: UCred) -> Option<i32> {
     let pid = peer.pid.as_raw_pid();
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -302,7 +312,10 @@ fn called(place: &Place, daemon: Option<i32>) -> (String, String) {
     match daemon {
         Some(pid) => (format!("process {pid}"), format!("kill {pid}")),
         None => {
-            let who = format!("a process that cannot be told, and listens at {}", place.control().display());
+            let who = format!(
+                "a process that cannot be told, and listens at {}",
+                place.control().display()
+            );
             (who, "`ss -xlp` may show it".to_owned())
         }
     }
@@ -312,8 +325,10 @@ fn called(place: &Place, daemon: Option<i32>) -> (String, String) {
 fn of_another_version(place: &Place, daemon: Option<i32>, why: &std::io::Error) -> Error {
     let (process, how) = called(place, daemon);
     Error::AnotherVersion(format!(
-        "{process}, which serves {0}, answers in a way that this program does not understand ({why}): it \
-         belongs to another version of Tiersmith. It goes on serving. To replace it, stop the database, end \
+        "{process}, which serves {0}, answers in a way that this program does not understand \
+         ({why}): it \
+         belongs to another version of Tiersmith. It goes on serving. To replace it, stop the \
+         database, end \
          it (tiersmith unmount {0}, or {how}), which loses nothing, and attach again",
         place.path().display()
     ))
@@ -354,8 +369,10 @@ fn no_sign_of_life(place: &Place, daemon: Option<i32>) -> Error {
     }
     let (process, how) = called(place, daemon);
     Error::Usage(format!(
-        "{process}, which serves {}, has given no sign of life for {} s since it was asked, as a daemon \
-         does every second. It may still do what it was asked: {} may say more. If it hangs, or is no \
+        "{process}, which serves {}, has given no sign of life for {} s since it was asked, as a \
+         daemon \
+         does every second. It may still do what it was asked: {} may say more. If it hangs, or is \
+         no \
          daemon of Tiersmith's, end it ({how}), which loses nothing, and try again",
         place.path().display(),
         ANSWER.as_secs(),
@@ -368,8 +385,10 @@ fn still_at_it(place: &Place, daemon: Option<i32>) -> Error {
     let home = place.path().display();
     let (process, how) = called(place, daemon);
     Error::Usage(format!(
-        "{process}, which serves {home} for its owner, says since {} minutes that it works on this, so this \
-         command waits no longer. A daemon that works goes on by itself: `tiersmith status {home}` says \
+        "{process}, which serves {home} for its owner, says since {} minutes that it works on \
+         this, so this \
+         command waits no longer. A daemon that works goes on by itself: `tiersmith status {home}` \
+         says \
          how far it is. If that does not change, end the process ({how}), which loses nothing, and \
          run this again as the home's owner",
         AT_MOST.as_secs() / 60
@@ -380,8 +399,12 @@ fn still_at_it(place: &Place, daemon: Option<i32>) -> Error {
 /// wait for ever without a limit.
 fn connect_to(path: &Path) -> std::io::Result<UnixStream> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
-    let socket =
-        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(ANSWER))?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(UnixStream::from(socket))
@@ -393,7 +416,8 @@ fn connect(place: &Place) -> Result<Option<UnixStream>> {
     // for one. So the socket itself is held, and connected to by the kernel's name of it, which is
     // short besides: a socket's path may have a hundred bytes, a home's more.
     let handle = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let socket = match rustix::fs::openat(place.dir(), place.control_name(), handle, Mode::empty()) {
+    let socket = match rustix::fs::openat(place.dir(), place.control_name(), handle, Mode::empty())
+    {
         Ok(socket) if Found::of(&socket).map_err(cannot)?.kind == Kind::Socket => socket,
         Ok(_) | Err(Errno::NOENT) => return Ok(None),
         Err(e) => return Err(cannot(e.into())),
@@ -401,10 +425,13 @@ fn connect(place: &Place) -> Result<Option<UnixStream>> {
     let stream = match connect_to(Path::new(&format!("/proc/self/fd/{}", socket.as_raw_fd()))) {
         Ok(stream) => stream,
         Err(e) if e.kind() == ErrorKind::WouldBlock => return Err(silent(place, None)),
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+            return Ok(None);
+        }
         Err(e) if e.kind() == ErrorKind::PermissionDenied => {
             return Err(Error::Usage(format!(
-                "cannot ask the daemon of {}: it serves its own user and root only; run this as that user, or as root",
+                "cannot ask the daemon of {}: it serves its own user and root only; run this as \
+                 that user, or as root",
                 place.path().display()
             )));
         }
@@ -422,7 +449,8 @@ fn connect(place: &Place) -> Result<Option<UnixStream>> {
     }
     if !of_owner {
         return Err(Error::Usage(format!(
-            "what answers at {} belongs to user {}, who has nothing to do with this home; remove that socket",
+            "what answers at {} belongs to user {}, who has nothing to do with this home; remove \
+             that socket",
             place.control().display(),
             peer.as_raw()
         )));
@@ -438,12 +466,14 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Makes the socket. The caller has the home locked, so a socket that is there is a dead daemon's.
+    /// Makes the socket. The caller has the home locked, so a socket that is there is a dead
+    /// daemon's.
     ///
     /// # Errors
     /// When something else than a socket has its name, or it cannot be made.
     pub(super) fn bind(place: &Place) -> Result<Listener> {
-        let cannot = |source| Error::Io { what: "make the daemon's socket", path: place.control(), source };
+        let cannot =
+            |source| Error::Io { what: "make the daemon's socket", path: place.control(), source };
         let (dir, name) = (place.dir(), place.control_name());
         match dir.look(&name).map_err(cannot)? {
             Some(found) if found.kind != Kind::Socket => {
@@ -460,12 +490,17 @@ impl Listener {
     }
 }
 
-/// A listening socket of mode 0600 from the first instant: the file takes its permissions from the socket. Changed by path afterwards they could
-/// be those of another file, where the home's user may write in the directory.
+/// A listening socket of mode 0600 from the first instant: the file takes its permissions from the
+/// socket. Changed by path afterwards they could be those of another file, where the home's user
+/// may write in the directory.
 fn listen(path: &Path) -> std::io::Result<UnixListener> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-    let socket =
-        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     rustix::net::listen(&socket, BACKLOG)?;
@@ -488,7 +523,8 @@ pub(super) fn is_allowed(stream: &UnixStream) -> bool {
 /// Sends one message.
 pub(super) fn send(to: &mut impl Write, message: &impl Serialize) -> std::io::Result<()> {
     let body = serde_json::to_vec(message)?;
-    let length = u32::try_from(body.len()).map_err(|_| std::io::Error::other("the message is too long"))?;
+    let length =
+        u32::try_from(body.len()).map_err(|_| std::io::Error::other("the message is too long"))?;
     let mut whole = length.to_le_bytes().to_vec();
     whole.extend_from_slice(&body);
     to.write_all(&whole)?;
@@ -496,7 +532,10 @@ pub(super) fn send(to: &mut impl Write, message: &impl Serialize) -> std::io::Re
 }
 
 /// Receives one message; `None` when the other side has closed without one.
-pub(super) fn receive<T: DeserializeOwned>(from: &mut impl Read, most: u32) -> std::io::Result<Option<T>> {
+pub(super) fn receive<T: DeserializeOwned>(
+    from: &mut impl Read,
+    most: u32,
+) -> std::io::Result<Option<T>> {
     let mut length = [0; 4];
     match from.read_exact(&mut length) {
         Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(None),
@@ -506,18 +545,23 @@ pub(super) fn receive<T: DeserializeOwned>(from: &mut impl Read, most: u32) -> s
     if length > most {
         return Err(std::io::Error::new(
             ErrorKind::InvalidData,
-            format!("a message of {length} bytes was announced, and {most} is the most there may be"),
+            format!(
+                "a message of {length} bytes was announced, and {most} is the most there may be"
+            ),
         ));
     }
     // The memory grows with what arrives, not with what was announced.
     let mut body = Vec::new();
     from.take(length.into()).read_to_end(&mut body)?;
     if body.len() as u64 != u64::from(length) {
-        return Err(std::io::Error::new(ErrorKind::UnexpectedEof, "the message ended before its length"));
+        return Err(std::io::Error::new(
+            ErrorKind::UnexpectedEof,
+            "the message ended before its length",
+        ));
     }
-    serde_json::from_slice(&body)
-        .map(Some)
-        .map_err(|e| std::io::Error::new(ErrorKind::InvalidData, format!("the message cannot be read: {e}")))
+    serde_json::from_slice(&body).map(Some).map_err(|e| {
+        std::io::Error::new(ErrorKind::InvalidData, format!("the message cannot be read: {e}"))
+    })
 }
 
 #[cfg(test)]
@@ -685,7 +729,10 @@ mod tests {
         ] {
             let mut bytes = Vec::new();
             send(&mut bytes, &request).unwrap();
-            assert_eq!(receive::<Request>(&mut bytes.as_slice(), REQUEST_MAX).unwrap(), Some(request));
+            assert_eq!(
+                receive::<Request>(&mut bytes.as_slice(), REQUEST_MAX).unwrap(),
+                Some(request)
+            );
         }
     }
 

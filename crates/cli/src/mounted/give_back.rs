@@ -1,4 +1,5 @@
-//! Detaching: everything home, the directory at its path, the tier's file and what else was made removed.
+//! Detaching: everything home, the directory at its path, the tier's file and what else was made
+//! removed.
 //!
 //! # Steps
 //!
@@ -83,7 +84,10 @@ pub(crate) fn detach(path: &Path, fast: &[PathBuf], give_up: GiveUp) -> Result<D
             Err(Error::Store(tiersmith_store::Error::Owned { .. }))
                 if began.elapsed() < DYING && control::is_served(&place) => {}
             // Somebody else is detaching it and has got on meanwhile.
-            Err(_) if began.elapsed() < DYING && before.is_some() && files_by_note(&place) != before => {}
+            Err(_)
+                if began.elapsed() < DYING
+                    && before.is_some()
+                    && files_by_note(&place) != before => {}
             other => return other,
         }
     }
@@ -92,17 +96,23 @@ pub(crate) fn detach(path: &Path, fast: &[PathBuf], give_up: GiveUp) -> Result<D
 /// What a daemon said it did, as it is found. It may be any program of the home's owner.
 fn detached(place: &Place, noted: Option<Attachment>) -> Result<Detached> {
     let vault = place.vault();
-    let is_aside = place.dir().look(vault.file_name().unwrap_or_default()).is_ok_and(|found| found.is_some());
-    if is_aside || Mounts::read().ours_at(place.path()) || !matches!(attachment(place.path()), Ok(None)) {
+    let is_aside =
+        place.dir().look(vault.file_name().unwrap_or_default()).is_ok_and(|found| found.is_some());
+    if is_aside
+        || Mounts::read().ours_at(place.path())
+        || !matches!(attachment(place.path()), Ok(None))
+    {
         return Err(Error::Usage(format!(
-            "{} is not detached, though what answers at {} says so: see which program that is (ss -xlp), \
+            "{} is not detached, though what answers at {} says so: see which program that is (ss \
+             -xlp), \
              end it, remove that socket, and detach again",
             place.path().display(),
             place.control().display()
         )));
     }
     let mut done = Detached::of(place);
-    let made = noted.filter(|note| plan::is_believed(note) && note.door.contains_key(plan::key::MADE));
+    let made =
+        noted.filter(|note| plan::is_believed(note) && note.door.contains_key(plan::key::MADE));
     if let Some(note) = made {
         let there = note.tiers.iter().flat_map(|tier| &tier.members);
         let there = there.filter(|member| leavings::is_tier_of(member, &note.id));
@@ -160,11 +170,16 @@ impl Detached {
     }
 }
 
-/// Attaches, and waits for a daemon that is dying or ending: its locks go when its last thread has gone.
+/// Attaches, and waits for a daemon that is dying or ending: its locks go when its last thread has
+/// gone.
 ///
 /// # Errors
 /// The store's; another owner, when it lives on.
-pub(super) fn attach_patiently(place: &Place, specs: &[TierSpec], options: &Options) -> Result<AttachedHome> {
+pub(super) fn attach_patiently(
+    place: &Place,
+    specs: &[TierSpec],
+    options: &Options,
+) -> Result<AttachedHome> {
     let began = Instant::now();
     loop {
         match tiersmith_store::attach(place.path(), specs, options.clone()) {
@@ -176,8 +191,8 @@ pub(super) fn attach_patiently(place: &Place, specs: &[TierSpec], options: &Opti
     }
 }
 
-/// How long to wait for whoever has the home: a daemon that answers stays, one whose socket is dead is dying, and what has no socket may be
-/// a daemon at its beginning or end, or another program.
+/// How long to wait for whoever has the home: a daemon that answers stays, one whose socket is dead
+/// is dying, and what has no socket may be a daemon at its beginning or end, or another program.
 fn patience(place: &Place) -> Duration {
     match (control::is_served(place), control::has_socket(place)) {
         (true, _) => Duration::ZERO,
@@ -186,21 +201,29 @@ fn patience(place: &Place) -> Duration {
     }
 }
 
-/// Unmounts what dead daemons have left at the home's path and at `at`. The caller has the home locked, so no daemon of this home lives.
+/// Unmounts what dead daemons have left at the home's path and at `at`. The caller has the home
+/// locked, so no daemon of this home lives.
 ///
 /// # Errors
 /// When it cannot be unmounted.
-pub(super) fn clear_dead_mounts(place: &Place, at: Option<&Path>, remarks: &mut Vec<String>) -> Result<()> {
+pub(super) fn clear_dead_mounts(
+    place: &Place,
+    at: Option<&Path>,
+    remarks: &mut Vec<String>,
+) -> Result<()> {
     for at in [Some(place.path()), at.filter(|at| *at != place.path())].into_iter().flatten() {
         let began = Instant::now();
         while Mounts::read().ours_at(at) {
             if tiersmith_mount::is_dead(at) {
                 tiersmith_mount::clear_dead(at)?;
-                remarks
-                    .push(format!("the mount of a daemon that had ended was cleared from {}", at.display()));
+                remarks.push(format!(
+                    "the mount of a daemon that had ended was cleared from {}",
+                    at.display()
+                ));
             } else if began.elapsed() > DYING {
                 return Err(Error::Usage(format!(
-                    "{} is mounted by a process that lives and does not serve this home; unmount it (umount {0}) and try again",
+                    "{} is mounted by a process that lives and does not serve this home; unmount \
+                     it (umount {0}) and try again",
                     at.display()
                 )));
             } else {
@@ -251,7 +274,10 @@ pub(super) fn give_back(
 pub(super) fn interrupted(removed: Removed) -> Vec<String> {
     let mut said = removed.left;
     if removed.was_listed {
-        said.insert(0, "an earlier detach had been interrupted; what it had left is removed".into());
+        said.insert(
+            0,
+            "an earlier detach had been interrupted; what it had left is removed".into(),
+        );
     }
     said
 }
@@ -273,8 +299,11 @@ pub(super) fn finish_interrupted(place: &Place) -> Result<Removed> {
     if attachment(place.path())?.is_some() {
         return Ok(Removed::default());
     }
-    let identity =
-        home.identity().map_err(|source| Error::Io { what: "look at", path: place.path().into(), source })?;
+    let identity = home.identity().map_err(|source| Error::Io {
+        what: "look at",
+        path: place.path().into(),
+        source,
+    })?;
     leavings::remove(place, &identity)
 }
 
@@ -287,11 +316,13 @@ fn lose_tier(place: &Place, note: &Attachment, mut done: Detached) -> Result<Det
         .find(|member| member.symlink_metadata().is_ok_and(|m| !m.is_file() || m.size() > 0));
     if let Some(member) = there {
         return Err(Error::Usage(format!(
-            "the tier is there ({}): detach without --force-without-tier, and nothing is lost. If it is damaged beyond use, move it away first",
+            "the tier is there ({}): detach without --force-without-tier, and nothing is lost. If \
+             it is damaged beyond use, move it away first",
             member.display()
         )));
     }
-    let cannot = |why: String| Error::Usage(format!("cannot give {} back: {why}", place.path().display()));
+    let cannot =
+        |why: String| Error::Usage(format!("cannot give {} back: {why}", place.path().display()));
     let home = RealHome::open(place.path()).map_err(|e| cannot(e.to_string()))?;
     let began = Instant::now();
     while let Err(e) = home.lock() {
@@ -302,17 +333,22 @@ fn lose_tier(place: &Place, note: &Attachment, mut done: Detached) -> Result<Det
     }
     clear_dead_mounts(place, plan::noted_at(note).as_deref(), &mut done.remarks)?;
     home.open_door().and_then(|()| home.remove_attachment()).map_err(|e| cannot(e.to_string()))?;
-    done.remarks.extend(leavings::remove(place, &home.identity().map_err(|e| cannot(e.to_string()))?)?.left);
-    for directory in note.tiers.iter().filter_map(|tier| tiersmith_store::lent_beside(tier.members.first()?))
+    done.remarks.extend(
+        leavings::remove(place, &home.identity().map_err(|e| cannot(e.to_string()))?)?.left,
+    );
+    for directory in
+        note.tiers.iter().filter_map(|tier| tiersmith_store::lent_beside(tier.members.first()?))
     {
         done.remarks.push(format!(
-            "{} has files that were lent, of this tier or another: their newest contents are only there, and nothing removes them. With the tier \
+            "{} has files that were lent, of this tier or another: their newest contents are only \
+             there, and nothing removes them. With the tier \
              they belong to they can still be brought home",
             directory.display()
         ));
     }
     done.remarks.push(
-        "the directory is as home had it: blocks that were only in the tier are LOST. Do not start the database on it before it was \
+        "the directory is as home had it: blocks that were only in the tier are LOST. Do not start \
+         the database on it before it was \
          checked; a backup may be the better beginning"
             .into(),
     );

@@ -1,6 +1,8 @@
-//! Starting the daemon: this program once more, with the same options, which says in one line whether the mount is up.
+//! Starting the daemon: this program once more, with the same options, which says in one line
+//! whether the mount is up.
 //!
-//! A fork would need `unsafe` and a single thread; a second start needs neither, and what the daemon keeps open is only what it opened itself.
+//! A fork would need `unsafe` and a single thread; a second start needs neither, and what the
+//! daemon keeps open is only what it opened itself.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
@@ -21,10 +23,12 @@ const LAST_WORDS_MAX: usize = 2000;
 /// # Errors
 /// The daemon's own sentence; or that it ended, with what it said.
 pub(crate) fn launch(wish: &Attach) -> Result<Attached> {
-    let cannot = |source| Error::Io { what: "start the daemon for", path: wish.home.clone(), source };
+    let cannot =
+        |source| Error::Io { what: "start the daemon for", path: wish.home.clone(), source };
     let program = std::env::current_exe().map_err(cannot)?;
     crate::signals::say_when_interrupted(format!(
-        "; the daemon that was starting takes back what it has begun, unless the home is mounted by now: `tiersmith status {}` says how it is, \
+        "; the daemon that was starting takes back what it has begun, unless the home is mounted \
+         by now: `tiersmith status {}` says how it is, \
          and the same command goes on",
         wish.home.display()
     ));
@@ -60,7 +64,8 @@ pub(crate) fn launch(wish: &Attach) -> Result<Attached> {
             let said = String::from_utf8_lossy(&said);
             let said: String = said.trim().chars().take(LAST_WORDS_MAX).collect();
             Err(Error::Usage(format!(
-                "the daemon for {} ended before the mount was up ({status}); nothing is lost, and the same command goes on. It said: {}",
+                "the daemon for {} ended before the mount was up ({status}); nothing is lost, and \
+                 the same command goes on. It said: {}",
                 wish.home.display(),
                 if said.is_empty() { "nothing" } else { &said }
             )))
@@ -85,7 +90,10 @@ mod tests {
     #[test]
     fn what_stands_after_two_dashes_stays_there() {
         let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
-        assert_eq!(as_daemon(words("attach --json db --emulate")), words("attach db --emulate --as-daemon"));
+        assert_eq!(
+            as_daemon(words("attach --json db --emulate")),
+            words("attach db --emulate --as-daemon")
+        );
         assert_eq!(
             as_daemon(words("attach --json --emulate -- --json")),
             words("attach --emulate --as-daemon -- --json")

@@ -28,7 +28,8 @@ use crate::messages;
 const LIST: Sidecar = Sidecar {
     kind: "detach-list",
     version: 1,
-    comment: "The home beside this file is being detached: what is still to be removed. Run the detach again.",
+    comment: "The home beside this file is being detached: what is still to be removed. Run the \
+              detach again.",
     most: 1 << 20,
 };
 
@@ -75,7 +76,9 @@ impl ToRemove {
             match Member::look(path, home) {
                 Ok(Some(member)) => list.members.push(member),
                 Ok(None) => {}
-                Err(why) => left.push(format!("{} was left where it is: {why}", messages::path(path))),
+                Err(why) => {
+                    left.push(format!("{} was left where it is: {why}", messages::path(path)))
+                }
             }
         }
         (list, left)
@@ -96,7 +99,8 @@ impl ToRemove {
             let of = |member: &Member| messages::path(&member.path.0);
             let named: Vec<String> = self.members.iter().map(of).collect();
             return vec![format!(
-                "the list of what an earlier detach had left is another directory's, so nothing on it was \
+                "the list of what an earlier detach had left is another directory's, so nothing on \
+                 it was \
                  removed: {}",
                 named.join(", ")
             )];
@@ -114,14 +118,16 @@ impl Member {
         }
         let file = dir.open_file(name)?;
         let label = MemberLabel::read(&file)?.filter(|label| label.is_of(home));
-        let label = label.ok_or_else(|| std::io::Error::other("it is not the tier of this home"))?;
+        let label =
+            label.ok_or_else(|| std::io::Error::other("it is not the tier of this home"))?;
         let inode = NumberText(file.metadata()?.ino());
         Ok(Some(Member { path: path.into(), inode, attachment: label.attachment }))
     }
 
     /// Removes the file, if it is what the list says, and says so itself.
     fn remove(&self, home: &HomeStat) -> std::result::Result<(), String> {
-        let left = |why: &str| format!("{} was left where it is: {why}", messages::path(&self.path.0));
+        let left =
+            |why: &str| format!("{} was left where it is: {why}", messages::path(&self.path.0));
         let (dir, name) = match Dir::holding(&self.path.0) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
             other => other.map_err(|e| left(&e.to_string()))?,
@@ -132,11 +138,13 @@ impl Member {
         };
         let inode = NumberText(file.metadata().map_err(|e| left(&e.to_string()))?.ino());
         let label = MemberLabel::read(&file).map_err(|e| left(&e.to_string()))?;
-        let is_this =
-            |label: &MemberLabel| label.is_free && label.is_of(home) && label.attachment == self.attachment;
+        let is_this = |label: &MemberLabel| {
+            label.is_free && label.is_of(home) && label.attachment == self.attachment
+        };
         if inode != self.inode || !label.as_ref().is_some_and(is_this) {
             return Err(left(
-                "it is not the tier that was detached from this home; remove it by hand if nobody needs it",
+                "it is not the tier that was detached from this home; remove it by hand if nobody \
+                 needs it",
             ));
         }
         dir.remove(&name).map_err(|e| left(&e.to_string()))
@@ -166,10 +174,16 @@ pub(super) fn remove(place: &Place, home: &HomeStat) -> Result<Removed> {
             Ok(list) => list.remove_members(home),
             // The program that wrote it can finish what it began.
             Err(Unfit::OtherVersion(why)) => {
-                return Err(Error::Usage(format!("the list {} {why}", place.to_remove().display())));
+                return Err(Error::Usage(format!(
+                    "the list {} {why}",
+                    place.to_remove().display()
+                )));
             }
             Err(unfit) => {
-                vec![format!("{} {unfit}; if it named a tier, that was left", place.to_remove().display())]
+                vec![format!(
+                    "{} {unfit}; if it named a tier, that was left",
+                    place.to_remove().display()
+                )]
             }
         };
     }
@@ -272,8 +286,9 @@ mod tests {
         let (place, home, list) = site.detached("db", "db.tier");
         let tier = site.real.join("db.tier");
         list.write(&place).unwrap();
-        let mode =
-            |mode| std::fs::set_permissions(place.to_remove(), PermissionsExt::from_mode(mode)).unwrap();
+        let mode = |mode| {
+            std::fs::set_permissions(place.to_remove(), PermissionsExt::from_mode(mode)).unwrap()
+        };
         mode(0o666);
         assert!(remove(&place, &home).is_err());
         assert!(tier.exists());

@@ -30,8 +30,10 @@ pub(super) fn remark(home: &AttachedHome) -> Option<String> {
     let open = home.home_files_open();
     (files > open).then(|| {
         format!(
-            "the home has {files} files, and this process may open {limit}: it holds {open} of the home's \
-             open and opens the others when they are needed, which costs time. To hold all open, let it \
+            "the home has {files} files, and this process may open {limit}: it holds {open} of the \
+             home's \
+             open and opens the others when they are needed, which costs time. To hold all open, \
+             let it \
              open {} before attaching: `ulimit -n`, or LimitNOFILE= in its unit",
             (files * 2).next_multiple_of(1024)
         )

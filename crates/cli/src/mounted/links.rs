@@ -69,7 +69,10 @@ impl OutsideHome {
             "postgres" if !links.iter().any(|(link, _)| has_pages(link)) => (None, None),
             "postgres" => (Some("full_page_writes = on"), full_page_writes_off(read)),
             "mariadb" => (
-                Some("innodb_doublewrite = ON; where that is set Tiersmith cannot see, so it is not checked"),
+                Some(
+                    "innodb_doublewrite = ON; where that is set Tiersmith cannot see, so it is not \
+                     checked",
+                ),
                 None,
             ),
             _ => (None, None),
@@ -103,8 +106,8 @@ impl OutsideHome {
     }
 }
 
-/// The beginning of a file of an attached home: through the store where the tier is ahead of home. Else from home, for a look
-/// is no use by the database, and must bring nothing into the tier.
+/// The beginning of a file of an attached home: through the store where the tier is ahead of home.
+/// Else from home, for a look is no use by the database, and must bring nothing into the tier.
 pub(super) fn read_of(home: &AttachedHome, path: &str, most: usize) -> io::Result<Option<Vec<u8>>> {
     if !home.dirty_files().iter().any(|dirty| dirty == Path::new(path)) {
         let at = |fd: i32| PathBuf::from(format!("/proc/self/fd/{fd}"));
@@ -133,7 +136,13 @@ fn has_pages(link: &Path) -> bool {
 }
 
 /// Links of a directory of the home, and of those directories in it where databases have some.
-fn look(files: &Path, below: &Path, paths: &[&Path], profile: &str, links: &mut Vec<(PathBuf, PathBuf)>) {
+fn look(
+    files: &Path,
+    below: &Path,
+    paths: &[&Path],
+    profile: &str,
+    links: &mut Vec<(PathBuf, PathBuf)>,
+) {
     let sub = (below != Path::new("")).then(|| directory(&files.join(below)));
     let path = match &sub {
         None => files.to_path_buf(),
@@ -175,7 +184,8 @@ fn note(link: &Path, target: PathBuf, paths: &[&Path], links: &mut Vec<(PathBuf,
         }
         at
     };
-    let inside = paths.iter().any(|home| paths.iter().any(|in_home| lexical(home).starts_with(in_home)));
+    let inside =
+        paths.iter().any(|home| paths.iter().any(|in_home| lexical(home).starts_with(in_home)));
     if !inside {
         links.push((link.to_path_buf(), target));
     }
@@ -189,7 +199,8 @@ pub(super) fn first_bytes(path: &Path, most: u64) -> Option<Vec<u8>> {
 /// The beginning of a file; `None` if there is none. Who owns the home may at any moment put a
 /// link, a pipe or a device in its place, so that no link is followed and nothing is waited for.
 fn beginning(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Err(Errno::NOENT) => return Ok(None),
         file => fs::File::from(file?),
@@ -212,7 +223,8 @@ fn directory(path: &Path) -> io::Result<OwnedFd> {
 fn full_page_writes_off(read: Reader<'_>) -> Option<String> {
     let FullPageWrites::Off(place) = full_page_writes(read) else { return None };
     Some(format!(
-        "full_page_writes is off, says {place}, and tablespaces lie outside the home: a power cut may tear \
+        "full_page_writes is off, says {place}, and tablespaces lie outside the home: a power cut \
+         may tear \
          their pages. Set full_page_writes = on, reload, and run CHECKPOINT"
     ))
 }
@@ -225,7 +237,8 @@ pub(super) enum FullPageWrites {
     Unknown,
 }
 
-/// As the files of its home say. `On` only where `pg_control` has it from the last checkpoint, and nothing later says otherwise.
+/// As the files of its home say. `On` only where `pg_control` has it from the last checkpoint, and
+/// nothing later says otherwise.
 pub(super) fn full_page_writes(read: Reader<'_>) -> FullPageWrites {
     let mut last = None;
     // What cannot be read, what other files say, and the end of a long file may say anything.
@@ -253,7 +266,8 @@ pub(super) fn full_page_writes(read: Reader<'_>) -> FullPageWrites {
     let at_checkpoint = || {
         let control = read("global/pg_control", CONTROL_FULL_PAGE_WRITES + 1).ok()??;
         let version = u32::from_le_bytes(control.get(8..12)?.try_into().ok()?);
-        Some(*control.get(CONTROL_FULL_PAGE_WRITES)?).filter(|_| CONTROL_VERSIONS.contains(&version))
+        Some(*control.get(CONTROL_FULL_PAGE_WRITES)?)
+            .filter(|_| CONTROL_VERSIONS.contains(&version))
     };
     match at_checkpoint() {
         Some(0) => FullPageWrites::Off("global/pg_control (at the last checkpoint)".into()),
@@ -267,23 +281,27 @@ fn includes(text: &str) -> bool {
     text.lines().any(|line| line.trim_start().to_ascii_lowercase().starts_with("include"))
 }
 
-/// The last value of a boolean setting on a command line as PostgreSQL notes it: `postgres "-D" "/data" "-c" "name=value"`.
+/// The last value of a boolean setting on a command line as PostgreSQL notes it:
+/// `postgres "-D" "/data" "-c" "name=value"`.
 fn argument(text: &str, name: &str) -> Option<bool> {
-    let words = text.split('"').map(|word| word.strip_prefix("-c").unwrap_or(word).trim_start_matches('-'));
+    let words =
+        text.split('"').map(|word| word.strip_prefix("-c").unwrap_or(word).trim_start_matches('-'));
     // `--full-page-writes` is the same setting.
-    let named =
-        words.filter_map(|word| word.split_once('=').map(|(key, value)| (key.replace('-', "_"), value)));
+    let named = words
+        .filter_map(|word| word.split_once('=').map(|(key, value)| (key.replace('-', "_"), value)));
     named.filter_map(|(key, value)| setting(&format!("{key}={value}"), name)).next_back()
 }
 
-/// The last value of a boolean setting in a configuration file, as PostgreSQL reads it. What it would not take for on is off here.
+/// The last value of a boolean setting in a configuration file, as PostgreSQL reads it. What it
+/// would not take for on is off here.
 fn setting(text: &str, name: &str) -> Option<bool> {
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$');
     let value_in = |line: &str| {
         let line = line.split('#').next().unwrap_or_default().trim();
         let (key, value) = line.split_at(line.find(|c| !is_of_name(c)).unwrap_or(line.len()));
         let value = value.trim_start();
-        let value = value.strip_prefix('=').unwrap_or(value).trim().trim_matches('\'').to_lowercase();
+        let value =
+            value.strip_prefix('=').unwrap_or(value).trim().trim_matches('\'').to_lowercase();
         key.eq_ignore_ascii_case(name).then_some(value)
     };
     let is_on = |value: String| {
@@ -351,28 +369,35 @@ mod tests {
         assert_eq!(look(), FullPageWrites::Unknown);
         fs::write(home.join("postgresql.conf"), "full_page_writes = on\n").unwrap();
         assert_eq!(look(), FullPageWrites::Unknown, "only the checkpoint proves it");
-        for (version, byte) in [(900, 1), (1002, 1), (1301, 1), (1900, 1), (1300, 7), (u32::MAX, 1)] {
+        for (version, byte) in [(900, 1), (1002, 1), (1301, 1), (1900, 1), (1300, 7), (u32::MAX, 1)]
+        {
             fs::write(home.join("global/pg_control"), control(version, byte)).unwrap();
             assert_eq!(look(), FullPageWrites::Unknown, "{version}, {byte}");
         }
         fs::write(home.join("global/pg_control"), control(1300, 1)).unwrap();
         assert_eq!(look(), FullPageWrites::On);
         let conf = home.join("postgresql.conf");
-        for unread in ["include_dir = 'conf.d'\n", "  Include 'more.conf'\n", &"#".repeat(CONF_MAX)] {
+        for unread in ["include_dir = 'conf.d'\n", "  Include 'more.conf'\n", &"#".repeat(CONF_MAX)]
+        {
             fs::write(&conf, unread).unwrap();
             assert_eq!(look(), FullPageWrites::Unknown, "{:.30}", unread);
         }
         fs::write(&conf, "#include_dir = 'conf.d'\n").unwrap();
         assert_eq!(look(), FullPageWrites::On);
         let opts = home.join("postmaster.opts");
-        for off in
-            ["\"-c\" \"full_page_writes=off\"", "\"--full-page-writes=0\"", "\"-cfull_page_writes=no\""]
-        {
+        for off in [
+            "\"-c\" \"full_page_writes=off\"",
+            "\"--full-page-writes=0\"",
+            "\"-cfull_page_writes=no\"",
+        ] {
             fs::write(&opts, format!("/usr/bin/postgres \"-D\" \"/data\" {off}\n")).unwrap();
             assert_eq!(look(), FullPageWrites::Off("postmaster.opts".into()), "{off}");
         }
-        fs::write(&opts, "postgres \"-c\" \"full_page_writes=off\" \"-c\" \"full_page_writes=on\"\n")
-            .unwrap();
+        fs::write(
+            &opts,
+            "postgres \"-c\" \"full_page_writes=off\" \"-c\" \"full_page_writes=on\"\n",
+        )
+        .unwrap();
         assert_eq!(look(), FullPageWrites::On);
         // The next server may be started without it.
         fs::write(&conf, "full_page_writes'off'\n").unwrap();

@@ -1,5 +1,5 @@
-//! What the daemon of a mounted home says of it, for `status`: what is in the tier, how often it is hit, how far home is behind, and over
-//! which way requests arrive.
+//! What the daemon of a mounted home says of it, for `status`: what is in the tier, how often it is
+//! hit, how far home is behind, and over which way requests arrive.
 //!
 //! **Invariant**: an emulated tier and a modelled home are labelled wherever a figure appears.
 //! **Deliberately absent**: differences between two looks; the workload repository has those.
@@ -80,12 +80,14 @@ impl Door {
             )];
         }
         let mut said = vec![format!(
-            "pages:     in the page cache, durable at fsync, and not atomic: the database mends torn ones ({})",
+            "pages:     in the page cache, durable at fsync, and not atomic: the database mends \
+             torn ones ({})",
             self.pages_why
         )];
         if let Some(redo) = &self.redo_at {
             said.push(format!(
-                "           {} is a mount of its own; unmount with `tiersmith unmount` or `umount -R`",
+                "           {} is a mount of its own; unmount with `tiersmith unmount` or `umount \
+                 -R`",
                 redo.display()
             ));
         }
@@ -100,13 +102,15 @@ impl Door {
         let mut kinds: Vec<_> = self.requests.iter().collect();
         kinds.sort_by_key(|(name, count)| (Reverse(**count), *name));
         let all: u64 = self.requests.values().sum();
-        let kinds: Vec<String> = kinds.iter().map(|(name, count)| format!("{count} {name}")).collect();
+        let kinds: Vec<String> =
+            kinds.iter().map(|(name, count)| format!("{count} {name}")).collect();
         (all > 0).then(|| format!("{all} requests: {}", kinds.join(", ")))
     }
 
     /// For people, one fact a line.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let why = |why: &Option<String>| why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+        let why =
+            |why: &Option<String>| why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
         let mut lines = self.pages();
         lines.extend([
             format!(
@@ -117,7 +121,12 @@ impl Door {
             ),
             format!(
                 "pass files: {}{}",
-                if self.passthrough { "from the kernel straight to home" } else { "through the daemon" },
+                if self.passthrough {
+                    "from the kernel straight to home"
+                } else {
+                    "through the \
+                    daemon"
+                },
                 why(&self.passthrough_why)
             ),
             format!(
@@ -132,9 +141,11 @@ impl Door {
             format!(
                 "fsync:     {} ({})",
                 if self.sync_on_write {
-                    "every change of a file is durable when it returns, so the kernel asks for syncs of directories only"
+                    "every change of a file is durable when it returns, so the kernel asks for \
+                     syncs of directories only"
                 } else {
-                    "reaches the daemon; then redo and data are durable in the tier, and pass files at home"
+                    "reaches the daemon; then redo and data are durable in the tier, and pass \
+                     files at home"
                 },
                 self.sync_why
             ),
@@ -143,7 +154,8 @@ impl Door {
                 if self.xattrs {
                     "extended attributes and ACLs are the home's"
                 } else {
-                    "no extended attributes and ACLs, because the home has none; to set one, unmount, and attach with \
+                    "no extended attributes and ACLs, because the home has none; to set one, \
+                     unmount, and attach with \
                      --xattrs always"
                 }
             ),
@@ -202,7 +214,8 @@ pub(crate) struct LiveTable {
     pub(crate) slots: u64,
     /// Slots there can be, when the table has grown as far as it may.
     pub(crate) slots_most: u64,
-    /// Of the slots there are, those kept from files that are neither the home's owner's nor root's.
+    /// Of the slots there are, those kept from files that are neither the home's owner's nor
+    /// root's.
     #[serde(default)]
     pub(crate) slots_kept: u64,
     /// Files that can have blocks in the tier at once.
@@ -230,17 +243,20 @@ impl LiveTable {
     /// How many files fit.
     pub(crate) fn fits(&self) -> String {
         let Self { slots, slots_most, slots_kept, mapped_most, .. } = self;
-        let mut fits = format!("{slots} files at a time, and {slots_most} when the file table has grown");
+        let mut fits =
+            format!("{slots} files at a time, and {slots_most} when the file table has grown");
         // 0: an older daemon does not say.
         if *mapped_most != 0 && mapped_most < slots_most {
             fits += &format!(
-                ", of which {mapped_most} can have blocks in the tier at once: each takes a block and a page of 4 KiB \
+                ", of which {mapped_most} can have blocks in the tier at once: each takes a block \
+                 and a page of 4 KiB \
                  for its block map"
             );
         }
         if *slots_kept > 0 {
-            fits +=
-                &format!("; {slots_kept} of the {slots} are kept for redo and for files of the home's owner");
+            fits += &format!(
+                "; {slots_kept} of the {slots} are kept for redo and for files of the home's owner"
+            );
         }
         fits
     }
@@ -250,7 +266,8 @@ impl LiveTable {
         let mut said = Vec::new();
         if self.outside > 0 {
             said.push(format!(
-                "{} open files are not in tier {tier}: redo among them goes straight home, at home's speed. Close \
+                "{} open files are not in tier {tier}: redo among them goes straight home, at \
+                 home's speed. Close \
                  files and open them again, or detach and attach with a larger --size",
                 self.outside
             ));
@@ -350,7 +367,8 @@ pub(crate) struct Live {
     pub(crate) hit_ratio: Option<f64>,
     /// Redo that is in the tier only.
     pub(crate) drain_lag_bytes: u64,
-    /// How long the oldest of the newest blocks can have been in the tier only, at most; absent when home has everything.
+    /// How long the oldest of the newest blocks can have been in the tier only, at most; absent
+    /// when home has everything.
     pub(crate) dirty_age_s_at_most: Option<u64>,
     pub(crate) waits: Vec<LiveWait>,
     pub(crate) recovery: String,
@@ -380,7 +398,8 @@ pub(super) struct DirtySince {
 }
 
 impl DirtySince {
-    /// Looks at all files. A file's time is that of the look before it was found dirty, so an age is never too small.
+    /// Looks at all files. A file's time is that of the look before it was found dirty, so an age
+    /// is never too small.
     pub(super) fn look(&mut self, home: &AttachedHome, last_look: Instant) {
         let before = std::mem::take(&mut self.since);
         for path in home.dirty_files() {
@@ -415,7 +434,8 @@ impl Known {
     /// Why a command is not served: so many others are.
     pub(super) fn busy(&self) -> String {
         format!(
-            "the daemon of {} (process {}) is busy with other commands and takes no more; if they do not \
+            "the daemon of {} (process {}) is busy with other commands and takes no more; if they \
+             do not \
              end, the storage below it may hang",
             self.home.display(),
             std::process::id()
@@ -472,7 +492,8 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Li
     };
     let classes = vec![of_class(FileClass::Redo), of_class(FileClass::Data)];
     let counter = |id| stats.waits.counter(id);
-    let (hits, misses) = (counter(waits::TIER_HITS) + counter(waits::ZERO_COPY), counter(waits::TIER_MISSES));
+    let (hits, misses) =
+        (counter(waits::TIER_HITS) + counter(waits::ZERO_COPY), counter(waits::TIER_MISSES));
     let reads = hits + misses;
     let waits = stats
         .waits
@@ -525,7 +546,12 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Li
         waits,
         recovery: stats.recovery.to_string(),
         background_error: stats.background_error.clone(),
-        unreadable: stats.unreadable.iter().take(UNREADABLE_MOST).map(ToString::to_string).collect(),
+        unreadable: stats
+            .unreadable
+            .iter()
+            .take(UNREADABLE_MOST)
+            .map(ToString::to_string)
+            .collect(),
         unreadable_blocks: stats.unreadable.len() as u64,
         lent: LiveLent {
             files: stats.lending.files,
@@ -547,7 +573,8 @@ impl Live {
         let in_tiers = self.tiers.iter().flat_map(|tier| tier.table.trouble(&tier.name));
         let redo_gone = self.door.redo_at.as_ref().filter(|_| self.door.redo_gone).map(|redo| {
             format!(
-                "{} was unmounted by somebody, and nothing in it can be reached: stop the database, \
+                "{} was unmounted by somebody, and nothing in it can be reached: stop the \
+                 database, \
                  `tiersmith unmount {}`, and attach again",
                 self.at.join(redo).display(),
                 self.home.display()
@@ -562,9 +589,12 @@ impl Live {
         let failed = self.tiers.iter().filter_map(|tier| {
             let (name, why, dirty) = (&tier.name, tier.failed.as_ref()?, size(tier.dirty_bytes));
             Some(format!(
-                "tier {name} failed: {why}. Nothing more is written, there or to home; reads go on, from home where \
-                 it has the block. {dirty} bytes are newer there than at home: they are lost if the medium does not \
-                 come back. Stop the database, mend the medium, `tiersmith unmount {}`, and attach again",
+                "tier {name} failed: {why}. Nothing more is written, there or to home; reads go \
+                 on, from home where \
+                 it has the block. {dirty} bytes are newer there than at home: they are lost if \
+                 the medium does not \
+                 come back. Stop the database, mend the medium, `tiersmith unmount {}`, and attach \
+                 again",
                 self.home.display()
             ))
         });
@@ -572,8 +602,10 @@ impl Live {
             let more = self.unreadable_blocks - self.unreadable.len() as u64;
             let more = if more > 0 { format!(", and {more} more") } else { String::new() };
             format!(
-                "the newest version of these could not be read, and is nowhere else: {}{more}. Restore the medium from \
-                 a copy, or `tiersmith detach --skip-unreadable {}`, which leaves home's older version of each",
+                "the newest version of these could not be read, and is nowhere else: {}{more}. \
+                 Restore the medium from \
+                 a copy, or `tiersmith detach --skip-unreadable {}`, which leaves home's older \
+                 version of each",
                 self.unreadable.join(", "),
                 self.home.display()
             )
@@ -591,10 +623,15 @@ impl Live {
         );
         out.push_str(&format!(" for {} s, profile {}\n", self.up_s, self.profile));
         if self.emulated {
-            out.push_str("  EMULATED: the tier stands for persistent memory; no figure here is one of persistent memory\n");
+            out.push_str(
+                "  EMULATED: the tier stands for persistent memory; no figure here is one \
+                          of persistent memory\n",
+            );
         }
         if let Some(model) = &self.home_model {
-            out.push_str(&format!("  MODELLED: home is delayed as {model} would be; for studies only\n"));
+            out.push_str(&format!(
+                "  MODELLED: home is delayed as {model} would be; for studies only\n"
+            ));
         }
         for rule in &self.cache {
             out.push_str(&format!("  cache:     {rule}\n"));
@@ -608,9 +645,16 @@ impl Live {
         out.push_str(&format!("  confined:  {}\n", self.confined));
         if self.door.lends || self.lent.files > 0 {
             let (used, most) = (size(self.lent.bytes), size(self.lent.max_bytes));
-            let why =
-                self.lent.refused.as_ref().map(|why| format!("; one was not: {why}")).unwrap_or_default();
-            out.push_str(&format!("  lent:      {} files, {used} of {most} at most{why}\n", self.lent.files));
+            let why = self
+                .lent
+                .refused
+                .as_ref()
+                .map(|why| format!("; one was not: {why}"))
+                .unwrap_or_default();
+            out.push_str(&format!(
+                "  lent:      {} files, {used} of {most} at most{why}\n",
+                self.lent.files
+            ));
             for directory in &self.lent.directories {
                 out.push_str(&format!(
                     "             in {}: it belongs to the tier, move or copy both\n",
@@ -621,7 +665,11 @@ impl Live {
         for tier in &self.tiers {
             let label = if tier.emulated { " (EMULATED)" } else { "" };
             let first = tier.media.first().map_or("", String::as_str);
-            out.push_str(&format!("\n  tier {}{label}: {}, {first}\n", tier.name, size(tier.bytes)));
+            out.push_str(&format!(
+                "\n  tier {}{label}: {}, {first}\n",
+                tier.name,
+                size(tier.bytes)
+            ));
             let rows = [
                 ("newest version here (dirty)", tier.dirty_bytes),
                 ("clean copies (cached)", tier.cached_bytes),
@@ -633,7 +681,12 @@ impl Live {
                 out.push_str(&format!("    {what:<28} {:>10}  {share:>5.1} %\n", size(bytes)));
             }
             let table = &tier.table;
-            out.push_str(&format!("    {:<28} {:>10}  of {}\n", "files", table.files, table.fits()));
+            out.push_str(&format!(
+                "    {:<28} {:>10}  of {}\n",
+                "files",
+                table.files,
+                table.fits()
+            ));
         }
         out.push_str(&format!(
             "\n  {:<6} {:>7} {:>7} {:>10} {:>10} {:>10}\n",
@@ -657,11 +710,16 @@ impl Live {
             "\n  hit ratio of block reads: {ratio} ({} from the tier, {} from home)\n",
             self.hits, self.misses
         ));
-        out.push_str(&format!("  drain lag: {} of redo not home yet\n", size(self.drain_lag_bytes)));
+        out.push_str(&format!(
+            "  drain lag: {} of redo not home yet\n",
+            size(self.drain_lag_bytes)
+        ));
         match self.dirty_age_s_at_most {
             Some(age) => out.push_str(&format!("  dirty age: at most {age} s\n")),
             None if self.lent.not_home_bytes > 0 => {
-                out.push_str("  dirty age: of lent files not known; of all else home has everything\n");
+                out.push_str(
+                    "  dirty age: of lent files not known; of all else home has everything\n",
+                );
             }
             None => out.push_str("  dirty age: home has everything\n"),
         }

@@ -5,8 +5,8 @@
 //! ([`Place::log_old_name`]), which goes, and the log begins anew. The daemon looks at each of its
 //! ticks, so a file may be longer by what is written in a quarter of a second.
 //!
-//! **Invariant**: what is written to is a file of root or this user alone, never a link or a pipe: it
-//! lies where the home's user may write. What a line may hold, and how many there may be, is
+//! **Invariant**: what is written to is a file of root or this user alone, never a link or a pipe:
+//! it lies where the home's user may write. What a line may hold, and how many there may be, is
 //! `messages.rs`.
 
 use std::fs::File;
@@ -48,7 +48,8 @@ impl Log {
         if !self.file.metadata().is_ok_and(|found| found.len() > LOG_MAX) {
             return;
         }
-        let (dir, log, older) = (self.place.dir(), self.place.log_name(), self.place.log_old_name());
+        let (dir, log, older) =
+            (self.place.dir(), self.place.log_name(), self.place.log_old_name());
         let begun = dir.rename(log, dir, older).map_err(|e| e.to_string()).and_then(|()| {
             let file = open(&self.place).map_err(|e| e.to_string())?;
             rustix::stdio::dup2_stderr(&file).map_err(|e| e.to_string())?;
@@ -77,11 +78,13 @@ fn open(place: &Place) -> Result<File> {
         ))
     };
     let file = match place.dir().make_file(place.log_name(), 0o600, None) {
-        Err(e) if e.kind() == ErrorKind::AlreadyExists => match place.dir().open_file_rw(place.log_name()) {
-            // A link, a pipe, a device.
-            Err(e) if e.kind() == ErrorKind::InvalidInput => return Err(not_ours()),
-            other => other.map_err(cannot)?,
-        },
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+            match place.dir().open_file_rw(place.log_name()) {
+                // A link, a pipe, a device.
+                Err(e) if e.kind() == ErrorKind::InvalidInput => return Err(not_ours()),
+                other => other.map_err(cannot)?,
+            }
+        }
         other => other.map_err(cannot)?,
     };
     if !is_trusted(&file.metadata().map_err(cannot)?) {
@@ -117,10 +120,16 @@ mod tests {
         assert_eq!(log.file.metadata().unwrap().len(), 0);
         std::fs::remove_file(place.log()).unwrap();
         std::os::unix::fs::symlink("/dev/null", place.log()).unwrap();
-        assert!(open(&place).unwrap_err().to_string().contains("of yours alone"), "a link was followed");
+        assert!(
+            open(&place).unwrap_err().to_string().contains("of yours alone"),
+            "a link was followed"
+        );
         std::fs::remove_file(place.log()).unwrap();
         let made = std::process::Command::new("mkfifo").arg(place.log()).status().unwrap();
         assert!(made.success());
-        assert!(open(&place).unwrap_err().to_string().contains("of yours alone"), "a pipe was opened");
+        assert!(
+            open(&place).unwrap_err().to_string().contains("of yours alone"),
+            "a pipe was opened"
+        );
     }
 }

@@ -1,12 +1,15 @@
 //! A home that is mounted: the daemon that serves it, and what the commands do with it.
 //!
-//! `attach` starts a daemon (`launch.rs`), which is this same program (`serve.rs`): it decides what is attached and how (`plan.rs`, with the
-//! refusals of `refuse.rs`), attaches, mounts, answers the commands at its socket (`control.rs`, `answer.rs`), and ends orderly at a signal.
-//! `detach` asks the daemon, or does the work itself when there is none (`give_back.rs`).
+//! `attach` starts a daemon (`launch.rs`), which is this same program (`serve.rs`): it decides what
+//! is attached and how (`plan.rs`, with the refusals of `refuse.rs`), attaches, mounts, answers the
+//! commands at its socket (`control.rs`, `answer.rs`), and ends orderly at a signal. `detach` asks
+//! the daemon, or does the work itself when there is none (`give_back.rs`).
 //!
-//! **Invariants**: the home's own lock, which the store takes, decides who serves it; socket, mounts of dead daemons and the log are touched
-//! only by whoever has that lock. A daemon that dies at any instant leaves an attached home that the next `attach` or `detach` takes up.
-//! **Deliberately absent**: the file system itself (crate `mount`), blocks and recovery (crate `store`).
+//! **Invariants**: the home's own lock, which the store takes, decides who serves it; socket,
+//! mounts of dead daemons and the log are touched only by whoever has that lock. A daemon that dies
+//! at any instant leaves an attached home that the next `attach` or `detach` takes up.
+//! **Deliberately absent**: the file system itself (crate `mount`), blocks and recovery (crate
+//! `store`).
 
 mod answer;
 mod confine;
@@ -43,7 +46,8 @@ pub(crate) use plan::{as_noted, noted_tiers};
 pub(crate) use serve::serve;
 pub(crate) use tier::{place as tier_place, trusted};
 
-/// A snapshot for the workload repository, taken by the daemon of the home at `path`. `None`: no daemon serves it.
+/// A snapshot for the workload repository, taken by the daemon of the home at `path`. `None`: no
+/// daemon serves it.
 ///
 /// # Errors
 /// The daemon's own, or why it could not be asked.
@@ -58,7 +62,8 @@ pub(crate) fn snapshot(path: &Path) -> Result<Option<Snapshot>> {
 /// A daemon of another version.
 pub(crate) fn unexpected(path: &Path) -> Error {
     Error::Usage(format!(
-        "the daemon of {} answers as another version does; end it (tiersmith unmount) and attach again with this one",
+        "the daemon of {} answers as another version does; end it (tiersmith unmount) and attach \
+         again with this one",
         path.display()
     ))
 }
@@ -71,12 +76,14 @@ pub(crate) fn unreachable(place: &Place) -> Option<String> {
     let (path, at) = (place.path().display(), at.display());
     let daemon = refuse::daemon_of(place);
     let pid = daemon.as_ref().map_or("PID".to_owned(), |daemon| daemon.pid.to_string());
-    let by = daemon.as_ref().map_or("a process that cannot be seen from here".to_owned(), |daemon| {
-        format!("process {} (its daemon)", daemon.pid)
-    });
+    let by =
+        daemon.as_ref().map_or("a process that cannot be seen from here".to_owned(), |daemon| {
+            format!("process {} (its daemon)", daemon.pid)
+        });
     if attachment(place.path()).is_ok_and(|note| note.is_none()) {
         return Some(format!(
-            "{path} is mounted at {at} by {by}, but the home's files are gone: {} was removed while \
+            "{path} is mounted at {at} by {by}, but the home's files are gone: {} was removed \
+             while \
              it was attached. What is shown at {at} cannot be kept. End the daemon (kill {pid}; or \
              umount -l {at}), and restore the database from a backup",
             place.aside().display()
@@ -85,7 +92,8 @@ pub(crate) fn unreachable(place: &Place) -> Option<String> {
     daemon.is_some().then(|| {
         format!(
             "{path} is mounted at {at} by {by}, which cannot be asked: its socket {} was removed. \
-             Nothing is lost. Stop the database, end the daemon (kill {pid}), and `tiersmith attach \
+             Nothing is lost. Stop the database, end the daemon (kill {pid}), and `tiersmith \
+             attach \
              {path}` mounts it again",
             place.control().display()
         )

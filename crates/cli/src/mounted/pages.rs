@@ -1,8 +1,10 @@
-//! Whether pages are atomic: what the user wants, and whether the database is proved to mend torn pages itself.
+//! Whether pages are atomic: what the user wants, and whether the database is proved to mend torn
+//! pages itself.
 //!
-//! PostgreSQL's proof is in its home: `global/pg_control` has what `full_page_writes` was at the last checkpoint, and no file of the home
-//! says otherwise. Where MariaDB has its settings cannot be seen from its home, and the others have none. What cannot be read proves
-//! nothing. While a daemon serves pages that may be torn, it goes on looking.
+//! PostgreSQL's proof is in its home: `global/pg_control` has what `full_page_writes` was at the
+//! last checkpoint, and no file of the home says otherwise. Where MariaDB has its settings cannot
+//! be seen from its home, and the others have none. What cannot be read proves nothing. While a
+//! daemon serves pages that may be torn, it goes on looking.
 //!
 //! **Deliberately absent**: mounting (crate `mount`), and tables outside the home (`links.rs`).
 
@@ -12,25 +14,35 @@ use super::links::{FullPageWrites, full_page_writes, read_of};
 use crate::attach::AtomicPages;
 use crate::error::{Error, Result};
 
-/// Whether pages are atomic, and why. `sync_always`: the user wants every change to be durable when it returns.
+/// Whether pages are atomic, and why. `sync_always`: the user wants every change to be durable when
+/// it returns.
 ///
 /// # Errors
 /// They are not to be, and nothing else would keep them whole; or not to be, and durable on return.
-pub(super) fn decide(wished: AtomicPages, sync_always: bool, home: &AttachedHome) -> Result<(bool, String)> {
+pub(super) fn decide(
+    wished: AtomicPages,
+    sync_always: bool,
+    home: &AttachedHome,
+) -> Result<(bool, String)> {
     let protection = protection(home);
     let name = home.profile_name();
     let refused = |why: String| {
         let path = home.home_path();
-        Err(Error::Usage(format!("cannot attach {} with --atomic-pages off: {why}", path.display())))
+        Err(Error::Usage(format!(
+            "cannot attach {} with --atomic-pages off: {why}",
+            path.display()
+        )))
     };
     match (wished, protection) {
         (AtomicPages::On, _) => Ok((true, "as --atomic-pages on says".into())),
         (AtomicPages::Off, _) if sync_always => refused(
-            "--sync-on-write always has every change durable when it returns, and the page cache has not; give one of the two another value"
+            "--sync-on-write always has every change durable when it returns, and the page cache \
+             has not; give one of the two another value"
                 .into(),
         ),
         (AtomicPages::Off, FullPageWrites::Off(place)) => refused(format!(
-            "full_page_writes is off, says {place}, so a power cut would tear pages that nobody mends. Set it to on, start the database once \
+            "full_page_writes is off, says {place}, so a power cut would tear pages that nobody \
+             mends. Set it to on, start the database once \
              and stop it, or say --atomic-pages on"
         )),
         (AtomicPages::Off, FullPageWrites::On) => {
@@ -38,30 +50,43 @@ pub(super) fn decide(wished: AtomicPages, sync_always: bool, home: &AttachedHome
         }
         (AtomicPages::Off, FullPageWrites::Unknown) => Ok((
             false,
-            "as --atomic-pages off says; that the database protects its pages could not be checked".into(),
+            "as --atomic-pages off says; that the database protects its pages could not be checked"
+                .into(),
         )),
-        (AtomicPages::Auto, FullPageWrites::On) if !sync_always => {
-            Ok((false, "chosen because full_page_writes is on, which mends torn pages; --atomic-pages on keeps them whole".into()))
-        }
-        (AtomicPages::Auto, FullPageWrites::On) => {
-            Ok((true, "chosen because --sync-on-write always has every change durable when it returns".into()))
-        }
+        (AtomicPages::Auto, FullPageWrites::On) if !sync_always => Ok((
+            false,
+            "chosen because full_page_writes is on, which mends torn pages; \
+                        --atomic-pages on keeps them whole"
+                .into(),
+        )),
+        (AtomicPages::Auto, FullPageWrites::On) => Ok((
+            true,
+            "chosen because --sync-on-write always has every change durable when it \
+                       returns"
+                .into(),
+        )),
         (AtomicPages::Auto, FullPageWrites::Off(place)) => {
             Ok((true, format!("chosen because full_page_writes is off, says {place}")))
         }
         (AtomicPages::Auto, FullPageWrites::Unknown) => Ok((
             true,
-            format!("chosen because it is not proved that the database (profile {name}) mends torn pages itself"),
+            format!(
+                "chosen because it is not proved that the database (profile {name}) mends torn \
+                     pages itself"
+            ),
         )),
     }
 }
 
-/// What to do about pages that may be torn and that the database does not protect; `None` where it does, or cannot be asked.
+/// What to do about pages that may be torn and that the database does not protect; `None` where it
+/// does, or cannot be asked.
 pub(super) fn found_unprotected(home: &AttachedHome) -> Option<String> {
     let FullPageWrites::Off(place) = protection(home) else { return None };
     Some(format!(
-        "pages are not atomic, and full_page_writes was found off ({place}): a power cut may tear pages that nobody mends. Set \
-         full_page_writes = on; or stop the database, and `tiersmith unmount {0}` and `tiersmith attach {0} --atomic-pages on`. Until the \
+        "pages are not atomic, and full_page_writes was found off ({place}): a power cut may tear \
+         pages that nobody mends. Set \
+         full_page_writes = on; or stop the database, and `tiersmith unmount {0}` and `tiersmith \
+         attach {0} --atomic-pages on`. Until the \
          next attach the page cache is written back every few seconds",
         home.home_path().display()
     ))

@@ -8,8 +8,9 @@
 //! The directory that holds them is opened once, when the place is found: whatever is made, opened
 //! or removed beside a home is reached by its name in there ([`Place::dir`]).
 //!
-//! **Invariant**: nothing here asks a file system that a daemon serves: a daemon that died or hangs cannot make these calls fail or wait.
-//! Mounts are looked up in the kernel's list, not by looking at the directory.
+//! **Invariant**: nothing here asks a file system that a daemon serves: a daemon that died or hangs
+//! cannot make these calls fail or wait. Mounts are looked up in the kernel's list, not by looking
+//! at the directory.
 //! **Deliberately absent**: changing anything.
 
 use std::ffi::{OsStr, OsString};
@@ -20,13 +21,16 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags};
 use tiersmith_dir::{Dir, Kind};
 use tiersmith_store::AttachedHome;
-use tiersmith_store::home::{ATTACHMENT, FILES_NAME, NOTE_FILE, files_aside, home_of_aside, vault_of};
+use tiersmith_store::home::{
+    ATTACHMENT, FILES_NAME, NOTE_FILE, files_aside, home_of_aside, vault_of,
+};
 
 use crate::error::{Error, Result};
 
 /// What the kernel calls a mount of ours.
 pub(crate) const FS_NAME: &str = "tiersmith";
-/// Longest name with which the socket's name is made; a longer one is replaced by its hash, because a socket's path is short.
+/// Longest name with which the socket's name is made; a longer one is replaced by its hash, because
+/// a socket's path is short.
 const NAME_MAX: usize = 64;
 
 /// A home's path, without links.
@@ -47,7 +51,8 @@ pub(crate) enum Standing {
     Plain,
     /// Attached, and no daemon's mount is there.
     Attached,
-    /// Attached, and a file system of ours is mounted at this path; its daemon may be alive or dead.
+    /// Attached, and a file system of ours is mounted at this path; its daemon may be alive or
+    /// dead.
     Mounted(PathBuf),
 }
 
@@ -55,19 +60,22 @@ impl Place {
     /// The place of a home that is known as `path`.
     ///
     /// # Errors
-    /// When there is no such parent directory, or the path has no last name, or it is a directory that
-    /// was moved aside; when root's way there leads through a directory or a link of somebody else.
+    /// When there is no such parent directory, or the path has no last name, or it is a directory
+    /// that was moved aside; when root's way there leads through a directory or a link of somebody
+    /// else.
     pub(crate) fn find(path: &Path) -> Result<Place> {
         let (whole, parent, name) = Place::resolve(path)?;
         let cannot = |source| Error::Io { what: "find", path: path.into(), source };
         // Who had a say in where the path leads counts for the path as it was given; what is acted
         // on is what it led to just now.
         let asked = std::path::absolute(path).ok().filter(|path| path.file_name().is_some());
-        let (dir, held) = Dir::holding_target(&asked.unwrap_or_else(|| whole.clone())).map_err(cannot)?;
+        let (dir, held) =
+            Dir::holding_target(&asked.unwrap_or_else(|| whole.clone())).map_err(cannot)?;
         let dir = Dir::from_handle(dir.into(), &parent);
         if held != name || !dir.is_at_its_path().map_err(cannot)? {
             return Err(Error::Usage(format!(
-                "cannot use {}: where it leads changed while it was looked at; see who moves it, and try again",
+                "cannot use {}: where it leads changed while it was looked at; see who moves it, \
+                 and try again",
                 path.display()
             )));
         }
@@ -86,7 +94,8 @@ impl Place {
                 at = std::fs::canonicalize(&at).map_err(cannot)?;
                 if at.parent().is_none() {
                     return Err(Error::Usage(format!(
-                        "cannot use {} as a home: it has no parent directory to be moved aside in; name a directory inside it",
+                        "cannot use {} as a home: it has no parent directory to be moved aside in; \
+                         name a directory inside it",
                         path.display()
                     )));
                 }
@@ -133,9 +142,9 @@ impl Place {
         name
     }
 
-    /// That the attached home is in the directory that is open here. Its path may have led elsewhere
-    /// when the store followed it, where somebody else owns a directory above it: then the home's
-    /// vault is not in this one, and nothing of the daemon's is made here.
+    /// That the attached home is in the directory that is open here. Its path may have led
+    /// elsewhere when the store followed it, where somebody else owns a directory above it: then
+    /// the home's vault is not in this one, and nothing of the daemon's is made here.
     ///
     /// # Errors
     /// Says so.
@@ -143,14 +152,16 @@ impl Place {
         let cannot = |source| Error::Io { what: "look at", path: self.vault(), source };
         let Some(files) = home.directory() else { return Ok(()) };
         let handle = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let around = rustix::fs::openat(files, "..", handle, Mode::empty()).map_err(|e| cannot(e.into()))?;
+        let around =
+            rustix::fs::openat(files, "..", handle, Mode::empty()).map_err(|e| cannot(e.into()))?;
         let around = Dir::from_handle(around, &self.vault()).found().map_err(cannot)?;
         let beside = self.dir.look(self.vault().file_name().unwrap_or_default()).map_err(cannot)?;
         if beside.is_some_and(|beside| beside.same_file(&around)) {
             return Ok(());
         }
         Err(Error::Usage(format!(
-            "cannot serve {}: {} does not hold the home any more: somebody moved a directory or put a link in \
+            "cannot serve {}: {} does not hold the home any more: somebody moved a directory or \
+             put a link in \
              the way; see who, and put it back",
             self.path.display(),
             self.dir.path().display()
@@ -237,7 +248,8 @@ impl Place {
         self.parent.join(self.control_name())
     }
 
-    /// The directory that holds the home's files now, whether moved aside or not; `None` when there is none.
+    /// The directory that holds the home's files now, whether moved aside or not; `None` when there
+    /// is none.
     pub(crate) fn files(&self) -> Option<PathBuf> {
         let aside = self.aside();
         // An empty one is what an interrupted detach left of the note.
@@ -274,7 +286,9 @@ impl Place {
         match self.files() {
             None => Standing::Missing,
             // A directory moved aside is attached, even when its note is gone.
-            Some(files) if files != self.path || files.join(ATTACHMENT).symlink_metadata().is_ok() => {
+            Some(files)
+                if files != self.path || files.join(ATTACHMENT).symlink_metadata().is_ok() =>
+            {
                 Standing::Attached
             }
             Some(_) => Standing::Plain,
@@ -345,7 +359,9 @@ impl Mounts {
 
     /// One of our mounts that `path` is in, but not its mount point.
     pub(crate) fn ours_around(&self, path: &Path) -> Option<&Mount> {
-        self.0.iter().find(|mount| mount.is_ours() && mount.at != path && path.starts_with(&mount.at))
+        self.0
+            .iter()
+            .find(|mount| mount.is_ours() && mount.at != path && path.starts_with(&mount.at))
     }
 
     /// The mounts below `path`.
@@ -454,7 +470,8 @@ mod tests {
             place.check_holds(&home).unwrap();
             place.dir().make_file("db.tiersmith-log", 0o600, None).unwrap();
             assert!(
-                real.join("moved/db.tiersmith-log").exists() && !elsewhere.join("db.tiersmith-log").exists()
+                real.join("moved/db.tiersmith-log").exists()
+                    && !elsewhere.join("db.tiersmith-log").exists()
             );
             place.dir().remove("db.tiersmith-log").unwrap();
             // And one that is found now is not taken for it.

@@ -1,14 +1,18 @@
-//! From what the user said, and what the home's note remembers, to what is attached: tier, profile, mount point, options.
+//! From what the user said, and what the home's note remembers, to what is attached: tier, profile,
+//! mount point, options.
 //!
 //! # What is believed
 //!
-//! The note lies in the home, and so the database's user could have written it. A daemon of root must not be led by it to mount over any
-//! directory, to read any file or to make one. So the mount point and the profile's file are taken from a note only when root or this user wrote it,
-//! and a profile's file must be root's or this user's own, and not writable by others; else they have to be given again. A tier must belong to
-//! root, this user or the home's owner; one that is named only by a note of somebody else must be a private file of the home's owner, and is never
-//! made. Whose the note is, is asked of the open file it was read from.
+//! The note lies in the home, and so the database's user could have written it. A daemon of root
+//! must not be led by it to mount over any directory, to read any file or to make one. So the mount
+//! point and the profile's file are taken from a note only when root or this user wrote it, and a
+//! profile's file must be root's or this user's own, and not writable by others; else they have to
+//! be given again. A tier must belong to root, this user or the home's owner; one that is named
+//! only by a note of somebody else must be a private file of the home's owner, and is never made.
+//! Whose the note is, is asked of the open file it was read from.
 //!
-//! **Invariant**: nothing is changed here but that the tier's file is made, and that file goes again with [`Plan::made`].
+//! **Invariant**: nothing is changed here but that the tier's file is made, and that file goes
+//! again with [`Plan::made`].
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -19,7 +23,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use tiersmith_store::home::{ATTACHMENT, RealHome};
 use tiersmith_store::{
-    AttachedHome, Attachment, CacheRules, Durability, HomeModel, Medium, Profile, TierSpec, attachment,
+    AttachedHome, Attachment, CacheRules, Durability, HomeModel, Medium, Profile, TierSpec,
+    attachment,
 };
 
 use super::pages;
@@ -102,10 +107,14 @@ impl Plan {
             }
             return Err(Error::Usage(match path.symlink_metadata() {
                 Ok(_) => format!(
-                    "{} is not a directory; a mount is for directories (an SQLite database is attached by the URI it is opened with)",
+                    "{} is not a directory; a mount is for directories (an SQLite database is \
+                     attached by the URI it is opened with)",
                     path.display()
                 ),
-                Err(_) => format!("there is no directory {}; give the database's directory", path.display()),
+                Err(_) => format!(
+                    "there is no directory {}; give the database's directory",
+                    path.display()
+                ),
             }));
         }
         let note = attachment(path)?;
@@ -136,7 +145,8 @@ impl Plan {
             Some(note) if believed => &note.door,
             Some(note) if !note.door.is_empty() => {
                 remarks.push(format!(
-                    "the note {} was not written by root or you: its mount options are not taken over",
+                    "the note {} was not written by root or you: its mount options are not taken \
+                     over",
                     files.join(ATTACHMENT).display()
                 ));
                 &empty
@@ -179,8 +189,10 @@ impl Plan {
         let lent_max_bytes = if mount.lend { passthrough_max(wish, door) } else { 0 };
         if note.is_none() {
             // A home that cannot be written, say: refused before the tier's file is made.
-            RealHome::open(path)
-                .map_err(|e| tiersmith_store::Error::Home { path: path.into(), reason: e.to_string() })?;
+            RealHome::open(path).map_err(|e| tiersmith_store::Error::Home {
+                path: path.into(),
+                reason: e.to_string(),
+            })?;
         }
         let (tiers, made) = tiers(wish, note.as_ref(), &place)?;
         if made.is_some() || door.get(key::MADE).is_some() {
@@ -221,7 +233,8 @@ impl Plan {
 }
 
 impl Plan {
-    /// The tier's file is no persistent memory: it is taken as flash. `false`: the user has said what it is, or the note does.
+    /// The tier's file is no persistent memory: it is taken as flash. `false`: the user has said
+    /// what it is, or the note does.
     pub(super) fn take_as_flash(&mut self, wish: &Attach) -> bool {
         let may = !self.again && !wish.emulate && !wish.volatile;
         for spec in self.tiers.iter_mut().filter(|_| may) {
@@ -242,7 +255,8 @@ impl Plan {
         Ok(())
     }
 
-    /// With a tier that is durable at sync each write would have a sync of its own, unless the user wants that.
+    /// With a tier that is durable at sync each write would have a sync of its own, unless the user
+    /// wants that.
     pub(super) fn sync_as_the_tier_does(&mut self, home: &AttachedHome) {
         let at_sync = home.stats().tiers.iter().any(|tier| tier.durability == Durability::AtSync);
         let wished = self.store.door.get(key::SYNC);
@@ -255,8 +269,12 @@ impl Plan {
 
 fn named_model(name: &str) -> Result<HomeModel> {
     HomeModel::named(name).ok_or_else(|| {
-        let known: Vec<String> = HomeModel::builtin().map(|model| model.name().to_string()).collect();
-        Error::Usage(format!("there is no modelled storage `{name}`; there are {}", known.join(", ")))
+        let known: Vec<String> =
+            HomeModel::builtin().map(|model| model.name().to_string()).collect();
+        Error::Usage(format!(
+            "there is no modelled storage `{name}`; there are {}",
+            known.join(", ")
+        ))
     })
 }
 
@@ -310,7 +328,12 @@ fn is_ours(owner: u32, mode: u32, links: u64) -> bool {
 }
 
 /// The profile: as said, as noted, or by looking into the directory.
-fn profile(wish: &Attach, note: Option<&Attachment>, believed: bool, files: &Path) -> Result<Chosen> {
+fn profile(
+    wish: &Attach,
+    note: Option<&Attachment>,
+    believed: bool,
+    files: &Path,
+) -> Result<Chosen> {
     let named = |name: &str, why: String| {
         let profile = Profile::named(name).map_err(|e| Error::Usage(e.to_string()))?;
         Ok(Chosen { profile, file: None, why })
@@ -334,13 +357,18 @@ fn profile(wish: &Attach, note: Option<&Attachment>, believed: bool, files: &Pat
     if let Some(path) = note.and_then(|note| note.profile_file.clone()) {
         if !believed {
             return Err(Error::Usage(format!(
-                "cannot attach again: the home's note names the profile file {}, and the note was not written by root or you; if it is the \
+                "cannot attach again: the home's note names the profile file {}, and the note was \
+                 not written by root or you; if it is the \
                  right one, say --profile {0}",
                 path.display()
             )));
         }
         let profile = read_profile(&path, true)?;
-        return Ok(Chosen { profile, why: format!("as before, from {}", path.display()), file: Some(path) });
+        return Ok(Chosen {
+            profile,
+            why: format!("as before, from {}", path.display()),
+            file: Some(path),
+        });
     }
     if let Some(note) = note {
         return named(&note.profile, "as before".into());
@@ -350,18 +378,22 @@ fn profile(wish: &Attach, note: Option<&Attachment>, believed: bool, files: &Pat
             let why = format!("found by looking into the directory: {}", profile.description());
             Ok(Chosen { profile, file: None, why })
         }
-        None => {
-            named("generic", "the directory looks like no database known here; --profile names one".into())
-        }
+        None => named(
+            "generic",
+            "the directory looks like no database known here; --profile names one".into(),
+        ),
     }
 }
 
-/// Reads a profile's file. With `strict` it must be root's or this user's, and nobody else may change it.
+/// Reads a profile's file. With `strict` it must be root's or this user's, and nobody else may
+/// change it.
 fn read_profile(path: &Path, strict: bool) -> Result<Profile> {
-    let cannot = |source: std::io::Error| Error::Io { what: "read the profile", path: path.into(), source };
+    let cannot =
+        |source: std::io::Error| Error::Io { what: "read the profile", path: path.into(), source };
     // Not waiting for a pipe's writer; what it is is looked at when it is open.
-    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|e| cannot(e.into()))?;
+    let file =
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|e| cannot(e.into()))?;
     let file = std::fs::File::from(file);
     let metadata = file.metadata().map_err(cannot)?;
     if !metadata.is_file() || metadata.len() > PROFILE_MAX {
@@ -372,7 +404,8 @@ fn read_profile(path: &Path, strict: bool) -> Result<Profile> {
     }
     if strict && !is_trusted(&metadata) {
         return Err(Error::Usage(format!(
-            "the home's note names the profile file {}, which others than root and you can change; look at it, and if it is right say \
+            "the home's note names the profile file {}, which others than root and you can change; \
+             look at it, and if it is right say \
              --profile {0}",
             path.display()
         )));
@@ -406,15 +439,22 @@ fn mount_point(wish: &Attach, place: &Place, door: &BTreeMap<String, String>) ->
     }
     match std::fs::read_dir(&at).map(|mut entries| entries.next().is_none()) {
         Err(e) => refuse(&format!("{e}; give an empty directory")),
-        Ok(false) => refuse("it is not empty, and what is in it would be hidden; give an empty directory"),
+        Ok(false) => {
+            refuse("it is not empty, and what is in it would be hidden; give an empty directory")
+        }
         Ok(true) => Ok(at),
     }
 }
 
-fn mount_options(wish: &Attach, door: &BTreeMap<String, String>) -> Result<tiersmith_mount::Options> {
+fn mount_options(
+    wish: &Attach,
+    door: &BTreeMap<String, String>,
+) -> Result<tiersmith_mount::Options> {
     let mut options = tiersmith_mount::Options::default();
-    let threads =
-        wish.threads.or_else(|| door.get(key::THREADS)?.parse().ok()).filter(|n| (1..=256).contains(n));
+    let threads = wish
+        .threads
+        .or_else(|| door.get(key::THREADS)?.parse().ok())
+        .filter(|n| (1..=256).contains(n));
     if let Some(threads) = threads {
         options.threads = threads.into();
     }
@@ -438,10 +478,19 @@ fn passthrough_max(wish: &Attach, door: &BTreeMap<String, String>) -> u64 {
 }
 
 /// Whether every change is durable on return, and why.
-fn sync_on_write(wish: &Attach, door: &BTreeMap<String, String>, profile: &str) -> Result<(bool, String)> {
+fn sync_on_write(
+    wish: &Attach,
+    door: &BTreeMap<String, String>,
+    profile: &str,
+) -> Result<(bool, String)> {
     let wished = wish.sync_on_write.or_else(|| noted(door, key::SYNC)).unwrap_or(SyncOnWrite::Auto);
     Ok(match wished {
-        SyncOnWrite::Always => (true, "as --sync-on-write always says; of what passes only temporary files are not synced by each write".into()),
+        SyncOnWrite::Always => (
+            true,
+            "as --sync-on-write always says; of what passes only \
+                                       temporary files are not synced by each write"
+                .into(),
+        ),
         SyncOnWrite::Never => (false, "as --sync-on-write never says".into()),
         SyncOnWrite::Auto => auto_sync(profile),
     })
@@ -461,13 +510,18 @@ fn medium(emulate: bool, volatile: bool) -> Medium {
     }
 }
 
-fn tiers(wish: &Attach, note: Option<&Attachment>, place: &Place) -> Result<(Vec<TierSpec>, Option<Made>)> {
+fn tiers(
+    wish: &Attach,
+    note: Option<&Attachment>,
+    place: &Place,
+) -> Result<(Vec<TierSpec>, Option<Made>)> {
     if let Some(note) = note.filter(|note| !note.tiers.is_empty()) {
         return Ok((noted_tiers(place, note, wish.fast.as_slice())?, None));
     }
     let Some(fast) = &wish.fast else {
         return Err(Error::Usage(format!(
-            "{} is not attached; say where the fast storage is: --fast DIR (a DAX file system), or --fast DEVICE",
+            "{} is not attached; say where the fast storage is: --fast DIR (a DAX file system), or \
+             --fast DEVICE",
             place.path().display()
         )));
     };
@@ -495,7 +549,11 @@ pub(super) fn owner_of(note: &Attachment) -> Result<Metadata> {
 ///
 /// # Errors
 /// A member that is not there, or belongs to somebody else.
-pub(crate) fn noted_tiers(place: &Place, note: &Attachment, fast: &[PathBuf]) -> Result<Vec<TierSpec>> {
+pub(crate) fn noted_tiers(
+    place: &Place,
+    note: &Attachment,
+    fast: &[PathBuf],
+) -> Result<Vec<TierSpec>> {
     let mut specs: Vec<TierSpec> = note.tiers.iter().map(|tier| tier.spec.clone()).collect();
     if !fast.is_empty() {
         other_members(fast, &mut specs, place)?;
@@ -506,7 +564,8 @@ pub(crate) fn noted_tiers(place: &Place, note: &Attachment, fast: &[PathBuf]) ->
             match member.symlink_metadata() {
                 _ if named_by_other => {
                     return Err(Error::Usage(format!(
-                        "the note of {} was not written by root or you, and names the tier {}; if that is the right one, say --fast with \
+                        "the note of {} was not written by root or you, and names the tier {}; if \
+                         that is the right one, say --fast with \
                          it or with its directory. Nothing was changed",
                         place.path().display(),
                         member.display()
@@ -514,11 +573,15 @@ pub(crate) fn noted_tiers(place: &Place, note: &Attachment, fast: &[PathBuf]) ->
                 }
                 Ok(_) => tier::ours(member, false)?,
                 // Clean copies only, gone with a reboot: the tier is made again.
-                Err(_) if spec.medium == Medium::Volatile => tier::make_again(member, place.path())?,
+                Err(_) if spec.medium == Medium::Volatile => {
+                    tier::make_again(member, place.path())?
+                }
                 Err(_) => {
                     return Err(Error::Usage(format!(
-                        "{} is attached to the tier on {}, which is not there; mount the fast storage it is on and try again (if it was \
-                         moved, say --fast). Nothing was changed, and nothing is lost as long as that file is not",
+                        "{} is attached to the tier on {}, which is not there; mount the fast \
+                         storage it is on and try again (if it was \
+                         moved, say --fast). Nothing was changed, and nothing is lost as long as \
+                         that file is not",
                         place.path().display(),
                         member.display()
                     )));
@@ -529,7 +592,8 @@ pub(crate) fn noted_tiers(place: &Place, note: &Attachment, fast: &[PathBuf]) ->
     Ok(specs)
 }
 
-/// How a home was attached, for who brings it back. What is not believed is left out: the note may be written anew, by this user then.
+/// How a home was attached, for who brings it back. What is not believed is left out: the note may
+/// be written anew, by this user then.
 pub(crate) fn as_noted(note: &Attachment) -> tiersmith_store::Options {
     let (profile_file, door) = if is_believed(note) {
         (note.profile_file.clone(), note.door.clone())
@@ -563,7 +627,8 @@ fn other_members(fast: &[PathBuf], specs: &mut [TierSpec], place: &Place) -> Res
             Ok(())
         }
         _ => Err(Error::Usage(format!(
-            "{} is attached to other members than were given; leave --fast out, the home's note names them",
+            "{} is attached to other members than were given; leave --fast out, the home's note \
+             names them",
             place.path().display()
         ))),
     }
@@ -579,8 +644,11 @@ mod tests {
     fn a_profile_that_others_can_change_is_not_read_because_a_note_names_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("mine.toml");
-        std::fs::write(&path, "description = \"x\"\n[default]\nclass = \"pass\"\nblock_size = 4096\n")
-            .unwrap();
+        std::fs::write(
+            &path,
+            "description = \"x\"\n[default]\nclass = \"pass\"\nblock_size = 4096\n",
+        )
+        .unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert_eq!(read_profile(&path, true).unwrap().name(), "mine");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();

@@ -1,10 +1,13 @@
 //! What is looked at before a home is attached, so that a refusal comes before anything is changed.
 //!
-//! Who has files of the directory open is found in `/proc`, as far as this user may look; a server in another container, or of another
-//! user when this one is not root, is not seen there. `postmaster.pid` is looked at besides.
+//! Who has files of the directory open is found in `/proc`, as far as this user may look; a server
+//! in another container, or of another user when this one is not root, is not seen there.
+//! `postmaster.pid` is looked at besides.
 //!
-//! **Invariant**: nothing is opened, read or asked on a file system that a daemon serves; only links and names under `/proc` are read.
-//! **Deliberately absent**: what the store refuses by itself (a second owner, a foreign tier, a tier too small).
+//! **Invariant**: nothing is opened, read or asked on a file system that a daemon serves; only
+//! links and names under `/proc` are read.
+//! **Deliberately absent**: what the store refuses by itself (a second owner, a foreign tier, a
+//! tier too small).
 
 use std::fmt;
 use std::fs::Metadata;
@@ -45,7 +48,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The processes that have something at or below `directory` open, are in it or run from it, as far as they can be seen.
+/// The processes that have something at or below `directory` open, are in it or run from it, as far
+/// as they can be seen.
 pub(crate) fn holders(directory: &Path) -> Vec<Holder> {
     // A shell may stand in the directory above; in the directory itself it would be left behind.
     holders_of(|target| target.starts_with(directory))
@@ -62,9 +66,14 @@ fn holders_of(is_sought: impl Fn(&Path) -> bool) -> Vec<Holder> {
             continue;
         }
         let process = entry.path();
-        let open = std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten().map(|fd| fd.path());
+        let open = std::fs::read_dir(process.join("fd"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|fd| fd.path());
         let links = ["cwd", "root", "exe"].into_iter().map(|link| process.join(link)).chain(open);
-        let held = links.filter_map(|link| std::fs::read_link(link).ok()).find(|target| is_sought(target));
+        let held =
+            links.filter_map(|link| std::fs::read_link(link).ok()).find(|target| is_sought(target));
         if let Some(what) = held {
             found.push(Holder { pid, name: name_of(pid), what });
         }
@@ -99,8 +108,9 @@ pub(crate) fn said(holders: &[Holder]) -> String {
     said.join("; ")
 }
 
-/// Refuses a directory that a running program uses. Its files are at `files`; when `plain`, a PostgreSQL's process file counts too: one that
-/// was running when its mount died is harmless, for it holds the dead mount.
+/// Refuses a directory that a running program uses. Its files are at `files`; when `plain`, a
+/// PostgreSQL's process file counts too: one that was running when its mount died is harmless, for
+/// it holds the dead mount.
 ///
 /// # Errors
 /// Names the program and what it holds.
@@ -110,7 +120,8 @@ pub(crate) fn in_use(home: &Path, files: &Path, plain: bool) -> Result<()> {
     holders.retain(|holder| holder.name != DAEMON);
     if !holders.is_empty() {
         return Err(Error::Usage(format!(
-            "cannot attach {}: it is in use ({}); stop the database, or whatever uses it, and attach again",
+            "cannot attach {}: it is in use ({}); stop the database, or whatever uses it, and \
+             attach again",
             home.display(),
             said(&holders)
         )));
@@ -126,7 +137,8 @@ pub(crate) fn in_use(home: &Path, files: &Path, plain: bool) -> Result<()> {
         .and_then(|line| std::str::from_utf8(line).ok()?.trim().parse::<u32>().ok());
     if let Some(pid) = pid.filter(|pid| *pid > 1 && is_postgres(*pid)) {
         return Err(Error::Usage(format!(
-            "cannot attach {}: its postmaster.pid names process {pid} ({}), which runs; stop PostgreSQL and attach again",
+            "cannot attach {}: its postmaster.pid names process {pid} ({}), which runs; stop \
+             PostgreSQL and attach again",
             home.display(),
             name_of(pid)
         )));
@@ -143,11 +155,13 @@ fn is_postgres(pid: u32) -> bool {
 /// Refuses a place where a home cannot be attached for the first time.
 ///
 /// # Errors
-/// The home is a mount point, has others in it, is inside another attached home, or has an attached home in it.
+/// The home is a mount point, has others in it, is inside another attached home, or has an attached
+/// home in it.
 pub(crate) fn place(place: &Place) -> Result<()> {
     let path = place.path();
     let mounts = Mounts::read();
-    let cannot = |why: String| Err(Error::Usage(format!("cannot attach {}: {why}", path.display())));
+    let cannot =
+        |why: String| Err(Error::Usage(format!("cannot attach {}: {why}", path.display())));
     if let Some(around) = mounts.ours_around(path) {
         return cannot(format!("it is inside {}, which is attached already", around.at.display()));
     }
@@ -161,17 +175,23 @@ pub(crate) fn place(place: &Place) -> Result<()> {
     }
     if mounts.at(path).is_some() {
         return cannot(
-            "it is a mount point, which cannot be moved aside; move the database into a directory inside it, and attach that".into(),
+            "it is a mount point, which cannot be moved aside; move the database into a directory \
+             inside it, and attach that"
+                .into(),
         );
     }
     if let Some(below) = mounts.below(path).next() {
         return cannot(format!(
-            "{} is mounted inside it; unmount that, or attach the directories that are on one file system",
+            "{} is mounted inside it; unmount that, or attach the directories that are on one file \
+             system",
             below.at.display()
         ));
     }
     if let Some(inside) = attached_below(path) {
-        return cannot(format!("{} inside it is attached already; detach that first", inside.display()));
+        return cannot(format!(
+            "{} inside it is attached already; detach that first",
+            inside.display()
+        ));
     }
     Ok(())
 }
@@ -192,7 +212,8 @@ pub(crate) fn not_permitted(home: &Path, metadata: &Metadata) -> Result<()> {
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "cannot attach {}: it belongs to user {}, and this is user {}; run it as that user, or as root",
+        "cannot attach {}: it belongs to user {}, and this is user {}; run it as that user, or as \
+         root",
         home.display(),
         metadata.uid(),
         me.as_raw()
@@ -207,7 +228,8 @@ pub(crate) fn no_fuse() -> Result<()> {
     let device = std::fs::metadata("/dev/fuse");
     if !device.is_ok_and(|m| m.file_type().is_char_device()) {
         return Err(Error::Usage(
-            "cannot mount: there is no /dev/fuse; load the kernel module (modprobe fuse), or give the container the device \
+            "cannot mount: there is no /dev/fuse; load the kernel module (modprobe fuse), or give \
+             the container the device \
              (docker run --device /dev/fuse --cap-add SYS_ADMIN). Nothing was changed"
                 .into(),
         ));
@@ -222,7 +244,8 @@ pub(crate) fn no_fuse() -> Result<()> {
         return may_open_fuse();
     }
     Err(Error::Usage(
-        "cannot mount: without root the program fusermount3 is needed, and it is not in the PATH; install it (Debian: apt install fuse3), \
+        "cannot mount: without root the program fusermount3 is needed, and it is not in the PATH; \
+         install it (Debian: apt install fuse3), \
          or run this as root. Nothing was changed"
             .into(),
     ))
@@ -230,10 +253,13 @@ pub(crate) fn no_fuse() -> Result<()> {
 
 /// Refuses who may not open /dev/fuse; elsewhere its mode is 0666, and the kernel asks who mounts.
 fn may_open_fuse() -> Result<()> {
-    let Err(e) = rustix::fs::access("/dev/fuse", Access::READ_OK | Access::WRITE_OK) else { return Ok(()) };
+    let Err(e) = rustix::fs::access("/dev/fuse", Access::READ_OK | Access::WRITE_OK) else {
+        return Ok(());
+    };
     let mode = std::fs::metadata("/dev/fuse").map_or(0, |found| found.mode() & 0o7777);
     Err(Error::Usage(format!(
-        "cannot mount: user {} may not open /dev/fuse, whose mode is {mode:04o}: {}; allow everybody \
+        "cannot mount: user {} may not open /dev/fuse, whose mode is {mode:04o}: {}; allow \
+         everybody \
          (chmod 666 /dev/fuse, as most systems have it), or run this as root. Nothing was changed",
         rustix::process::geteuid().as_raw(),
         std::io::Error::from(e)
@@ -266,8 +292,11 @@ mod tests {
     #[test]
     fn a_pid_file_of_a_process_that_is_no_postgres_refuses_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("postmaster.pid"), format!("{}\n/data\n", std::process::id()))
-            .unwrap();
+        std::fs::write(
+            dir.path().join("postmaster.pid"),
+            format!("{}\n/data\n", std::process::id()),
+        )
+        .unwrap();
         in_use(Path::new("/db"), dir.path(), true).unwrap();
         let pid_file = dir.path().join("postmaster.pid");
         std::fs::write(&pid_file, [0xff, 0, 0xfe]).unwrap();

@@ -67,7 +67,8 @@ pub(super) enum FirstWord {
 }
 
 impl Attached {
-    /// Whether a file of the tier is on the home's own file system: a slip, or somebody tries it out.
+    /// Whether a file of the tier is on the home's own file system: a slip, or somebody tries it
+    /// out.
     fn one_file_system(&self) -> bool {
         let device = |path: &Path| std::fs::metadata(path).ok().map(|metadata| metadata.dev());
         // What is at the home's path now is the mount.
@@ -77,31 +78,50 @@ impl Attached {
 
     /// For people.
     pub(crate) fn text(&self) -> String {
-        let members: Vec<String> = self.members.iter().map(|member| member.display().to_string()).collect();
+        let members: Vec<String> =
+            self.members.iter().map(|member| member.display().to_string()).collect();
         let again = if self.again { "attached again" } else { "attached" };
-        let mut out = format!("{}: {again}, and mounted at {}\n", self.home.display(), self.at.display());
+        let mut out =
+            format!("{}: {again}, and mounted at {}\n", self.home.display(), self.at.display());
         if self.emulated {
-            out.push_str("  EMULATED: the tier stands for persistent memory, and a power cut may lose what was acknowledged\n");
+            out.push_str(
+                "  EMULATED: the tier stands for persistent memory, and a power cut may \
+                          lose what was acknowledged\n",
+            );
         }
         if self.volatile {
-            out.push_str("  volatile: the tier holds clean copies only; what is written is durable when it is synced, at home\n");
+            out.push_str(
+                "  volatile: the tier holds clean copies only; what is written is durable \
+                          when it is synced, at home\n",
+            );
         }
         if self.flash {
-            out.push_str("  flash:     the tier is a file on a disk; what is written is durable when it is synced, in the tier\n");
+            out.push_str(
+                "  flash:     the tier is a file on a disk; what is written is durable \
+                          when it is synced, in the tier\n",
+            );
         }
         if let Some(model) = &self.home_model {
-            out.push_str(&format!("  MODELLED: home is delayed as {model} would be; for studies only\n"));
+            out.push_str(&format!(
+                "  MODELLED: home is delayed as {model} would be; for studies only\n"
+            ));
         }
-        out.push_str(&format!("  tier:      {} ({})\n", members.join(", "), super::size(self.tier_bytes)));
+        out.push_str(&format!(
+            "  tier:      {} ({})\n",
+            members.join(", "),
+            super::size(self.tier_bytes)
+        ));
         if self.door.lends && self.passthrough_max_bytes > 0 {
             out.push_str(&format!(
-                "             besides, up to {} for redo the kernel writes itself, in TIER.lent (--passthrough-max)\n",
+                "             besides, up to {} for redo the kernel writes itself, in TIER.lent \
+                 (--passthrough-max)\n",
                 super::size(self.passthrough_max_bytes)
             ));
         }
         if self.one_file_system() {
             out.push_str(
-                "             on the home's own file system: shows how it works, not what faster storage gives\n",
+                "             on the home's own file system: shows how it works, not what faster \
+                 storage gives\n",
             );
         }
         out.push_str(&format!("  files:     {}\n", self.files.display()));
@@ -117,7 +137,11 @@ impl Attached {
         for remark in &self.remarks {
             out.push_str(&format!("  note:      {remark}\n"));
         }
-        let log = self.log.as_ref().map(|log| format!(", messages in {}", log.display())).unwrap_or_default();
+        let log = self
+            .log
+            .as_ref()
+            .map(|log| format!(", messages in {}", log.display()))
+            .unwrap_or_default();
         out.push_str(&format!("  daemon:    process {}{log}\n", self.pid));
         out
     }

@@ -9,9 +9,10 @@
 //! | somebody else unmounts it | attached, not mounted |
 //! | SIGKILL, a crash, a reboot | attached, and perhaps a dead mount: the next `attach` or `detach` recovers |
 //!
-//! **Invariants**: the command that started the daemon hears of success only when the mount is up and the socket is there. A first attach
-//! that fails leaves a plain home.
-//! **Deliberately absent**: what requests of commands do (`answer.rs`), what was decided (`plan.rs`).
+//! **Invariants**: the command that started the daemon hears of success only when the mount is up
+//! and the socket is there. A first attach that fails leaves a plain home.
+//! **Deliberately absent**: what requests of commands do (`answer.rs`), what was decided
+//! (`plan.rs`).
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +30,9 @@ use tiersmith_store::{AttachedHome, Medium, SigbusWatch, Stats, TierSpec, attach
 use super::answer::{self, LOOK_EVERY, Order, Shared};
 use super::confine::{confine, drop_capabilities};
 use super::control::{self, Listener, Reply, Request};
-use super::give_back::{attach_patiently, clear_dead_mounts, finish_interrupted, give_back, interrupted};
+use super::give_back::{
+    attach_patiently, clear_dead_mounts, finish_interrupted, give_back, interrupted,
+};
 use super::leavings::Removed;
 use super::limit;
 use super::links::OutsideHome;
@@ -45,13 +48,15 @@ use crate::attach::Attach;
 use crate::error::{Error, Result};
 use crate::messages::{self, Messages};
 
-/// How often the daemon looks whether its mount is there still, and tries again to end after a signal.
+/// How often the daemon looks whether its mount is there still, and tries again to end after a
+/// signal.
 const TICK: Duration = Duration::from_millis(250);
 
 /// How long a mount that is in use is tried again before it is said to be.
 const BUSY: Duration = Duration::from_secs(2);
 
-/// How often a daemon that was signalled tries to end while its mount is in use: each try looks through all processes for who uses it.
+/// How often a daemon that was signalled tries to end while its mount is in use: each try looks
+/// through all processes for who uses it.
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// A mounted home and what belongs to it.
@@ -80,7 +85,8 @@ pub(crate) fn serve(wish: &Attach) -> Result<Outcome> {
     // Socket, log and tier are for this user alone from their first instant.
     let _ = rustix::process::umask(Mode::RWXG | Mode::RWXO);
     if wish.as_daemon {
-        // Away from the terminal, and from its signals. It fails only for who leads a session already.
+        // Away from the terminal, and from its signals. It fails only for who leads a session
+        // already.
         let _ = rustix::process::setsid();
     }
     limit::raise();
@@ -109,7 +115,8 @@ pub(crate) fn serve(wish: &Attach) -> Result<Outcome> {
 }
 
 fn watch_signals(orders: Sender<Order>) -> Result<()> {
-    let cannot = |source| Error::Io { what: "watch for signals in", path: "this process".into(), source };
+    let cannot =
+        |source| Error::Io { what: "watch for signals in", path: "this process".into(), source };
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(cannot)?;
     let watch = move || {
         for signal in signals.forever() {
@@ -127,7 +134,8 @@ fn refuse_served(place: &Place) -> Result<()> {
     match control::ask(place, &Request::Status)? {
         None => Ok(()),
         Some(Reply::Status { live }) => Err(Error::Usage(format!(
-            "{} is attached already: mounted at {} by process {}; `tiersmith status {0}` says how it is",
+            "{} is attached already: mounted at {} by process {}; `tiersmith status {0}` says how \
+             it is",
             place.path().display(),
             live.at.display(),
             live.pid
@@ -152,7 +160,8 @@ fn begin(
     };
     if removed.was_listed {
         plan.remarks.extend(interrupted(removed));
-        // The file that it removed may be the one this attach was to use; what was made goes before it is made anew.
+        // The file that it removed may be the one this attach was to use; what was made goes before
+        // it is made anew.
         let remarks = std::mem::take(&mut plan.remarks);
         drop(plan);
         plan = Plan { remarks, ..Plan::make(wish)? };
@@ -187,7 +196,8 @@ fn begin(
                     // It is attached still, to this tier.
                     made.into_iter().for_each(Made::keep);
                     Error::Usage(format!(
-                        "{e}. Besides, {} could not be made plain again: {worse}; `tiersmith detach {0}` does it",
+                        "{e}. Besides, {} could not be made plain again: {worse}; `tiersmith \
+                         detach {0}` does it",
                         place.path().display()
                     ))
                 }
@@ -197,7 +207,8 @@ fn begin(
     }
 }
 
-/// Attaches the tier as persistent memory where its file is, else as flash, where that survives a power cut.
+/// Attaches the tier as persistent memory where its file is, else as flash, where that survives a
+/// power cut.
 fn attach_as_what_it_is(wish: &Attach, place: &Place, plan: &mut Plan) -> Result<AttachedHome> {
     use tiersmith_store::Error as StoreError;
     let not_dax = match attach_patiently(place, &plan.tiers, &plan.store) {
@@ -219,7 +230,8 @@ fn not_persistent(e: Error) -> Error {
     match e {
         Error::Store(tiersmith_store::Error::Medium(NotDax { .. } | NotPersistent { .. })) => {
             Error::Usage(format!(
-                "{e}. On the command line that is --emulate, to try things out; with --volatile the fast storage keeps clean copies only. \
+                "{e}. On the command line that is --emulate, to try things out; with --volatile \
+                 the fast storage keeps clean copies only. \
              Nothing was changed"
             ))
         }
@@ -291,8 +303,11 @@ fn mount(
         remarks: plan.remarks.clone(),
         door,
     };
-    let made =
-        if plan.store.door.contains_key(super::plan::key::MADE) { plan.tiers.clone() } else { Vec::new() };
+    let made = if plan.store.door.contains_key(super::plan::key::MADE) {
+        plan.tiers.clone()
+    } else {
+        Vec::new()
+    };
     let daemon = Daemon {
         at: plan.at.clone(),
         mount: plan.mount.clone(),
@@ -312,7 +327,10 @@ fn mount(
 fn rules_of_no_file(home: &AttachedHome) -> Result<Vec<String>> {
     let rules = home.cache_rules_of_no_file()?;
     let said = rules.iter().map(|rule| {
-        format!("the cache rule `{rule}` decides of no data file that the home has now: none matches, or an earlier rule does")
+        format!(
+            "the cache rule `{rule}` decides of no data file that the home has now: none \
+                 matches, or an earlier rule does"
+        )
     });
     Ok(said.collect())
 }
@@ -326,14 +344,16 @@ fn files_fit(stats: &Stats, remarks: &mut Vec<String>) -> String {
     let most: u64 = tables.iter().map(|table| table.slots_most).sum();
     if files > most {
         remarks.push(format!(
-            "the home has {files} files for the tier, which can know {most} at a time: files that nobody has open \
+            "the home has {files} files for the tier, which can know {most} at a time: files that \
+             nobody has open \
              give way to others, and are cold when they come back. A larger --size has room for all"
         ));
     }
     format!("{fits}; the home has {files}")
 }
 
-/// Mounts. Who is not root may mount only on what they can write to, and the note at the home's path is read-only on purpose.
+/// Mounts. Who is not root may mount only on what they can write to, and the note at the home's
+/// path is read-only on purpose.
 fn mount_at(
     place: &Place,
     home: AttachedHome,
@@ -386,7 +406,8 @@ fn door(mounted: &Mounted, plan: &Plan) -> Door {
     }
 }
 
-/// Says that the mount is up, to whoever waits for it. `false`: the command that started this daemon was interrupted meanwhile.
+/// Says that the mount is up, to whoever waits for it. `false`: the command that started this
+/// daemon was interrupted meanwhile.
 fn tell(wish: &Attach, attached: &Attached) -> bool {
     if wish.as_daemon {
         say(&format!(
@@ -396,8 +417,8 @@ fn tell(wish: &Attach, attached: &Attached) -> bool {
             attached.recovery
         ));
         let word = FirstWord::Attached(Box::new(attached.clone()));
-        let told =
-            serde_json::to_string(&word).is_ok_and(|line| writeln!(std::io::stdout(), "{line}").is_ok());
+        let told = serde_json::to_string(&word)
+            .is_ok_and(|line| writeln!(std::io::stdout(), "{line}").is_ok());
         // Whoever reads the other end waits for its end.
         if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
             let _ = rustix::stdio::dup2_stdout(&null);
@@ -405,7 +426,9 @@ fn tell(wish: &Attach, attached: &Attached) -> bool {
         return told;
     }
     let text = if wish.json {
-        serde_json::to_string_pretty(attached).map(|json| messages::json(&json) + "\n").unwrap_or_default()
+        serde_json::to_string_pretty(attached)
+            .map(|json| messages::json(&json) + "\n")
+            .unwrap_or_default()
     } else {
         messages::output(&attached.text())
     };
@@ -423,14 +446,18 @@ fn notify_service_manager() {
         use std::os::linux::net::SocketAddrExt;
         use std::os::unix::ffi::OsStrExt;
         match socket.as_bytes().strip_prefix(b"@") {
-            Some(name) => {
-                from.send_to_addr(b"READY=1", &std::os::unix::net::SocketAddr::from_abstract_name(name)?)
-            }
+            Some(name) => from.send_to_addr(
+                b"READY=1",
+                &std::os::unix::net::SocketAddr::from_abstract_name(name)?,
+            ),
             None => from.send_to(b"READY=1", &socket),
         }
     });
     if let Err(e) = sent {
-        say(&format!("the service manager at {} could not be told: {e}", Path::new(&socket).display()));
+        say(&format!(
+            "the service manager at {} could not be told: {e}",
+            Path::new(&socket).display()
+        ));
     }
 }
 
@@ -438,11 +465,13 @@ fn notify_service_manager() {
 enum Attempt {
     Ended,
     GoesOn(Box<Mounted>, String),
-    /// Not mounted, and not ended in order; the home is attached, or plain with something left beside it.
+    /// Not mounted, and not ended in order; the home is attached, or plain with something left
+    /// beside it.
     Lost(String),
 }
 
-/// Unmounts. A process that is being started has, for an instant, what its parent has open: so a mount in use is tried again for `patience`.
+/// Unmounts. A process that is being started has, for an instant, what its parent has open: so a
+/// mount in use is tried again for `patience`.
 fn unmount_patiently(
     mounted: Mounted,
     patience: Duration,
@@ -479,7 +508,9 @@ impl Daemon {
                 if self.shared.has_unprotected_pages()
                     && let Err(e) = mounted.sync()
                 {
-                    say(&format!("what the kernel keeps of the mount could not be written back: {e}"));
+                    say(&format!(
+                        "what the kernel keeps of the mount could not be written back: {e}"
+                    ));
                 }
                 looked = Instant::now();
             }
@@ -487,7 +518,9 @@ impl Daemon {
             let attempt = match &order {
                 Some(Order::Stop | Order::End { detach: false, .. }) => self.unmount(mounted, BUSY),
                 Some(Order::End { detach: true, .. }) => self.detach(mounted),
-                None if stopping && tried.elapsed() > AGAIN => self.unmount(mounted, Duration::ZERO),
+                None if stopping && tried.elapsed() > AGAIN => {
+                    self.unmount(mounted, Duration::ZERO)
+                }
                 None => continue,
             };
             tried = Instant::now();
@@ -521,7 +554,8 @@ impl Daemon {
         say("the command that started this daemon was interrupted");
         match if first { self.detach(mounted) } else { self.unmount(mounted, BUSY) } {
             Attempt::Ended => self.finish(None, Ok(())),
-            // Somebody uses it by now, or home is full: then it is served as if nothing had happened.
+            // Somebody uses it by now, or home is full: then it is served as if nothing had
+            // happened.
             Attempt::GoesOn(mounted, why) => {
                 say(&why);
                 self.report(&mounted);
@@ -531,7 +565,8 @@ impl Daemon {
         }
     }
 
-    /// What `status` says of the mount: after an attempt to end, the connection of the redo may be another one than before.
+    /// What `status` says of the mount: after an attempt to end, the connection of the redo may be
+    /// another one than before.
     fn report(&self, mounted: &Mounted) {
         *self.reporter.lock().unwrap_or_else(PoisonError::into_inner) = mounted.reporter();
     }
@@ -567,7 +602,8 @@ impl Daemon {
             }
             // The store had given it back before this: there is nothing to mount any more.
             Err(e) if matches!(attachment(self.place.path()), Ok(None)) => Attempt::Lost(format!(
-                "{e}. {} is detached all the same, a plain directory at its path; when that is mended, `tiersmith detach {0}` removes what is \
+                "{e}. {} is detached all the same, a plain directory at its path; when that is \
+                 mended, `tiersmith detach {0}` removes what is \
                  left beside it",
                 self.place.path().display()
             )),
@@ -580,7 +616,8 @@ impl Daemon {
                     )
                 }
                 Err(worse) => Attempt::Lost(format!(
-                    "{e}; and it could not be mounted again: {worse}. Nothing is lost; it is attached, and `tiersmith attach {}` mounts it",
+                    "{e}; and it could not be mounted again: {worse}. Nothing is lost; it is \
+                     attached, and `tiersmith attach {}` mounts it",
                     self.place.path().display()
                 )),
             },
@@ -594,7 +631,8 @@ impl Daemon {
         }
     }
 
-    /// The end of the process. Locks are given up before anybody is told, so that whoever waits can go on at once.
+    /// The end of the process. Locks are given up before anybody is told, so that whoever waits can
+    /// go on at once.
     fn finish(self, order: Option<Order>, result: std::result::Result<(), String>) {
         drop(self.listener);
         // Who has asked for the end meanwhile hears that it is ending.

@@ -1,14 +1,19 @@
-//! The tier's file: where it is, that nobody else can read it, and that it goes again when the first attach fails.
+//! The tier's file: where it is, that nobody else can read it, and that it goes again when the
+//! first attach fails.
 //!
-//! In a directory the file is called after the home's path with dashes for slashes, so that one directory serves many homes. It is made
-//! before the store formats it, with mode 0600, so that no byte of the database is ever in a file others can read.
+//! In a directory the file is called after the home's path with dashes for slashes, so that one
+//! directory serves many homes. It is made before the store formats it, with mode 0600, so that no
+//! byte of the database is ever in a file others can read.
 //!
-//! It belongs to who runs the daemon, not to the home's owner: a daemon writes what its tier says into any file of the home, with its own
-//! rights. A tier of somebody else is refused, also one that an earlier version gave to the home's owner: only a person can say whether
-//! that user has changed it. The directory may be anybody's; who owns it can take the file away, but cannot put another of root's there.
+//! It belongs to who runs the daemon, not to the home's owner: a daemon writes what its tier says
+//! into any file of the home, with its own rights. A tier of somebody else is refused, also one
+//! that an earlier version gave to the home's owner: only a person can say whether that user has
+//! changed it. The directory may be anybody's; who owns it can take the file away, but cannot put
+//! another of root's there.
 //!
-//! **Invariants**: a file that had bytes is never removed here. One that is empty counts as made here, whichever of several attaches at once has
-//! made it; it goes again only while this process has the home locked and the home is plain, so it is never the tier of an attach that succeeded.
+//! **Invariants**: a file that had bytes is never removed here. One that is empty counts as made
+//! here, whichever of several attaches at once has made it; it goes again only while this process
+//! has the home locked and the home is plain, so it is never the tier of an attach that succeeded.
 
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -54,7 +59,9 @@ impl Made {
         loop {
             let home = RealHome::open(&self.home).ok()?;
             let locked = home.lock().is_ok();
-            if !matches!(attachment(&self.home), Ok(None)) || (!locked && began.elapsed() > UNDECIDED) {
+            if !matches!(attachment(&self.home), Ok(None))
+                || (!locked && began.elapsed() > UNDECIDED)
+            {
                 return None;
             }
             if locked {
@@ -90,12 +97,14 @@ impl Wish<'_> {
     /// The tier to attach, its file made when there is none.
     ///
     /// # Errors
-    /// The place does not exist, is inside the home, or holds a file that somebody else could read or own.
+    /// The place does not exist, is inside the home, or holds a file that somebody else could read
+    /// or own.
     pub(super) fn spec(&self) -> Result<(TierSpec, Option<Made>)> {
         let (path, made) = self.member()?;
         if path.starts_with(self.home) {
             return Err(Error::Usage(format!(
-                "cannot put the tier at {}: that is inside the home; name a place on the fast storage",
+                "cannot put the tier at {}: that is inside the home; name a place on the fast \
+                 storage",
                 path.display()
             )));
         }
@@ -113,7 +122,8 @@ impl Wish<'_> {
             Ok(file) => Found::of(file).map_err(cannot)?,
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
                 ours(&path, true)?;
-                // Made an instant ago by another attach of this home, of which one will win; whoever does removes it at the end.
+                // Made an instant ago by another attach of this home, of which one will win;
+                // whoever does removes it at the end.
                 match dir.look(&name).map_err(cannot)? {
                     Some(found) if found.is_file() && found.size == 0 => found,
                     _ => return Ok((path, None)),
@@ -126,14 +136,19 @@ impl Wish<'_> {
     }
 }
 
-/// Where the tier of `subject` is to be: the directory, the name in it, and the path that leads there without links. `fast` is that file or device, or the
-/// directory for it, and may be a link that root trusts: whoever had a say in where a path leads is known only on the way, not from where it ended.
+/// Where the tier of `subject` is to be: the directory, the name in it, and the path that leads
+/// there without links. `fast` is that file or device, or the directory for it, and may be a link
+/// that root trusts: whoever had a say in where a path leads is known only on the way, not from
+/// where it ended.
 ///
 /// # Errors
 /// There is no such directory, or somebody who had a say in where it is does not own it.
 pub(crate) fn place(fast: &Path, subject: &Path) -> Result<(Dir, OsString, PathBuf)> {
-    let found =
-        if fast.is_dir() { Dir::holding(&fast.join(file_name(subject))) } else { Dir::holding_target(fast) };
+    let found = if fast.is_dir() {
+        Dir::holding(&fast.join(file_name(subject)))
+    } else {
+        Dir::holding_target(fast)
+    };
     let found = found.and_then(|(dir, name)| {
         let path = dir.where_it_is()?.join(&name);
         Ok((dir, name, path))
@@ -170,8 +185,9 @@ pub(super) fn whose() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Refuses a member that somebody other than root and this user could have changed; with `private`, also one that others may read. The
-/// store asks again what it has opened: in a directory of somebody else, a path may lead elsewhere by then.
+/// Refuses a member that somebody other than root and this user could have changed; with `private`,
+/// also one that others may read. The store asks again what it has opened: in a directory of
+/// somebody else, a path may lead elsewhere by then.
 ///
 /// # Errors
 /// Says whose it is, and what to do.
@@ -179,15 +195,19 @@ pub(super) fn ours(path: &Path, private: bool) -> Result<()> {
     let whose = whose();
     refuse_others(path, &[0, whose], private, |user| {
         format!(
-            "it belongs to user {user}, who could have put anything into it, and what a tier holds is written into the home with the rights \
-             of user {whose}. Work as user {user} (setpriv, sudo -u); or, if only Tiersmith has written to it, put a copy of user {whose} in \
-             its place (cp, chmod 600, mv), likewise the directory beside it that ends in .lent if there is one, with what is in it \
+            "it belongs to user {user}, who could have put anything into it, and what a tier holds \
+             is written into the home with the rights \
+             of user {whose}. Work as user {user} (setpriv, sudo -u); or, if only Tiersmith has \
+             written to it, put a copy of user {whose} in \
+             its place (cp, chmod 600, mv), likewise the directory beside it that ends in .lent if \
+             there is one, with what is in it \
              (chown -R), and try again. Nothing was changed, and nothing is lost"
         )
     })
 }
 
-/// Refuses a member that somebody other than root, this user and the home's owner could have made up; with `private`, also one that others may read.
+/// Refuses a member that somebody other than root, this user and the home's owner could have made
+/// up; with `private`, also one that others may read.
 ///
 /// # Errors
 /// Says whose it is, and what to do.
@@ -195,18 +215,25 @@ pub(crate) fn trusted(path: &Path, home: &Metadata, private: bool) -> Result<()>
     let whose = whose();
     refuse_others(path, &[0, whose, home.uid()], private, |user| {
         format!(
-            "it belongs to user {user}, who is neither the home's owner nor you; remove it, or name another place"
+            "it belongs to user {user}, who is neither the home's owner nor you; remove it, or \
+             name another place"
         )
     })
 }
 
-fn refuse_others(path: &Path, owners: &[u32], private: bool, why: impl FnOnce(u32) -> String) -> Result<()> {
+fn refuse_others(
+    path: &Path,
+    owners: &[u32],
+    private: bool,
+    why: impl FnOnce(u32) -> String,
+) -> Result<()> {
     let found = std::fs::symlink_metadata(path).map_err(|source| Error::Io {
         what: "find the tier",
         path: path.into(),
         source,
     })?;
-    let refuse = |why: String| Err(Error::Usage(format!("cannot use {} as a tier: {why}", path.display())));
+    let refuse =
+        |why: String| Err(Error::Usage(format!("cannot use {} as a tier: {why}", path.display())));
     let device = found.file_type().is_char_device() || found.file_type().is_block_device();
     if !found.is_file() && !device {
         return refuse("it is neither a file nor a device".into());
@@ -245,7 +272,10 @@ mod tests {
 
     #[test]
     fn the_file_is_called_after_the_homes_path() {
-        assert_eq!(file_name(Path::new("/var/lib/postgresql/15/main")), "var-lib-postgresql-15-main.tier");
+        assert_eq!(
+            file_name(Path::new("/var/lib/postgresql/15/main")),
+            "var-lib-postgresql-15-main.tier"
+        );
         assert!(file_name(Path::new(&format!("/{}", "x/".repeat(500)))).len() < 255);
     }
 
@@ -276,7 +306,8 @@ mod tests {
         std::fs::create_dir(&home).unwrap();
         std::fs::create_dir(&fast).unwrap();
         let wish = Wish { fast: &fast, size: 24 << 20, medium: Medium::Emulated, home: &home };
-        // Two attaches at once: this one made the file, the other one found it empty and was faster to the home's lock.
+        // Two attaches at once: this one made the file, the other one found it empty and was faster
+        // to the home's lock.
         let (spec, made) = wish.spec().unwrap();
         let (others, others_made) = wish.spec().unwrap();
         assert_eq!(spec.members, others.members);
@@ -293,8 +324,12 @@ mod tests {
         // Attached, and its daemon dead: the lock is free.
         let (spec, made) = wish.spec().unwrap();
         drop(
-            tiersmith_store::attach(&home, std::slice::from_ref(&spec), tiersmith_store::Options::default())
-                .unwrap(),
+            tiersmith_store::attach(
+                &home,
+                std::slice::from_ref(&spec),
+                tiersmith_store::Options::default(),
+            )
+            .unwrap(),
         );
         drop(made);
         assert!(spec.members[0].exists(), "the tier of an attached home was removed");
@@ -310,7 +345,8 @@ mod tests {
         let wish = Wish { fast: &tier, size: 24 << 20, medium: Medium::Emulated, home: &home };
         let (spec, made) = wish.spec().unwrap();
         let (_, others_made) = Wish { home: &other, ..wish }.spec().unwrap();
-        let attached = tiersmith_store::attach(&other, &[spec], tiersmith_store::Options::default()).unwrap();
+        let attached =
+            tiersmith_store::attach(&other, &[spec], tiersmith_store::Options::default()).unwrap();
         others_made.unwrap().keep();
         drop(made);
         assert!(tier.exists(), "the tier of another home was removed");

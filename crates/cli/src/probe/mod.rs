@@ -1,8 +1,10 @@
 //! The mapped part of `tiersmith probe`: memory that is read and written with loads and stores.
 //!
-//! It is here and not in the lab because only the command line may know how persistent memory is mapped.
+//! It is here and not in the lab because only the command line may know how persistent memory is
+//! mapped.
 //!
-//! **Invariants**: the same sizes, mixture and clock as for files; what is made for measuring is noted before and removed after.
+//! **Invariants**: the same sizes, mixture and clock as for files; what is made for measuring is
+//! noted before and removed after.
 
 use std::path::Path;
 
@@ -12,7 +14,8 @@ use tiersmith_pmem::{Access, Mapping, OpenOptions};
 
 use crate::error::{Error, Result};
 
-/// Measures a directory through a mapped file in it: persistent memory if it is on a DAX file system, else memory that stands for it.
+/// Measures a directory through a mapped file in it: persistent memory if it is on a DAX file
+/// system, else memory that stands for it.
 pub(crate) fn measure(
     dir: &Path,
     seconds: f64,
@@ -30,7 +33,8 @@ pub(crate) fn measure(
     let access = if is_on.dax { Access::Dax } else { Access::Emulated };
     let path = dir.join(format!(".tiersmith-probe.{}.mapped", std::process::id()));
     leftovers.note(&path);
-    let options = OpenOptions { create: true, prefault: true, ..OpenOptions::new(access, AREA_BYTES) };
+    let options =
+        OpenOptions { create: true, prefault: true, ..OpenOptions::new(access, AREA_BYTES) };
     let measured = Mapping::open(&path, &options).map_err(Error::from).and_then(|mapping| {
         let report = mapping.report().clone();
         Ok((report, all(&mapping, seconds, leftovers, progress)?))

@@ -6,8 +6,8 @@
 //! | sampled | sessions seen active, by looks: an estimate | PostgreSQL, MariaDB without performance_schema |
 //! | processors | time of the machine's processors, by elapsed time | a source without a database |
 //!
-//! Where looks were taken the classes are those that were seen, since such a source measures some of its waits only. Measured and sampled
-//! are never in one stack.
+//! Where looks were taken the classes are those that were seen, since such a source measures some
+//! of its waits only. Measured and sampled are never in one stack.
 //!
 //! Invariant: waits inside other waits, of background work and idle ones are in no layer.
 
@@ -35,7 +35,8 @@ const fn kind(name: &'static str, letter: char) -> Kind {
     Kind { name, letter }
 }
 
-/// Every layer, the lowest first. The letters are drawn also where there are colours: not everybody sees these.
+/// Every layer, the lowest first. The letters are drawn also where there are colours: not everybody
+/// sees these.
 pub(super) const KINDS: [Kind; 15] = [
     kind("CPU", 'C'),
     kind("User I/O", 'U'),
@@ -78,7 +79,8 @@ pub(super) struct Activity {
     pub(super) total: f64,
     /// DB time by elapsed time, if the source measures it.
     pub(super) measured: Option<f64>,
-    /// Measured average active sessions that the samples are further from than chance explains: they miss something.
+    /// Measured average active sessions that the samples are further from than chance explains:
+    /// they miss something.
     pub(super) samples_miss: Option<f64>,
     /// The measured figure, if the samples saw more than it by more than chance explains.
     pub(super) samples_exceed: Option<f64>,
@@ -144,7 +146,8 @@ fn measured(of: &Interval, sums: &mut [f64]) {
         sums[CPU] = cpu;
         return;
     };
-    // Processor time inside timed waits (stores to a mapping are both) is in the wait; a processor's time is what is left of it.
+    // Processor time inside timed waits (stores to a mapping are both) is in the wait; a
+    // processor's time is what is left of it.
     sums[CPU] = cpu.min((all - waits).max(0.0));
     sums[REST] = (all - waits - sums[CPU]).max(0.0);
 }
@@ -163,7 +166,8 @@ mod tests {
     #[test]
     fn every_class_has_a_layer_and_every_layer_a_letter_of_its_own() {
         // Those that only Oracle's reports have are no layers.
-        let others = [WaitClass::Idle, WaitClass::Cluster, WaitClass::Queueing, WaitClass::Scheduler];
+        let others =
+            [WaitClass::Idle, WaitClass::Cluster, WaitClass::Queueing, WaitClass::Scheduler];
         for class in WaitClass::ALL.into_iter().filter(|class| !others.contains(class)) {
             assert_eq!(KINDS[named(class.name())].name, class.name());
         }

@@ -1,4 +1,5 @@
-//! The chart: active sessions over time as stacked letters, one column an interval, with the number of processors as a line.
+//! The chart: active sessions over time as stacked letters, one column an interval, with the number
+//! of processors as a line.
 //!
 //! ```text
 //! 4.0|        U           a letter is a class; colours only repeat what the letters say
@@ -6,7 +7,8 @@
 //!    |CCC!CCUCCUUCCC      ! is a gap: the source did not answer, or was started anew
 //! ```
 //!
-//! Invariant: a cell is filled if the class reaches the middle of it; activity that fills no cell is a dot, so that little is not nothing.
+//! Invariant: a cell is filled if the class reaches the middle of it; activity that fills no cell
+//! is a dot, so that little is not nothing.
 
 use super::activity::{Activity, KINDS};
 use super::history::Point;
@@ -75,11 +77,16 @@ fn fill(grid: &mut [Vec<Cell>], x: usize, of: &Activity, top: f64) {
     }
 }
 
-/// The next number that a scale may end with: 1, 2 or 5 times a power of ten, and halves of these steps between.
+/// The next number that a scale may end with: 1, 2 or 5 times a power of ten, and halves of these
+/// steps between.
 fn round_up(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     let steps = [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
-    steps.iter().map(|step| step * power).find(|step| *step >= value * 0.999_999).unwrap_or(10.0 * power)
+    steps
+        .iter()
+        .map(|step| step * power)
+        .find(|step| *step >= value * 0.999_999)
+        .unwrap_or(10.0 * power)
 }
 
 #[cfg(test)]
@@ -90,7 +97,11 @@ mod tests {
     fn point(parts: &[(usize, f64)], cpus: u32) -> Point {
         let layers: Vec<Layer> = parts
             .iter()
-            .map(|(kind, sessions)| Layer { kind: *kind, name: KINDS[*kind].name, sessions: *sessions })
+            .map(|(kind, sessions)| Layer {
+                kind: *kind,
+                name: KINDS[*kind].name,
+                sessions: *sessions,
+            })
             .collect();
         let total = layers.iter().map(|layer| layer.sessions).sum();
         let basis = Basis::Measured;
@@ -116,7 +127,8 @@ mod tests {
     #[test]
     fn classes_are_stacked_gaps_are_marks_and_little_is_a_dot() {
         let gap = Point::gap(0);
-        let points = [point(&[(0, 2.0), (1, 2.0)], 2), gap, point(&[(0, 0.1)], 2), point(&[(0, 1.0)], 2)];
+        let points =
+            [point(&[(0, 2.0), (1, 2.0)], 2), gap, point(&[(0, 0.1)], 2), point(&[(0, 1.0)], 2)];
         assert_eq!(drawn(&points, 5, 4), [" U   ", " U   ", "-C---", " C!.C"]);
     }
 
@@ -135,7 +147,8 @@ mod tests {
                 assert_eq!(drawn(&[point(&[(0, value)], 4)], columns, rows).len(), rows);
             }
         }
-        let rounded = [0.1, 0.11, 1.0, 2.3, 9.0, 64.0].map(|value| format!("{:.2}", round_up(value)));
+        let rounded =
+            [0.1, 0.11, 1.0, 2.3, 9.0, 64.0].map(|value| format!("{:.2}", round_up(value)));
         assert_eq!(rounded, ["0.10", "0.15", "1.00", "3.00", "10.00", "80.00"]);
     }
 }

@@ -1,9 +1,11 @@
 //! Asks a source on a beat, in a thread of its own, and says what came of it.
 //!
-//! A source that does not answer is asked again with the next beat. What lies between the last answer before and the first one after is a
-//! gap, and so is an interval in which the source was started anew or set its counters to zero.
+//! A source that does not answer is asked again with the next beat. What lies between the last
+//! answer before and the first one after is a gap, and so is an interval in which the source was
+//! started anew or set its counters to zero.
 //!
-//! Invariant: one question is under way at a time, whatever the beat: a slow server is not asked more for being slow.
+//! Invariant: one question is under way at a time, whatever the beat: a slow server is not asked
+//! more for being slow.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant, SystemTime};
@@ -32,7 +34,8 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// Begins to ask: a snapshot every `every`, and a look at the active sessions every `sample`. The first interval lasts `first`.
+    /// Begins to ask: a snapshot every `every`, and a look at the active sessions every `sample`.
+    /// The first interval lasts `first`.
     ///
     /// # Errors
     /// If no thread can be started.

@@ -1,4 +1,5 @@
-//! The last intervals: activity for the chart, and figures for the panes. An interval that is not known is a gap, never zero.
+//! The last intervals: activity for the chart, and figures for the panes. An interval that is not
+//! known is a gap, never zero.
 //!
 //! Invariant: figures, which are large, are kept of the newest [`VIEWS`] intervals only.
 
@@ -59,7 +60,8 @@ impl History {
         self.points.get(self.points.len().checked_sub(back + 1)?)
     }
 
-    /// At most `most` intervals up to the one that is `back` before the newest, the oldest of them first.
+    /// At most `most` intervals up to the one that is `back` before the newest, the oldest of them
+    /// first.
     pub(super) fn last(&self, most: usize, back: usize) -> impl Iterator<Item = &Point> {
         let end = self.points.len().saturating_sub(back);
         self.points.range(end.saturating_sub(most)..end)

@@ -1,4 +1,5 @@
-//! Keys: what each does, and the help that lists them. One table, so that the help cannot forget one.
+//! Keys: what each does, and the help that lists them. One table, so that the help cannot forget
+//! one.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 

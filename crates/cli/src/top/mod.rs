@@ -1,8 +1,8 @@
 //! The live screen of `tiersmith top`: what a source's sessions wait for, while they wait.
 //!
 //! ```text
-//! Feed (thread: snapshot, look) -- News --> View (figures of one interval) --> Sheet (tables) --> Screen (cells) or plain text
-//!                                              |--> JSON                        History (activity over time) --^
+//! Feed (thread: snapshot, look) -- News --> View (figures of one interval) --> JSON
+//! View, History (activity over time) --> Sheet (tables) --> Screen (cells) or plain text
 //! ```
 //!
 //! | file | what |
@@ -19,10 +19,12 @@
 //! | `terminal.rs` | the terminal's modes, and giving them back |
 //! | `shown.rs` | text from outside, made harmless |
 //!
-//! Invariants: every text from outside passes `shown.rs` before it is a cell or a line; an interval over a restart or a reset is a gap; the
-//! thread that asks never holds up keys; the terminal is given back however the program ends.
+//! Invariants: every text from outside passes `shown.rs` before it is a cell or a line; an interval
+//! over a restart or a reset is a gap; the thread that asks never holds up keys; the terminal is
+//! given back however the program ends.
 //!
-//! Deliberately absent: asking in any way that the sources do not have; changing anything on the server.
+//! Deliberately absent: asking in any way that the sources do not have; changing anything on the
+//! server.
 
 mod activity;
 mod chart;

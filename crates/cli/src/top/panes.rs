@@ -1,4 +1,5 @@
-//! The panes: which table shows what, in which order, and what stands there when there is nothing to show.
+//! The panes: which table shows what, in which order, and what stands there when there is nothing
+//! to show.
 //!
 //! Invariant: sampled figures are marked in a column of their own, emulated media in the title.
 
@@ -32,7 +33,8 @@ pub(super) fn sheets(view: &View, pane: usize, order: usize) -> Vec<Sheet> {
         1 => vec![statements(view, order)],
         2 => {
             // A source that tells its reads by table only has these alone.
-            let by_class = (!view.io.is_empty() || view.files.is_empty()).then(|| files(view, order));
+            let by_class =
+                (!view.io.is_empty() || view.files.is_empty()).then(|| files(view, order));
             let tables = (!view.files.is_empty()).then(|| tables(view, order));
             by_class.into_iter().chain(tables).collect()
         }
@@ -72,7 +74,8 @@ fn events(view: &View, order: &str) -> Sheet {
         notes.push(format!("sampled: {looks} looks, an estimate; its % is of the sessions seen"));
         if let Some(measured) = view.activity.samples_miss {
             notes.push(format!(
-                "measured were {} sessions: on a busy machine samples see less; further off than by chance",
+                "measured were {} sessions: on a busy machine samples see less; further off than \
+                 by chance",
                 sessions(measured)
             ));
         }
@@ -86,7 +89,8 @@ fn events(view: &View, order: &str) -> Sheet {
     if rows.is_empty() {
         notes.push("no waits in this interval, or none that the source tells".to_owned());
     }
-    let how = |row: &Event| if row.background { format!("{} bg", row.how) } else { row.how.to_owned() };
+    let how =
+        |row: &Event| if row.background { format!("{} bg", row.how) } else { row.how.to_owned() };
     Sheet {
         title: format!("Top events by {order}"),
         columns: vec![
@@ -125,18 +129,20 @@ fn statements(view: &View, order: &str) -> Sheet {
     }
     let mut notes = Vec::new();
     if view.statements_left_out > 0 {
-        notes.push(format!("{} could not be followed through the interval", view.statements_left_out));
+        notes.push(format!(
+            "{} could not be followed through the interval",
+            view.statements_left_out
+        ));
     }
     if rows.is_empty() {
         // The source says itself what would give them.
         let why = view.notes.iter().find(|note| note.contains("statements"));
-        notes.push(
-            why.cloned().unwrap_or_else(|| {
-                "no statements in this interval, or none that the source tells".to_owned()
-            }),
-        );
+        notes.push(why.cloned().unwrap_or_else(|| {
+            "no statements in this interval, or none that the source tells".to_owned()
+        }));
     }
-    let text = |row: &Statement| if row.text.is_empty() { row.id.clone() } else { row.text.clone() };
+    let text =
+        |row: &Statement| if row.text.is_empty() { row.id.clone() } else { row.text.clone() };
     Sheet {
         title: format!("Top statements by {order}"),
         columns: vec![
@@ -215,7 +221,12 @@ fn tables(view: &View, order: &str) -> Sheet {
     }
     Sheet {
         title: "Reads by table or file".to_owned(),
-        columns: vec![left("Read most", 0), right("Read B/s", 1), right("per MiB", 2), right("Size", 3)],
+        columns: vec![
+            left("Read most", 0),
+            right("Read B/s", 1),
+            right("per MiB", 2),
+            right("Size", 3),
+        ],
         rows: rows
             .iter()
             .map(|row| {
@@ -253,10 +264,17 @@ fn tiers(view: &View, order: &str) -> Vec<Sheet> {
     if of.media.is_empty() {
         notes.push("no fast tier here".to_owned());
     }
-    let known = |bytes: Option<u64>| bytes.map_or("-".to_owned(), |bytes| figure::bytes(bytes as f64));
+    let known =
+        |bytes: Option<u64>| bytes.map_or("-".to_owned(), |bytes| figure::bytes(bytes as f64));
     sheets.push(Sheet {
         title: "Tiers".to_owned(),
-        columns: vec![left("Tier", 1), right("Size", 2), right("Used", 1), right("Used %", 1), left("On", 0)],
+        columns: vec![
+            left("Tier", 1),
+            right("Size", 2),
+            right("Used", 1),
+            right("Used %", 1),
+            left("On", 0),
+        ],
         rows: of
             .media
             .iter()
@@ -299,7 +317,12 @@ fn tiers(view: &View, order: &str) -> Vec<Sheet> {
                     "bytes" => figure::bytes(level.value as f64),
                     _ => figure::count(level.value),
                 };
-                vec![level.name.clone(), now, change.unwrap_or_else(|| "-".to_owned()), level.unit.clone()]
+                vec![
+                    level.name.clone(),
+                    now,
+                    change.unwrap_or_else(|| "-".to_owned()),
+                    level.unit.clone(),
+                ]
             })
             .collect(),
         notes: Vec::new(),
@@ -307,7 +330,8 @@ fn tiers(view: &View, order: &str) -> Vec<Sheet> {
     sheets
 }
 
-/// Sessions that hold others up, where there are any; sessions; and statements by what they wait for.
+/// Sessions that hold others up, where there are any; sessions; and statements by what they wait
+/// for.
 fn seen(view: &View, order: &str) -> Vec<Sheet> {
     let sheet = |title: &str, [id, time, what]: [&'static str; 3], rows: &[SeenRow]| {
         let mut rows: Vec<&SeenRow> = rows.iter().collect();

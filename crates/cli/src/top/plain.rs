@@ -18,8 +18,10 @@ pub(super) fn heading(view: &View, alphabet: Alphabet) -> String {
     let emulated = if view.emulated { "  EMULATED tier" } else { "" };
     // Of a version its number: what packagers put behind it is long.
     let version = view.version.split(' ').next().unwrap_or_default();
-    let parts = [&view.database, &view.product, version, &view.source].map(|part| alphabet.shown(part));
-    let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    let parts =
+        [&view.database, &view.product, version, &view.source].map(|part| alphabet.shown(part));
+    let parts: Vec<&str> =
+        parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
     format!("tiersmith top{emulated}  {}", parts.join("  "))
 }
 
@@ -101,7 +103,8 @@ pub(super) fn host(view: &View) -> String {
 
 /// One interval as text, `width` cells wide, at most `rows` rows of each table.
 pub(crate) fn text(view: &View, alphabet: Alphabet, width: usize, rows: usize) -> String {
-    let mut lines = vec![heading(view, alphabet), when(view), rates(view), host(view), String::new()];
+    let mut lines =
+        vec![heading(view, alphabet), when(view), rates(view), host(view), String::new()];
     lines.push(title(&view.activity).to_owned());
     let cpus = view.activity.cpus.map_or(String::new(), |cpus| format!(", of {cpus} processors"));
     lines.push(format!("  in all {}{cpus}", sessions(view.activity.total)));

@@ -7,7 +7,8 @@
 //! | panes: one, two from 36 rows | the rest | - |
 //! | keys | 1 | 6 rows |
 //!
-//! Letters say what colours say, so without colours nothing is lost. All characters that are not from the source are ASCII.
+//! Letters say what colours say, so without colours nothing is lost. All characters that are not
+//! from the source are ASCII.
 //!
 //! Invariant: drawing panics at no size and writes no cell outside its part.
 
@@ -222,7 +223,8 @@ impl Screen {
         };
         // Drawing takes it back to the last row there is.
         let at = i64::try_from(self.scroll[self.pane]).unwrap_or(i64::MAX);
-        self.scroll[self.pane] = usize::try_from(at.saturating_add(by).max(0)).unwrap_or(usize::MAX);
+        self.scroll[self.pane] =
+            usize::try_from(at.saturating_add(by).max(0)).unwrap_or(usize::MAX);
         Effect::None
     }
 
@@ -231,8 +233,10 @@ impl Screen {
         let area = frame.area();
         let buffer = frame.buffer_mut();
         if area.width < LEAST.0 || area.height < LEAST.1 {
-            let text =
-                format!("{} x {} is too small, {} x {} is enough", area.width, area.height, LEAST.0, LEAST.1);
+            let text = format!(
+                "{} x {} is too small, {} x {} is enough",
+                area.width, area.height, LEAST.0, LEAST.1
+            );
             put(buffer, area, 0, &text, Style::default());
             return;
         }
@@ -274,7 +278,10 @@ impl Screen {
             (None, _) if self.is_late(now_s) => {
                 let late = now_s.saturating_sub(self.heard_s);
                 line(
-                    &format!("no answer since {} ({late} s), still waiting", time_of_day(self.heard_s)),
+                    &format!(
+                        "no answer since {} ({late} s), still waiting",
+                        time_of_day(self.heard_s)
+                    ),
                     alarm,
                 );
             }
@@ -300,7 +307,8 @@ impl Screen {
             self.draw_bar(buffer, chart_area, view);
         }
         let begin = top + chart_rows;
-        let rest = Rect { y: area.y + begin, height: area.height.saturating_sub(begin + keys), ..area };
+        let rest =
+            Rect { y: area.y + begin, height: area.height.saturating_sub(begin + keys), ..area };
         if keys > 0 {
             put(
                 buffer,
@@ -317,13 +325,17 @@ impl Screen {
 
     /// Whether an answer is overdue: the thread that asks may be waiting for one that never comes.
     fn is_late(&self, now_s: u64) -> bool {
-        now_s.saturating_sub(self.heard_s) > self.every.as_secs().saturating_mul(2).saturating_add(5)
+        now_s.saturating_sub(self.heard_s)
+            > self.every.as_secs().saturating_mul(2).saturating_add(5)
     }
 
     fn trouble_text(&self, trouble: &Trouble, now_s: u64) -> String {
         let for_s = now_s.saturating_sub(trouble.since_s);
         let reason = self.alphabet.shown(&trouble.reason);
-        format!("no answer since {} ({for_s} s), trying again: {reason}", time_of_day(trouble.since_s))
+        format!(
+            "no answer since {} ({for_s} s), trying again: {reason}",
+            time_of_day(trouble.since_s)
+        )
     }
 
     fn keys_line(&self) -> String {
@@ -376,7 +388,13 @@ impl Screen {
             ),
             None => "     0+".to_owned(),
         };
-        put(buffer, Rect { width: area.width - legend, ..area }, area.height - 1, &under, Style::default());
+        put(
+            buffer,
+            Rect { width: area.width - legend, ..area },
+            area.height - 1,
+            &under,
+            Style::default(),
+        );
         let Some(of) = activity.filter(|_| legend > 0) else { return };
         let area = Rect { x: area.x + area.width - legend + 1, width: legend - 1, ..area };
         let cpus = match (of.cpus, drawn.line) {
@@ -410,7 +428,9 @@ impl Screen {
             let end = (sum / of.total * f64::from(room)).round().min(f64::from(room)) as u16;
             let cell = Cell { letter: KINDS[layer.kind].letter, kind: Some(layer.kind) };
             for x in x..end {
-                buffer[(area.x + begin + x, area.y)].set_char(cell.letter).set_style(self.style(cell));
+                buffer[(area.x + begin + x, area.y)]
+                    .set_char(cell.letter)
+                    .set_style(self.style(cell));
             }
             x = x.max(end);
         }
@@ -504,8 +524,11 @@ impl Screen {
         }
         put(buffer, area, 0, &title.join(""), Style::default().add_modifier(Modifier::BOLD));
         for (row, (line, bold)) in lines[from..shown].iter().enumerate() {
-            let style =
-                if *bold { Style::default().add_modifier(Modifier::UNDERLINED) } else { Style::default() };
+            let style = if *bold {
+                Style::default().add_modifier(Modifier::UNDERLINED)
+            } else {
+                Style::default()
+            };
             put(buffer, area, 1 + row as u16, line, style);
         }
         room
@@ -522,7 +545,9 @@ impl Screen {
                 kinds.iter().map(|kind| format!("{} {:<15}", kind.letter, kind.name)).collect();
             format!("  {}", parts.join(" ").trim_end())
         }));
-        lines.push("  - processors   ! no figure: no answer, a restart or a reset   . little".to_owned());
+        lines.push(
+            "  - processors   ! no figure: no answer, a restart or a reset   . little".to_owned(),
+        );
         let looks = if self.looks { ", and looked at once a second" } else { "" };
         lines.push(format!("The source is asked for its counters every {every} s{looks}."));
         for (row, line) in lines.iter().enumerate().take(usize::from(area.height)) {

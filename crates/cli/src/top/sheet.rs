@@ -1,5 +1,5 @@
-//! Tables that fit a width: columns are as wide as what is in them, one of them gives way, and where even that is not enough the least
-//! important columns are left out.
+//! Tables that fit a width: columns are as wide as what is in them, one of them gives way, and
+//! where even that is not enough the least important columns are left out.
 //!
 //! Invariant: no line is wider than asked for, counted in cells of a terminal.
 
@@ -69,23 +69,34 @@ const LEAST: usize = 12;
 impl Sheet {
     /// Header and rows as lines, the header first.
     pub(super) fn lines(&self, cells: usize, alphabet: Alphabet) -> Vec<String> {
-        let rows: Vec<Vec<String>> =
-            self.rows.iter().map(|row| row.iter().map(|cell| alphabet.shown(cell)).collect()).collect();
+        let rows: Vec<Vec<String>> = self
+            .rows
+            .iter()
+            .map(|row| row.iter().map(|cell| alphabet.shown(cell)).collect())
+            .collect();
         let widths: Vec<usize> = self
             .columns
             .iter()
             .enumerate()
             .map(|(at, column)| {
-                let widest = rows.iter().filter_map(|row| row.get(at)).map(|cell| width(cell)).max();
+                let widest =
+                    rows.iter().filter_map(|row| row.get(at)).map(|cell| width(cell)).max();
                 widest.unwrap_or(0).max(width(column.title))
             })
             .collect();
         let mut there: Vec<usize> = (0..self.columns.len()).collect();
         let least = |there: &[usize]| {
-            let sum: usize = there
-                .iter()
-                .map(|at| if self.columns[*at].rank == 0 { widths[*at].min(LEAST) } else { widths[*at] })
-                .sum();
+            let sum: usize =
+                there
+                    .iter()
+                    .map(|at| {
+                        if self.columns[*at].rank == 0 {
+                            widths[*at].min(LEAST)
+                        } else {
+                            widths[*at]
+                        }
+                    })
+                    .sum();
             sum + there.len().saturating_sub(1)
         };
         while least(&there) > cells && there.len() > 1 {
@@ -93,7 +104,8 @@ impl Sheet {
             let Some((place, _)) = last else { break };
             there.remove(place);
         }
-        let fixed: usize = there.iter().filter(|at| self.columns[**at].rank > 0).map(|at| widths[*at]).sum();
+        let fixed: usize =
+            there.iter().filter(|at| self.columns[**at].rank > 0).map(|at| widths[*at]).sum();
         let rest = cells.saturating_sub(fixed + there.len().saturating_sub(1));
         let line = |cell: &dyn Fn(usize) -> String| {
             let parts: Vec<String> = there
@@ -139,7 +151,10 @@ mod tests {
             sheet.lines(25, Alphabet::Ascii),
             ["Name            Rate Less", "a long name~ 1,234.5    5"]
         );
-        assert_eq!(sheet.lines(20, Alphabet::Ascii), ["Name            Rate", "a long name~ 1,234.5"]);
+        assert_eq!(
+            sheet.lines(20, Alphabet::Ascii),
+            ["Name            Rate", "a long name~ 1,234.5"]
+        );
         assert_eq!(fit("日本語", 5), "日本~");
     }
 }

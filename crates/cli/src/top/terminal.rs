@@ -18,7 +18,9 @@ use std::time::{Duration, Instant, SystemTime};
 use crossterm::QueueableCommand;
 use crossterm::cursor::{Hide, Show};
 use crossterm::event::{self, Event};
-use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
@@ -57,7 +59,11 @@ pub(crate) enum End {
 ///
 /// # Errors
 /// If the terminal cannot be used.
-pub(crate) fn run(mut screen: Screen, feed: &Feed, length: Option<Duration>) -> std::io::Result<End> {
+pub(crate) fn run(
+    mut screen: Screen,
+    feed: &Feed,
+    length: Option<Duration>,
+) -> std::io::Result<End> {
     let signals = watch()?;
     give_back_on_panic();
     let began = Instant::now();
@@ -122,7 +128,8 @@ pub(crate) fn run(mut screen: Screen, feed: &Feed, length: Option<Duration>) -> 
     }
 }
 
-/// Has everything drawn anew. (`Terminal::clear` would ask the terminal where its cursor is, and not every terminal answers.)
+/// Has everything drawn anew. (`Terminal::clear` would ask the terminal where its cursor is, and
+/// not every terminal answers.)
 fn redraw(terminal: &mut Terminal<CrosstermBackend<Stdout>>) -> std::io::Result<()> {
     let size = terminal.size()?;
     terminal.resize(Rect::new(0, 0, size.width, size.height))
@@ -219,7 +226,10 @@ impl Drop for Held {
 /// Gives the terminal back as it was, once.
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
-        let _ = stdout().queue(LeaveAlternateScreen).and_then(|out| out.queue(Show)).and_then(Write::flush);
+        let _ = stdout()
+            .queue(LeaveAlternateScreen)
+            .and_then(|out| out.queue(Show))
+            .and_then(Write::flush);
         let _ = disable_raw_mode();
     }
 }

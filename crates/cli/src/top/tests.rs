@@ -1,6 +1,8 @@
-//! The screen on terminals of every size, with and without colours; the text of recorded snapshots; hostile names; silence and restarts.
+//! The screen on terminals of every size, with and without colours; the text of recorded snapshots;
+//! hostile names; silence and restarts.
 //!
-//! Golden texts are in `expected/`; `TIERSMITH_UPDATE=1` writes them anew, and then they are to be read.
+//! Golden texts are in `expected/`; `TIERSMITH_UPDATE=1` writes them anew, and then they are to be
+//! read.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
@@ -14,8 +16,8 @@ use ratatui::style::Color;
 use tiersmith_awr::events::WaitClass;
 use tiersmith_awr::host::HostStat;
 use tiersmith_awr::{
-    Interval, IoStat, MediumStat, ON_CPU, Sampling, Seen, Snapshot, Source, StatementStat, WaitStat, Who,
-    statistic,
+    Interval, IoStat, MediumStat, ON_CPU, Sampling, Seen, Snapshot, Source, StatementStat,
+    WaitStat, Who, statistic,
 };
 
 use super::keys::Action;
@@ -30,13 +32,17 @@ fn host(tick: u64) -> HostStat {
     let ns = |value: u64| value * tick * 1_000_000;
     serde_json::from_value(serde_json::json!({
         "name": "h", "platform": "Linux", "cpus": {"threads": 2, "cores": 2, "sockets": 1},
-        "cpu": {"user_ns": ns(3000), "system_ns": ns(1500), "idle_ns": ns(5000), "iowait_ns": ns(500), "steal_ns": 0},
+        "cpu": {"user_ns": ns(3000), "system_ns": ns(1500), "idle_ns": ns(5000),
+        "iowait_ns": ns(500), "steal_ns": 0},
         "load": {"one": 0.5, "five": 0.25, "fifteen": 0.1},
         "memory": {"total_bytes": 8589934592_u64, "available_bytes": 4294967296_u64},
-        "disks": [{"name": "sda", "reads": 100 * tick, "read_bytes": 819_200 * tick, "read_ms": 50 * tick, "writes": 200 * tick,
-                   "write_bytes": 1_638_400 * tick, "write_ms": 900 * tick, "busy_ms": 2_500 * tick}],
+        "disks": [{"name": "sda", "reads": 100 * tick, "read_bytes": 819_200 * tick,
+        "read_ms": 50 * tick, "writes": 200 * tick,
+                   "write_bytes": 1_638_400 * tick, "write_ms": 900 * tick,
+                   "busy_ms": 2_500 * tick}],
         "missing": [], "boot": "b", "queue": {"running": 3, "blocked": 1},
-        "pressure": {"cpu_some_us": 500_000 * tick, "io_some_us": 250_000 * tick, "io_full_us": 0, "memory_some_us": 0, "memory_full_us": 0}
+        "pressure": {"cpu_some_us": 500_000 * tick, "io_some_us": 250_000 * tick, "io_full_us": 0,
+        "memory_some_us": 0, "memory_full_us": 0}
     }))
     .unwrap()
 }
@@ -56,7 +62,14 @@ fn blank(product: &str, database: &str, tick: u64) -> Snapshot {
     snapshot
 }
 
-fn wait(name: &str, class: WaitClass, background: bool, count: u64, total_ns: u64, bytes: u64) -> WaitStat {
+fn wait(
+    name: &str,
+    class: WaitClass,
+    background: bool,
+    count: u64,
+    total_ns: u64,
+    bytes: u64,
+) -> WaitStat {
     WaitStat {
         name: name.to_owned(),
         class,
@@ -77,7 +90,14 @@ fn server(tick: u64) -> Snapshot {
     of.add_counter(statistic::USER_COMMITS, "transactions", 1_000 * tick);
     of.add_counter(statistic::REDO_SIZE, "bytes", (10 << 20) * tick);
     of.waits = vec![
-        wait("db file sequential read", WaitClass::UserIo, false, 500 * tick, 1_000_000_000 * tick, 0),
+        wait(
+            "db file sequential read",
+            WaitClass::UserIo,
+            false,
+            500 * tick,
+            1_000_000_000 * tick,
+            0,
+        ),
         wait("data file write", WaitClass::SystemIo, true, 50 * tick, 100_000_000 * tick, 0),
     ];
     let mut sampling = Sampling::new("one".to_owned(), 1000);
@@ -265,10 +285,15 @@ fn every_size_can_be_drawn_and_small_ones_degrade() {
     let tiny = lines(&drawn(&mut screen, 29, 4, BEGAN_S + 40));
     assert!(tiny.starts_with("29 x 4 is too small"), "{tiny}");
     let small = lines(&drawn(&mut screen, 40, 10, BEGAN_S + 40));
-    assert!(small.contains("[1 Events]") && small.contains("AAS") && !small.contains("intervals"), "{small}");
+    assert!(
+        small.contains("[1 Events]") && small.contains("AAS") && !small.contains("intervals"),
+        "{small}"
+    );
     let large = lines(&drawn(&mut screen, 200, 60, BEGAN_S + 40));
     assert!(
-        large.contains("[1 Events]") && large.contains("[2 Statements]") && large.contains("[3 Files]"),
+        large.contains("[1 Events]")
+            && large.contains("[2 Statements]")
+            && large.contains("[3 Files]"),
         "{large}"
     );
     for columns in [1, 2, 7, 30, 31, 59, 60, 61, 79, 200] {
@@ -294,7 +319,10 @@ fn hostile_names_reach_no_cell() {
             screen.act(Action::Pane(pane));
             let shown = lines(&drawn(&mut screen, 120, 50, BEGAN_S + 40));
             assert_harmless(&shown);
-            assert!(of(1).sampling.is_none() || pane > 1 || shown.contains("ev\\u{1b}[2J"), "{shown}");
+            assert!(
+                of(1).sampling.is_none() || pane > 1 || shown.contains("ev\\u{1b}[2J"),
+                "{shown}"
+            );
         }
     }
     let ascii = text(&View::of(&interval(server, 0)), Alphabet::Ascii, 100, FULL_ROWS);
@@ -316,12 +344,18 @@ fn silence_is_said_and_leaves_a_gap_and_figures_come_again_afterwards() {
     screen.hear(News::Silent(format!("cannot connect {HOSTILE}")), BEGAN_S + 45);
     screen.hear(News::Silent("cannot connect".to_owned()), BEGAN_S + 50);
     let shown = lines(&drawn(&mut screen, 80, 24, BEGAN_S + 52));
-    assert!(shown.contains("no answer since 10:00:40 (12 s), trying again: cannot connect"), "{shown}");
+    assert!(
+        shown.contains("no answer since 10:00:40 (12 s), trying again: cannot connect"),
+        "{shown}"
+    );
     assert!(shown.contains("!!"), "{shown}");
     screen.hear(News::Begins, BEGAN_S + 55);
     screen.hear(News::Interval(Box::new(interval(server, 20))), BEGAN_S + 60);
     let shown = lines(&drawn(&mut screen, 80, 24, BEGAN_S + 60));
-    assert!(!shown.contains("no answer") && shown.contains("AAS 2.80 (sampled, 5 looks"), "{shown}");
+    assert!(
+        !shown.contains("no answer") && shown.contains("AAS 2.80 (sampled, 5 looks"),
+        "{shown}"
+    );
     // An answer that never comes is noticed without anybody saying so.
     let shown = lines(&drawn(&mut screen, 80, 24, BEGAN_S + 90));
     assert!(shown.contains("no answer since 10:01:00 (30 s), still waiting"), "{shown}");
@@ -394,11 +428,17 @@ fn samples_that_miss_much_say_how_much() {
     };
     let view = View::of(&Interval::between(&busy(0), &busy(1)).unwrap());
     let said = text(&view, Alphabet::Unicode, 100, FULL_ROWS);
-    assert!(said.contains("AAS 2.80 (sampled, 5 looks, which see 17.5 % of the measured 16.00)"), "{said}");
+    assert!(
+        said.contains("AAS 2.80 (sampled, 5 looks, which see 17.5 % of the measured 16.00)"),
+        "{said}"
+    );
     assert!(said.contains("on a busy machine samples see less"), "{said}");
     assert_eq!(serde_json::to_value(&view).unwrap()["activity"]["samples_miss"], 16.0);
     let near = View::of(&interval(server, 0));
-    assert!(!text(&near, Alphabet::Unicode, 100, FULL_ROWS).contains("see less"), "chance explains it");
+    assert!(
+        !text(&near, Alphabet::Unicode, 100, FULL_ROWS).contains("see less"),
+        "chance explains it"
+    );
     // The other way round it is the measured time that misses what has not ended.
     let idle = |tick: u64| {
         let mut of = server(tick);
@@ -407,9 +447,15 @@ fn samples_that_miss_much_say_how_much() {
     };
     let view = View::of(&Interval::between(&idle(0), &idle(1)).unwrap());
     let said = text(&view, Alphabet::Unicode, 100, FULL_ROWS);
-    assert!(said.contains("have not ended are not in that yet") && !said.contains("see less"), "{said}");
+    assert!(
+        said.contains("have not ended are not in that yet") && !said.contains("see less"),
+        "{said}"
+    );
     let json = serde_json::to_value(&view).unwrap();
-    assert!(json["activity"]["samples_miss"].is_null() && json["activity"]["samples_exceed"].is_number());
+    assert!(
+        json["activity"]["samples_miss"].is_null()
+            && json["activity"]["samples_exceed"].is_number()
+    );
 }
 
 #[test]
@@ -454,8 +500,12 @@ fn the_past_is_scrolled_to_and_stays_on_the_screen_until_the_newest_is_asked_for
     screen.hear(News::Begins, BEGAN_S + 50);
     screen.act(Action::Back(1));
     let past = shown(&mut screen);
-    assert!(past.contains("PAST: 1 BACK") && past.contains("8 intervals, 35 s, to 10:00:40"), "{past}");
-    let below = |screen: &str| screen.lines().skip(1).take(20).map(str::to_owned).collect::<Vec<_>>();
+    assert!(
+        past.contains("PAST: 1 BACK") && past.contains("8 intervals, 35 s, to 10:00:40"),
+        "{past}"
+    );
+    let below =
+        |screen: &str| screen.lines().skip(1).take(20).map(str::to_owned).collect::<Vec<_>>();
     screen.hear(News::Interval(Box::new(interval(home, 20))), BEGAN_S + 55);
     screen.hear(News::Silent("away".to_owned()), BEGAN_S + 60);
     assert_eq!(below(&shown(&mut screen)), below(&past), "what comes meanwhile moves nothing");
@@ -495,7 +545,8 @@ fn an_interval_whose_figures_are_not_kept_says_so_and_pausing_keeps_its_place() 
 #[test]
 fn the_help_lists_every_key_that_does_something() {
     use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-    let help: Vec<&str> = super::keys::HELP.iter().flat_map(|(keys, _)| keys.split([' ', ','])).collect();
+    let help: Vec<&str> =
+        super::keys::HELP.iter().flat_map(|(keys, _)| keys.split([' ', ','])).collect();
     let lists = |name: &str| help.contains(&name);
     for c in ' '..='~' {
         let name = match c {
@@ -523,7 +574,9 @@ fn the_help_lists_every_key_that_does_something() {
         (KeyCode::Home, "Home"),
         (KeyCode::End, "End"),
     ] {
-        assert!(super::keys::action(KeyEvent::new(code, KeyModifiers::NONE)).is_some() && lists(name));
+        assert!(
+            super::keys::action(KeyEvent::new(code, KeyModifiers::NONE)).is_some() && lists(name)
+        );
     }
     assert!(help.contains(&super::panes::NAMES.len().to_string().as_str()), "1 to the last pane");
 }

@@ -141,7 +141,8 @@ pub(super) struct Tiers {
     pub(super) hit_pct: Option<f64>,
     pub(super) destaged_bytes_per_s: Option<f64>,
     pub(super) dirty_bytes: Option<u64>,
-    /// How long destaging what is dirty takes at the rate of this interval; absent if nothing was destaged in it.
+    /// How long destaging what is dirty takes at the rate of this interval; absent if nothing was
+    /// destaged in it.
     pub(super) drain_s: Option<f64>,
     /// Times that a writer waited for a free block.
     pub(super) full_per_s: Option<f64>,
@@ -384,9 +385,10 @@ fn files(of: &Interval) -> Vec<File> {
 fn tiers(of: &Interval) -> Tiers {
     let seconds = of.elapsed_s();
     let counter = |name: &str| of.counter(name).map(|value| value as f64);
-    let hits =
-        counter(statistic::FLASH_HITS).map(|hits| hits + counter(statistic::ZERO_COPY_READS).unwrap_or(0.0));
-    let destaged = of.waits.iter().find(|wait| wait.background && wait.name == "db file parallel write");
+    let hits = counter(statistic::FLASH_HITS)
+        .map(|hits| hits + counter(statistic::ZERO_COPY_READS).unwrap_or(0.0));
+    let destaged =
+        of.waits.iter().find(|wait| wait.background && wait.name == "db file parallel write");
     let has_tier = hits.is_some();
     let destaged = destaged.filter(|_| has_tier).map(|wait| wait.bytes as f64 / seconds);
     let levels = of.end.levels.iter().map(|level| {
@@ -398,7 +400,8 @@ fn tiers(of: &Interval) -> Tiers {
             change_per_s: before.map(|before| (level.value as f64 - before.value as f64) / seconds),
         }
     });
-    let dirty_bytes = of.end.levels.iter().find(|level| level.name == "tier dirty").map(|level| level.value);
+    let dirty_bytes =
+        of.end.levels.iter().find(|level| level.name == "tier dirty").map(|level| level.value);
     Tiers {
         media: of
             .end
@@ -420,7 +423,10 @@ fn tiers(of: &Interval) -> Tiers {
         drain_s: dirty_bytes
             .zip(destaged.filter(|rate| *rate > 0.0))
             .map(|(dirty, rate)| dirty as f64 / rate),
-        full_per_s: of.wait("free buffer waits").filter(|_| has_tier).map(|wait| wait.count as f64 / seconds),
+        full_per_s: of
+            .wait("free buffer waits")
+            .filter(|_| has_tier)
+            .map(|wait| wait.count as f64 / seconds),
         levels: levels.collect(),
     }
 }
@@ -429,7 +435,8 @@ fn host(of: &Interval) -> Host {
     let seconds = of.elapsed_s();
     let now = &of.end.host;
     let cpu_pct = of.host_cpu.as_ref().and_then(|cpu| {
-        let all = [cpu.user_ns, cpu.system_ns, cpu.iowait_ns, cpu.steal_ns, cpu.idle_ns].map(|ns| ns as f64);
+        let all = [cpu.user_ns, cpu.system_ns, cpu.iowait_ns, cpu.steal_ns, cpu.idle_ns]
+            .map(|ns| ns as f64);
         let sum: f64 = all.iter().sum();
         let [user, system, iowait, steal, idle] = all.map(|ns| ns / sum * 100.0);
         (sum > 0.0).then_some(CpuShares { user, system, iowait, steal, idle })

@@ -1,4 +1,5 @@
-//! `status`, `check`, `awr snapshot` and `detach` of an attached database and of an attached directory.
+//! `status`, `check`, `awr snapshot` and `detach` of an attached database and of an attached
+//! directory.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -38,8 +39,9 @@ fn attached_database(dir: &Path) {
         dir.join("app.db").display(),
         dir.join("app.tier").display()
     );
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_URI;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(uri, flags).unwrap();
     connection.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (x); BEGIN").unwrap();
     for n in 0..1000 {
@@ -64,14 +66,18 @@ fn database_of_a_user(dir: &Path) -> Option<()> {
         std::fs::create_dir(dir.join(name)).unwrap();
     }
     let db = dir.join("theirs/app.db");
-    Connection::open(&db).unwrap().execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1)").unwrap();
+    Connection::open(&db)
+        .unwrap()
+        .execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1)")
+        .unwrap();
     for path in [dir.join("theirs"), db] {
         chown(path, Some(USER), Some(USER)).unwrap();
     }
     Some(())
 }
 
-const FOR_A_USER: [&str; 7] = ["attach", "theirs/app.db", "--fast", "fast", "--size", "16M", "--emulate"];
+const FOR_A_USER: [&str; 7] =
+    ["attach", "theirs/app.db", "--fast", "fast", "--size", "16M", "--emulate"];
 
 #[test]
 fn what_root_attaches_for_a_user_is_the_users() {
@@ -122,7 +128,9 @@ fn an_option_of_a_mount_is_refused_for_a_database_file() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     Connection::open(dir.join("app.db")).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
-    for option in [["--passthrough-max", "1G"], ["--threads", "2"], ["--lend", "no"], ["--cache", "keep=*"]] {
+    for option in
+        [["--passthrough-max", "1G"], ["--threads", "2"], ["--lend", "no"], ["--cache", "keep=*"]]
+    {
         let arguments = ["attach", "app.db", "--fast", ".", "--size", "16M", "--emulate"];
         let refused = tiersmith(dir, &[&arguments[..], &option].concat());
         assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
@@ -138,12 +146,19 @@ fn a_database_file_is_attached_to_a_disk_and_what_was_committed_is_durable_there
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     if rustix::fs::statfs(dir).unwrap().f_type == TMPFS {
-        println!("skipped: a tier on flash, because directories for temporary files are in memory here");
+        println!(
+            "skipped: a tier on flash, because directories for temporary files are in memory here"
+        );
         return;
     }
     Connection::open(dir.join("app.db")).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
-    let attached = json(&tiersmith(dir, &["attach", "app.db", "--fast", ".", "--size", "16M", "--json"]));
-    assert_eq!((&attached["flash"], &attached["emulated"]), (&true.into(), &false.into()), "{attached}");
+    let attached =
+        json(&tiersmith(dir, &["attach", "app.db", "--fast", ".", "--size", "16M", "--json"]));
+    assert_eq!(
+        (&attached["flash"], &attached["emulated"]),
+        (&true.into(), &false.into()),
+        "{attached}"
+    );
     tiersmith_sqlite::register().unwrap();
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI;
     let uri = format!("file:{}?vfs=tiersmith", dir.join("app.db").display());
@@ -214,18 +229,23 @@ fn a_database_file_is_attached_without_a_mount_and_given_back() {
     let others = tiers.join(format!("{name}.tier"));
     std::fs::write(&others, "").unwrap();
     std::fs::set_permissions(&others, std::fs::Permissions::from_mode(0o666)).unwrap();
-    let refused = tiersmith(dir, &["attach", "app.db", "--fast", "fast", "--emulate", "--size", "16M"]);
+    let refused =
+        tiersmith(dir, &["attach", "app.db", "--fast", "fast", "--emulate", "--size", "16M"]);
     assert!(text(&refused).contains("others may open it"), "{}", text(&refused));
     assert!(others.exists(), "what was not made here is not removed");
     std::fs::remove_file(&others).unwrap();
     std::fs::write(dir.join("list.txt"), "shopping list").unwrap();
-    let refused = tiersmith(dir, &["attach", "list.txt", "--fast", "fast", "--emulate", "--size", "16M"]);
+    let refused =
+        tiersmith(dir, &["attach", "list.txt", "--fast", "fast", "--emulate", "--size", "16M"]);
     assert!(text(&refused).contains("is not an SQLite database"), "{}", text(&refused));
     let arguments = ["attach", "app.db", "--fast", "fast", "--size", "16M", "--emulate", "--json"];
     let attached = tiersmith(dir, &arguments);
     assert!(attached.status.success(), "{}", text(&attached));
     let attached = json(&attached);
-    assert_eq!((&attached["was_attached"], &attached["emulated"]), (&Value::from(false), &Value::from(true)));
+    assert_eq!(
+        (&attached["was_attached"], &attached["emulated"]),
+        (&Value::from(false), &Value::from(true))
+    );
     let member = std::fs::read_dir(&tiers).unwrap().next().unwrap().unwrap().path();
     assert!(member.to_str().unwrap().ends_with("-app.db.tier"), "{}", member.display());
     assert!(rows(&dir.join("app.db")).is_err(), "a stock SQLite opens an attached database");
@@ -261,7 +281,10 @@ fn an_attached_database_is_reported_checked_counted_and_detached() {
 
     let check = tiersmith(dir, &["check", "app.db"]);
     assert!(check.status.success(), "{}", text(&check));
-    assert_eq!(json(&tiersmith(dir, &["check", "app.db", "--json"]))["summary"]["home_compared"], true);
+    assert_eq!(
+        json(&tiersmith(dir, &["check", "app.db", "--json"]))["summary"]["home_compared"],
+        true
+    );
 
     let taken = tiersmith(dir, &["awr", "snapshot", "app.db", "--to", "repository", "--json"]);
     assert!(taken.status.success(), "{}", text(&taken));
@@ -319,7 +342,10 @@ fn an_attached_directory_is_reported_checked_and_detached() {
     let status = tiersmith(dir, &["status", "data", "--fast", "data.tier", "--json"]);
     assert_eq!(status.status.code(), Some(1), "{}", text(&status));
     let status = json(&status);
-    assert_eq!((&status["state"], &status["blocks_dirty"]), (&Value::from("attached"), &Value::from(2)));
+    assert_eq!(
+        (&status["state"], &status["blocks_dirty"]),
+        (&Value::from("attached"), &Value::from(2))
+    );
     let check = tiersmith(dir, &["check", "data", "--fast", "data.tier", "--cold"]);
     assert!(check.status.success(), "{}", text(&check));
 
@@ -344,7 +370,8 @@ fn a_damaged_tier_is_a_finding_with_what_it_means_and_what_to_do() {
     assert!(said.contains("1 Note") && said.contains("remedy") && said.contains("means"), "{said}");
     assert!(check.status.success(), "the tier can be opened with the other copy: {said}");
     // A home that somebody wrote to is more than a note.
-    let home = std::fs::OpenOptions::new().append(true).open(dir.join("app.db-tiersmith/db")).unwrap();
+    let home =
+        std::fs::OpenOptions::new().append(true).open(dir.join("app.db-tiersmith/db")).unwrap();
     std::io::Write::write_all(&mut &home, b"more").unwrap();
     let check = tiersmith(dir, &cold);
     assert_eq!(check.status.code(), Some(1), "{}", text(&check));
@@ -395,15 +422,19 @@ fn a_cold_check_of_a_database_looks_at_what_a_crash_left_and_changes_nothing() {
     }
 }
 
-/// An attached database of `rows` rows of 1000 bytes at home and one more in its WAL, in a tier of `size`; its file was then written past
-/// Tiersmith.
+/// An attached database of `rows` rows of 1000 bytes at home and one more in its WAL, in a tier of
+/// `size`; its file was then written past Tiersmith.
 fn written_past(dir: &Path, size: &str, rows: u64, write: fn(&Path)) {
     tiersmith_sqlite::register().unwrap();
     let (database, tier) = (dir.join("app.db"), dir.join("app.tier"));
-    let uri =
-        format!("file:{}?vfs=tiersmith&fast={}&size={size}&emulate=1", database.display(), tier.display());
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_URI;
+    let uri = format!(
+        "file:{}?vfs=tiersmith&fast={}&size={size}&emulate=1",
+        database.display(),
+        tier.display()
+    );
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(uri, flags).unwrap();
     // As a process that ended left it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
@@ -450,7 +481,11 @@ fn a_database_written_past_tiersmith_is_explained_and_both_versions_are_kept() {
     let before = contents(dir);
     let status = tiersmith(dir, &["status", "app.db", "--json"]);
     assert_eq!(status.status.code(), Some(1), "{}", text(&status));
-    assert!(json(&status)["trouble"].as_str().unwrap().contains("--keep-both"), "{}", text(&status));
+    assert!(
+        json(&status)["trouble"].as_str().unwrap().contains("--keep-both"),
+        "{}",
+        text(&status)
+    );
     let detach = tiersmith(dir, &["detach", "app.db"]);
     assert_eq!(detach.status.code(), Some(2), "{}", text(&detach));
     assert!(text(&detach).contains("tiersmith detach --keep-both"), "{}", text(&detach));
@@ -461,7 +496,10 @@ fn a_database_written_past_tiersmith_is_explained_and_both_versions_are_kept() {
     let but_the_tier = |files: Vec<(std::path::PathBuf, Vec<u8>)>| {
         files.into_iter().filter(|(path, _)| !path.ends_with("app.tier")).collect::<Vec<_>>()
     };
-    assert!(but_the_tier(contents(dir)) == but_the_tier(before), "what was refused changed something");
+    assert!(
+        but_the_tier(contents(dir)) == but_the_tier(before),
+        "what was refused changed something"
+    );
 
     let kept = tiersmith(dir, &["detach", "--keep-both", "app.db", "--json"]);
     assert!(kept.status.success(), "{}", text(&kept));
@@ -483,7 +521,8 @@ fn a_database_written_past_tiersmith_is_explained_and_both_versions_are_kept() {
     assert!(text(&again).contains("is not attached"), "{}", text(&again));
 }
 
-/// The tier has a part of the file only, and could not have all of it: the rest is as it was found, and how much that is is said.
+/// The tier has a part of the file only, and could not have all of it: the rest is as it was found,
+/// and how much that is is said.
 #[test]
 fn both_versions_are_kept_when_the_tier_is_smaller_than_the_file() {
     let _alone = crate::alone();
@@ -495,7 +534,8 @@ fn both_versions_are_kept_when_the_tier_is_smaller_than_the_file() {
         std::os::unix::fs::FileExt::write_all_at(&file, &[1, 2, 3, 4], 96).unwrap();
     });
     let changed = std::fs::read(dir.join("app.db-tiersmith/db")).unwrap();
-    // How much of it is in use depends on how far the store's own thread came; that it cannot hold the file does not.
+    // How much of it is in use depends on how far the store's own thread came; that it cannot hold
+    // the file does not.
     let cold = json(&tiersmith(dir, &["check", "app.db", "--cold", "--json"]));
     let frames = |name: &str| cold["summary"][name].as_u64().unwrap();
     println!(
@@ -503,7 +543,10 @@ fn both_versions_are_kept_when_the_tier_is_smaller_than_the_file() {
         frames("frames_used"),
         frames("frames_total")
     );
-    assert!(frames("frames_used") > 0 && frames("frames_total") * 2 < changed.len() as u64 / 4096, "{cold}");
+    assert!(
+        frames("frames_used") > 0 && frames("frames_total") * 2 < changed.len() as u64 / 4096,
+        "{cold}"
+    );
     let kept = tiersmith(dir, &["detach", "--keep-both", "app.db"]);
     assert!(kept.status.success(), "{}", text(&kept));
     let said = text(&kept);
@@ -511,7 +554,10 @@ fn both_versions_are_kept_when_the_tier_is_smaller_than_the_file() {
         said.contains("what Tiersmith had") && said.contains("app.db-changed: what was written"),
         "{said}"
     );
-    assert!(said.contains("blocks were at home only") && said.contains("integrity_check"), "{said}");
+    assert!(
+        said.contains("blocks were at home only") && said.contains("integrity_check"),
+        "{said}"
+    );
     assert_eq!(newest(&dir.join("app.db"), "SELECT x FROM t ORDER BY rowid DESC"), "the newest");
     assert_eq!(rows(&dir.join("app.db")).unwrap(), 20_001);
     assert!(std::fs::read(dir.join("app.db-changed")).unwrap() == changed);

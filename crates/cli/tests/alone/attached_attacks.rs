@@ -74,7 +74,8 @@ impl Site {
 
     /// Runs `tiersmith` as root; the test fails if it does not end in time.
     fn tiersmith(&self, arguments: &[&str]) -> Output {
-        let (out, err) = (tempfile::NamedTempFile::new().unwrap(), tempfile::NamedTempFile::new().unwrap());
+        let (out, err) =
+            (tempfile::NamedTempFile::new().unwrap(), tempfile::NamedTempFile::new().unwrap());
         let mut child = Command::new(env!("CARGO_BIN_EXE_tiersmith"))
             .args(arguments)
             .current_dir(self.dir.path())
@@ -95,7 +96,11 @@ impl Site {
             }
             std::thread::sleep(Duration::from_millis(3));
         };
-        Output { status, stdout: fs::read(out.path()).unwrap(), stderr: fs::read(err.path()).unwrap() }
+        Output {
+            status,
+            stdout: fs::read(out.path()).unwrap(),
+            stderr: fs::read(err.path()).unwrap(),
+        }
     }
 
     /// Root attaches Mallory's database to a tier beside it.
@@ -103,7 +108,8 @@ impl Site {
         let (database, tier) = (self.theirs("app.db"), self.theirs("tier"));
         let path = |path: &Path| path.to_str().unwrap().to_owned();
         let (database, tier) = (path(&database), path(&tier));
-        let attach = || self.tiersmith(&["attach", &database, "--fast", &tier, "--size", "8M", "--emulate"]);
+        let attach =
+            || self.tiersmith(&["attach", &database, "--fast", &tier, "--size", "8M", "--emulate"]);
         let mut done = attach();
         // A command that another test starts has the file open until it runs its program.
         for _ in 0..20 {
@@ -121,7 +127,11 @@ impl Site {
         assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), (0, 0, 0o600), "{how}");
         assert_eq!(fs::read_to_string(self.secret()).unwrap(), SECRET, "{how}");
         let database = self.roots("app.db").symlink_metadata().unwrap();
-        assert_eq!((database.uid(), database.nlink(), database.mode() & 0o7777), (0, 1, 0o600), "{how}");
+        assert_eq!(
+            (database.uid(), database.nlink(), database.mode() & 0o7777),
+            (0, 1, 0o600),
+            "{how}"
+        );
         assert_eq!(rows(&self.roots("app.db")), 1, "{how}");
         let mut names: Vec<_> =
             fs::read_dir(self.roots("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -138,12 +148,18 @@ fn text(output: &Output) -> String {
 }
 
 fn make_database(path: &Path, user: u32) {
-    Connection::open(path).unwrap().execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1)").unwrap();
+    Connection::open(path)
+        .unwrap()
+        .execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1)")
+        .unwrap();
     chown(path, Some(user), Some(user)).unwrap();
 }
 
 fn rows(path: &Path) -> i64 {
-    Connection::open(path).unwrap().query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap()
+    Connection::open(path)
+        .unwrap()
+        .query_row("SELECT count(*) FROM t", [], |row| row.get(0))
+        .unwrap()
 }
 
 /// What can be planted at a name.
@@ -156,8 +172,13 @@ enum Plant {
     Pipe,
 }
 
-const PLANTS: [Plant; 5] =
-    [Plant::LinkToSecret, Plant::HardLinkToSecret, Plant::LinkToNew, Plant::LinkToEndlessDevice, Plant::Pipe];
+const PLANTS: [Plant; 5] = [
+    Plant::LinkToSecret,
+    Plant::HardLinkToSecret,
+    Plant::LinkToNew,
+    Plant::LinkToEndlessDevice,
+    Plant::Pipe,
+];
 
 impl Plant {
     fn at(self, site: &Site, path: &Path) {
@@ -318,7 +339,8 @@ fn an_attachment_file_that_names_files_of_others_opens_none_of_them() {
     let other = site.dir.path().join("fast/other.db");
     make_database(&other, 0);
     let (other, roots_tier) = (other.to_str().unwrap(), tier.to_str().unwrap());
-    let done = site.tiersmith(&["attach", other, "--fast", roots_tier, "--size", "8M", "--emulate"]);
+    let done =
+        site.tiersmith(&["attach", other, "--fast", roots_tier, "--size", "8M", "--emulate"]);
     assert!(done.status.success(), "{}", text(&done));
     // And an empty file of root's, which a tier could be made of.
     let empty = site.dir.path().join("fast/empty");
@@ -428,7 +450,8 @@ fn root_uses_no_tier_that_somebody_else_owns_or_could_exchange() {
     for fast in [tier("hers", ALICE), tier("roots", 0), hers.join("new")] {
         for database in [own.clone(), site.theirs("app.db")] {
             let (database, fast) = (database.to_str().unwrap(), fast.to_str().unwrap());
-            let told = site.tiersmith(&["attach", database, "--fast", fast, "--size", "8M", "--emulate"]);
+            let told =
+                site.tiersmith(&["attach", database, "--fast", fast, "--size", "8M", "--emulate"]);
             assert_eq!(told.status.code(), Some(2), "{database} to {fast}: {}", text(&told));
             assert!(text(&told).contains("54322"), "{}", text(&told));
             site.assert_untouched(&[told], fast);

@@ -19,8 +19,9 @@ mod daemon;
 mod races;
 mod sqlite_source;
 
-/// To be held by each test. A process that another thread is just starting has, until its exec, copies of this one's descriptors and their
-/// locks, and a database whose locks they are is in use. And the processes and credentials of one race are not another's.
+/// To be held by each test. A process that another thread is just starting has, until its exec,
+/// copies of this one's descriptors and their locks, and a database whose locks they are is in use.
+/// And the processes and credentials of one race are not another's.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)

@@ -67,7 +67,10 @@ impl Tally {
         let began = Instant::now();
         let mut ended = stage.run(&arguments, || watch.look(stage));
         let mut runs = 1;
-        while command.looks_only && ended.code.is_some() && began.elapsed() < Duration::from_millis(200) {
+        while command.looks_only
+            && ended.code.is_some()
+            && began.elapsed() < Duration::from_millis(200)
+        {
             ended = stage.run(&arguments, || watch.look(stage));
             runs += 1;
         }
@@ -84,8 +87,10 @@ impl Tally {
     }
 
     fn line(&self) -> String {
-        let (runs, swaps) =
-            self.commands.iter().fold((0, 0), |(runs, swaps), command| (runs + command.0, swaps + command.1));
+        let (runs, swaps) = self
+            .commands
+            .iter()
+            .fold((0, 0), |(runs, swaps), command| (runs + command.0, swaps + command.1));
         format!("races: {runs} commands, {swaps} swaps, {} violations", self.violations.len())
     }
 }
@@ -109,8 +114,10 @@ fn what_an_owner_plants_beside_a_home_leads_root_nowhere() {
             [(Kind::RootsTwin, false), (Kind::RootsTwin, true), (Kind::Pipe, false)]
         {
             let plan = |command: &RootsCommand| {
-                let path =
-                    *names.iter().find(|name| name.strip_prefix("work/") == Some(command.subject)).unwrap();
+                let path = *names
+                    .iter()
+                    .find(|name| name.strip_prefix("work/") == Some(command.subject))
+                    .unwrap();
                 let planted = if without_subject { vec![(path, Kind::Absent)] } else { Vec::new() };
                 Plan {
                     free: Some((kind, names.clone())),
@@ -130,7 +137,8 @@ fn what_an_owner_plants_beside_a_home_leads_root_nowhere() {
     assert!(tally.violations.is_empty(), "{}", tally.violations.join("\n"));
 }
 
-/// Whoever owns the link decides where the tier is made, and the file that it leads to is another's.
+/// Whoever owns the link decides where the tier is made, and the file that it leads to is
+/// another's.
 #[test]
 fn a_tier_behind_a_link_of_an_owner_is_made_in_no_directory_of_roots() {
     let what = "tiers behind a link";
@@ -139,10 +147,18 @@ fn a_tier_behind_a_link_of_an_owner_is_made_in_no_directory_of_roots() {
     }
     let _alone = crate::alone();
     let (mut tally, mut stage) = (Tally::default(), Stage::new());
-    for number in (0..COMMANDS.len()).filter(|number| COMMANDS[*number].name.starts_with("attach ")) {
+    for number in (0..COMMANDS.len()).filter(|number| COMMANDS[*number].name.starts_with("attach "))
+    {
         for kind in [Kind::RootsDirectory, Kind::RootsTwin] {
             let planted = vec![("fast", kind)];
-            let plan = Plan { free: None, planted, swapped: Vec::new(), by_steps: false, at: None, seed: 0 };
+            let plan = Plan {
+                free: None,
+                planted,
+                swapped: Vec::new(),
+                by_steps: false,
+                at: None,
+                seed: 0,
+            };
             if !tally.race(&stage, number, |_| plan.clone(), true) {
                 stage = Stage::new();
             }
@@ -162,11 +178,20 @@ fn attach_mounts_nowhere_else_when_the_way_there_changes_at_its_last_step() {
     let _alone = crate::alone();
     let (mut tally, mut stage) = (Tally::default(), Stage::new());
     let mut seed = 0;
-    for number in (0..COMMANDS.len()).filter(|number| COMMANDS[*number].name.starts_with("attach db")) {
+    for number in
+        (0..COMMANDS.len()).filter(|number| COMMANDS[*number].name.starts_with("attach db"))
+    {
         for at in ["db.tiersmith-log"; 16] {
             seed += 1;
             let swapped = vec![("work", Kind::RootsTwin)];
-            let plan = Plan { free: None, planted: Vec::new(), swapped, by_steps: true, at: Some(at), seed };
+            let plan = Plan {
+                free: None,
+                planted: Vec::new(),
+                swapped,
+                by_steps: true,
+                at: Some(at),
+                seed,
+            };
             if !tally.race(&stage, number, |_| plan.clone(), false) {
                 stage = Stage::new();
             }
@@ -240,8 +265,11 @@ fn nothing_of_roots_is_changed_read_or_given_away_while_names_are_exchanged() {
         }
     }
     for (command, (runs, swaps)) in COMMANDS.iter().zip(tally.commands) {
-        let few =
-            if seconds.is_some() && swaps < SWAPS_WANTED { ", which is few: run for longer" } else { "" };
+        let few = if seconds.is_some() && swaps < SWAPS_WANTED {
+            ", which is few: run for longer"
+        } else {
+            ""
+        };
         println!("{}: {runs} times, {swaps} swaps{few}", command.name);
     }
     println!("{}", tally.line());

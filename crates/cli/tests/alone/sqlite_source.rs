@@ -19,16 +19,22 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
 }
 
-/// Not a test: the program whose database is recorded. It opens it, and then does what the lines of its input say.
+/// Not a test: the program whose database is recorded. It opens it, and then does what the lines of
+/// its input say.
 #[test]
 fn the_writer() {
     let Ok(dir) = std::env::var(ROLE) else { return };
     let dir = Path::new(&dir);
     tiersmith_sqlite::register().unwrap();
     let (database, tier) = (dir.join("app.db"), dir.join("app.tier"));
-    let uri = format!("file:{}?vfs=tiersmith&fast={}&size=16M&emulate=1", database.display(), tier.display());
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_URI;
+    let uri = format!(
+        "file:{}?vfs=tiersmith&fast={}&size=16M&emulate=1",
+        database.display(),
+        tier.display()
+    );
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(uri, flags).unwrap();
     println!("\nready");
     for line in std::io::stdin().lines() {
@@ -82,7 +88,8 @@ impl Drop for Writer {
 
 fn snapshots(path: &Path) -> Vec<Snapshot> {
     let archive = Archive::existing(path).unwrap();
-    let ids: Vec<SnapshotId> = archive.list().unwrap().entries.iter().map(|entry| entry.id).collect();
+    let ids: Vec<SnapshotId> =
+        archive.list().unwrap().entries.iter().map(|entry| entry.id).collect();
     ids.into_iter().map(|id| archive.find(id).unwrap()).collect()
 }
 
@@ -102,12 +109,16 @@ fn commits_of_another_process_are_counted_up_to_its_close_and_another_opening_is
     for mode in ["DELETE", "WAL"] {
         let _ = std::fs::remove_file(dir.join("r.db"));
         let mut first = Writer::start(dir);
-        first.run(&format!("PRAGMA journal_mode = {mode}; CREATE TABLE IF NOT EXISTS t (x); DELETE FROM t"));
+        first.run(&format!(
+            "PRAGMA journal_mode = {mode}; CREATE TABLE IF NOT EXISTS t (x); DELETE FROM t"
+        ));
         first.close();
         nobody(dir);
         let mut writer = Writer::start(dir);
         let mut recorder = Command::new(env!("CARGO_BIN_EXE_tiersmith"));
-        recorder.args(["awr", "record", "--source", "app.db", "--every", "1h", "--to", "r.db", "--", "cat"]);
+        recorder.args([
+            "awr", "record", "--source", "app.db", "--every", "1h", "--to", "r.db", "--", "cat",
+        ]);
         let mut recorder =
             recorder.current_dir(dir).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let began = std::time::Instant::now();
@@ -167,19 +178,25 @@ fn a_killed_process_and_a_hostile_file_are_said_and_detach_leaves_nothing() {
     for bad in [&b""[..], b"\xff\xfe", &sound[..sound.len() / 2], &long] {
         std::fs::write(&file, bad).unwrap();
         let said = tiersmith(dir, &["top", "app.db", "--once", "--every", "100ms"]);
-        assert!(text(&said).contains("cannot read") && !text(&said).contains("panic"), "{}", text(&said));
+        assert!(
+            text(&said).contains("cannot read") && !text(&said).contains("panic"),
+            "{}",
+            text(&said)
+        );
     }
     // Neither read through nor written through.
     std::fs::write(dir.join("other"), "kept").unwrap();
     std::fs::remove_file(&file).unwrap();
     std::os::unix::fs::symlink(dir.join("other"), &file).unwrap();
-    std::os::unix::fs::symlink(dir.join("other"), dir.join("app.db-tiersmith/statistics.new")).unwrap();
+    std::os::unix::fs::symlink(dir.join("other"), dir.join("app.db-tiersmith/statistics.new"))
+        .unwrap();
     let said = tiersmith(dir, &["top", "app.db", "--once", "--every", "100ms"]);
     assert!(text(&said).contains("cannot read"), "{}", text(&said));
     Writer::start(dir).close();
     assert_eq!(std::fs::read_to_string(dir.join("other")).unwrap(), "kept");
     assert!(file.symlink_metadata().unwrap().is_file());
-    std::fs::write(dir.join("app.db-tiersmith/statistics.new"), "left by a killed process").unwrap();
+    std::fs::write(dir.join("app.db-tiersmith/statistics.new"), "left by a killed process")
+        .unwrap();
     let detached = tiersmith(dir, &["detach", "app.db"]);
     assert!(detached.status.success(), "{}", text(&detached));
     assert!(!dir.join("app.db-tiersmith").exists());

@@ -1,4 +1,5 @@
-//! `tiersmith awr`: recording around a command, reports in every form, baselines, retention, files, and Oracle's reports.
+//! `tiersmith awr`: recording around a command, reports in every form, baselines, retention, files,
+//! and Oracle's reports.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -38,7 +39,10 @@ fn a_recording_around_a_command_is_reported_in_every_form() {
         assert!(said.contains("host: 2 snapshots"), "{said}");
     }
     let list = good(dir, &["awr", "list"]);
-    assert!(list.contains("baseline before: 1 to 2") && list.contains("baseline after: 3 to 4"), "{list}");
+    assert!(
+        list.contains("baseline before: 1 to 2") && list.contains("baseline after: 3 to 4"),
+        "{list}"
+    );
     let report = good(dir, &["awr", "report"]);
     assert!(report.contains("WORKLOAD REPOSITORY report"), "{report}");
     assert!(
@@ -47,7 +51,10 @@ fn a_recording_around_a_command_is_reported_in_every_form() {
     );
     assert!(good(dir, &["awr", "report", "1", "2", "--markdown"]).starts_with("# WORKLOAD"));
     let json = good(dir, &["awr", "report", "--in", "tiersmith-awr.db", "1", "2", "--json"]);
-    assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["kind"], "tiersmith report");
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&json).unwrap()["kind"],
+        "tiersmith report"
+    );
     good(dir, &["awr", "report", "1", "2", "--html", "page.html"]);
     assert!(fs::read_to_string(dir.join("page.html")).unwrap().starts_with("<!DOCTYPE html>"));
     let compared = good(dir, &["awr", "compare", "--baseline", "before", "--baseline", "after"]);
@@ -60,27 +67,48 @@ fn a_recording_around_a_command_is_reported_in_every_form() {
     good(dir, &["awr", "export", "--to", "files"]);
     let loaded = good(dir, &["awr", "load", "files", "--to", "other.db"]);
     assert!(loaded.contains("4 snapshots, 2 baselines, 0 gaps in other.db"), "{loaded}");
-    let same =
-        good(dir, &["awr", "compare", "--in", "other.db", "--baseline", "before", "--baseline", "after"]);
+    let same = good(
+        dir,
+        &["awr", "compare", "--in", "other.db", "--baseline", "before", "--baseline", "after"],
+    );
     assert_eq!(same, compared, "the names came with their snapshots");
     // The directory itself is read with what lies beside its snapshots.
     assert!(good(dir, &["awr", "list", "files"]).contains("baseline after: 3 to 4"));
-    let same = good(dir, &["awr", "compare", "--in", "files", "--baseline", "before", "--baseline", "after"]);
+    let same = good(
+        dir,
+        &["awr", "compare", "--in", "files", "--baseline", "before", "--baseline", "after"],
+    );
     assert_eq!(same, compared);
     refused(dir, &["awr", "load", "files", "files/", "--to", "twice.db"], "was given before");
     assert!(!dir.join("twice.db").exists());
     for name in ["", " "] {
-        assert_eq!(tiersmith(dir, &["awr", "baseline", "add", name, "1", "2"]).status.code(), Some(2));
+        assert_eq!(
+            tiersmith(dir, &["awr", "baseline", "add", name, "1", "2"]).status.code(),
+            Some(2)
+        );
     }
     // Snapshots without what lies beside them: that is said, and no good end.
-    let files = ["awr", "load", "files/snap-000001.json", "files/snap-000002.json", "--to", "some.db"];
+    let files =
+        ["awr", "load", "files/snap-000001.json", "files/snap-000002.json", "--to", "some.db"];
     let output = tiersmith(dir, &files);
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("2 snapshots, 0 baselines") && said.contains("name the directory"), "{said}");
-    refused(dir, &["awr", "record", "--source", "host", "--source", "host", "--for", "1s"], "given twice");
-    assert!(good(dir, &["awr", "report", "--in", "other.db"]).contains("WORKLOAD REPOSITORY report"));
-    assert!(good(dir, &["awr", "purge", "--older", "0"]).contains("0 snapshots removed"), "baselines stay");
+    assert!(
+        said.contains("2 snapshots, 0 baselines") && said.contains("name the directory"),
+        "{said}"
+    );
+    refused(
+        dir,
+        &["awr", "record", "--source", "host", "--source", "host", "--for", "1s"],
+        "given twice",
+    );
+    assert!(
+        good(dir, &["awr", "report", "--in", "other.db"]).contains("WORKLOAD REPOSITORY report")
+    );
+    assert!(
+        good(dir, &["awr", "purge", "--older", "0"]).contains("0 snapshots removed"),
+        "baselines stay"
+    );
     good(dir, &["awr", "baseline", "drop", "before"]);
     assert!(good(dir, &["awr", "purge", "--older", "0"]).contains("2 snapshots removed"));
 }
@@ -101,7 +129,10 @@ fn a_report_without_numbers_is_of_the_whole_last_recording_and_never_of_a_remain
         let (first, last) = recorded(&good(dir, &[&record[..], more].concat()));
         assert!(last > first + 2, "more than two snapshots: {first} to {last}");
         let report = good(dir, &["awr", "report"]);
-        assert!(report.contains(&format!("Snaps: {first}-{last}\n")), "{first} to {last}: {report}");
+        assert!(
+            report.contains(&format!("Snaps: {first}-{last}\n")),
+            "{first} to {last}: {report}"
+        );
         assert_eq!(report.contains("third"), more.contains(&"--name"), "its name: {report}");
     }
     // A snapshot by hand, whose recorder is nobody: what happened since the one before.
@@ -152,7 +183,8 @@ fn a_time_that_is_none_or_negative_is_refused_with_what_to_write() {
     let dir = dir.path();
     let record = ["awr", "record", "--source", "host"];
     for option in ["--every", "--for", "--sample", "--keep"] {
-        let error = refused(dir, &[&record[..], &[option, "-5s"]].concat(), "a time is not negative");
+        let error =
+            refused(dir, &[&record[..], &[option, "-5s"]].concat(), "a time is not negative");
         assert!(!error.contains("tip:"), "{error}");
     }
     for command in [&record[..], &["top", "host"], &["awr", "serve", "--source", "host"]] {
@@ -199,7 +231,8 @@ fn a_page_that_does_not_fit_leaves_what_was_there_and_no_torso() {
     assert!(fs::symlink_metadata(dir.join("link.html")).unwrap().is_symlink());
     assert!(fs::read_to_string(dir.join("page.html")).unwrap().starts_with("<!DOCTYPE html>"));
     assert!(
-        good(dir, &["awr", "report", "--in", "load.db", "--html", "/dev/stdout"]).contains("<!DOCTYPE html>")
+        good(dir, &["awr", "report", "--in", "load.db", "--html", "/dev/stdout"])
+            .contains("<!DOCTYPE html>")
     );
 }
 
@@ -259,14 +292,16 @@ fn root_writes_no_page_and_no_recording_through_what_another_account_put_there()
             std::os::unix::fs::lchown(place.join(link), Some(STRANGER), None).unwrap();
         }
         let (page, to) = (format!("{name}/page.html"), format!("{name}/to.db"));
-        let error = refused(dir, &["awr", "report", "--in", "load.db", "--html", &page], "is a link");
+        let error =
+            refused(dir, &["awr", "report", "--in", "load.db", "--html", &page], "is a link");
         assert!(error.contains("user 3999999"), "{error}");
         let record = ["awr", "record", "--source", "host", "--to", &to, "--", "true"];
         refused(dir, &record, "is a link of user 3999999");
         assert_eq!(fs::read_to_string(&victim).unwrap(), "");
         // A pipe would hand the page to whoever waits at its other end.
         let pipe = place.join("pipe");
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o666.into(), 0).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o666.into(), 0)
+            .unwrap();
         std::os::unix::fs::chown(&pipe, Some(STRANGER), None).unwrap();
         let pipe = format!("{name}/pipe");
         refused(dir, &["awr", "report", "--in", "load.db", "--html", &pipe], "not a regular file");
@@ -304,7 +339,11 @@ fn a_baseline_over_a_restart_keeps_its_snapshots_and_says_that_there_is_no_repor
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("there is no report") && said.contains("was restarted"), "{said}");
-    refused(dir, &["awr", "report", "--in", "x.db", "--baseline", "over"], "baseline `over` is no interval");
+    refused(
+        dir,
+        &["awr", "report", "--in", "x.db", "--baseline", "over"],
+        "baseline `over` is no interval",
+    );
     // With a second snapshot after the restart there is something to count.
     good(dir, &["awr", "baseline", "add", "counted", "1", "3", "--in", "x.db"]);
     for of in [&["--baseline", "counted"][..], &["1", "3"]] {
@@ -313,8 +352,14 @@ fn a_baseline_over_a_restart_keeps_its_snapshots_and_says_that_there_is_no_repor
     }
     good(dir, &["awr", "baseline", "drop", "counted", "--in", "x.db"]);
     let said = good(dir, &["awr", "baseline", "add", "whole", "2", "3", "--in", "x.db", "--json"]);
-    assert!(serde_json::from_str::<serde_json::Value>(&said).unwrap()["no_report"].is_null(), "{said}");
-    assert!(good(dir, &["awr", "purge", "--older", "0", "--in", "x.db"]).contains("0 snapshots removed"));
+    assert!(
+        serde_json::from_str::<serde_json::Value>(&said).unwrap()["no_report"].is_null(),
+        "{said}"
+    );
+    assert!(
+        good(dir, &["awr", "purge", "--older", "0", "--in", "x.db"])
+            .contains("0 snapshots removed")
+    );
     let dropped = good(dir, &["awr", "baseline", "drop", "over", "--in", "x.db", "--json"]);
     assert_eq!(serde_json::from_str::<serde_json::Value>(&dropped).unwrap()["dropped"], "over");
     // All of them or none: the second is no snapshot.
@@ -333,7 +378,11 @@ fn a_recording_that_is_stopped_takes_the_last_snapshot_and_gives_the_source_back
             // It ends by the signal that is handed on to it, or not at all in this test's time.
             command.args(["--", "sleep", "1000"]);
         }
-        command.current_dir(dir.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let there = || {
             let archive = tiersmith_awr::archive::Archive::existing(dir.path().join("r.db"));
             archive.and_then(|archive| archive.list()).map_or(0, |list| list.entries.len())
@@ -389,24 +438,32 @@ fn a_repository_on_a_server_is_named_where_a_path_is() {
 #[test]
 fn a_command_that_fails_is_exit_code_1_and_what_was_recorded_is_kept() {
     let dir = tempfile::tempdir().unwrap();
-    let output = tiersmith(dir.path(), &["awr", "record", "--source", "host", "--json", "--", "false"]);
+    let output =
+        tiersmith(dir.path(), &["awr", "record", "--source", "host", "--json", "--", "false"]);
     assert_eq!(output.status.code(), Some(1));
     let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(said["recorded"][0]["snapshots"].as_array().unwrap().len(), 2);
     assert!(said["command_failed"].as_str().unwrap().contains("false"));
-    refused(dir.path(), &["awr", "record", "--source", "host", "--", "no-such-program"], "no-such-program");
+    refused(
+        dir.path(),
+        &["awr", "record", "--source", "host", "--", "no-such-program"],
+        "no-such-program",
+    );
 }
 
 #[test]
 fn what_cannot_be_recorded_is_refused_with_what_to_do_and_without_the_password() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    for url in
-        ["postgresql://u:hunter2@localhost/d", "mysql://u:hunter2@localhost/", "redis://:hunter2@localhost"]
-    {
-        for command in
-            [&["awr", "record", "--source", url][..], &["awr", "snapshot", "--source", url, "--to", "x.db"]]
-        {
+    for url in [
+        "postgresql://u:hunter2@localhost/d",
+        "mysql://u:hunter2@localhost/",
+        "redis://:hunter2@localhost",
+    ] {
+        for command in [
+            &["awr", "record", "--source", url][..],
+            &["awr", "snapshot", "--source", url, "--to", "x.db"],
+        ] {
             let error = refused(dir, command, "password in it");
             assert!(!error.contains("hunter2"), "{error}");
         }
@@ -422,8 +479,10 @@ fn what_cannot_be_recorded_is_refused_with_what_to_do_and_without_the_password()
     );
     refused(dir, &["awr", "record", "--source", "host", "--to", "plain"], "in one file");
     refused(dir, &["awr", "record", "--source", "host", "--every", "1ms"], "ten times a second");
-    let spaces =
-        ["awr", "record", "--source", "host", "--to", "n.db", "--name", " ", "--", "touch", "was-run"];
+    let spaces = [
+        "awr", "record", "--source", "host", "--to", "n.db", "--name", " ", "--", "touch",
+        "was-run",
+    ];
     refused(dir, &spaces, "its name is empty");
     assert!(!dir.join("was-run").exists() && !dir.join("n.db").exists(), "nothing was begun");
     refused(dir, &["awr", "record", "--source", "host", "--every", "soon"], "write a number with");
@@ -436,12 +495,18 @@ fn what_cannot_be_recorded_is_refused_with_what_to_do_and_without_the_password()
 fn an_oracle_report_becomes_two_snapshots_and_a_file_that_is_none_imports_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    let report = "<h1>WORKLOAD REPOSITORY report for</h1><table><tr><th>DB Name</th><th>DB Id</th><th>Instance</th></tr><tr><td>SHOP</td>\
-                  <td>7</td><td>s1</td></tr></table><table><tr><th></th><th>Snap Id</th><th>Snap Time</th></tr><tr><td>Begin Snap:</td>\
-                  <td>1</td><td>24-Aug-26 10:00:00</td></tr><tr><td>End Snap:</td><td>2</td><td>24-Aug-26 10:10:00</td></tr></table>\
-                  <table><tr><th>Statistic Name</th><th>Time (s)</th></tr><tr><td>DB time</td><td>60</td></tr></table>\
-                  <h3>Undo Segment Summary</h3><table><tr><th>x</th></tr><tr><td>1</td></tr></table>";
-    let events = "<h3>Foreground Wait Events</h3><table><tr><th>Event</th><th>Waits</th><th>Total Wait Time (s)</th></tr>\
+    let report = "<h1>WORKLOAD REPOSITORY report for</h1><table><tr><th>DB Name</th><th>DB \
+                  Id</th><th>Instance</th></tr><tr><td>SHOP</td>\
+                  <td>7</td><td>s1</td></tr></table><table><tr><th></th><th>Snap Id</th><th>Snap \
+                  Time</th></tr><tr><td>Begin Snap:</td>\
+                  <td>1</td><td>24-Aug-26 10:00:00</td></tr><tr><td>End \
+                  Snap:</td><td>2</td><td>24-Aug-26 10:10:00</td></tr></table>\
+                  <table><tr><th>Statistic Name</th><th>Time (s)</th></tr><tr><td>DB \
+                  time</td><td>60</td></tr></table>\
+                  <h3>Undo Segment \
+                  Summary</h3><table><tr><th>x</th></tr><tr><td>1</td></tr></table>";
+    let events = "<h3>Foreground Wait Events</h3><table><tr><th>Event</th><th>Waits</th><th>Total \
+                  Wait Time (s)</th></tr>\
                   <tr><td>log file sync</td><td>1,000</td><td>9</td></tr></table>";
     fs::write(dir.join("awr.html"), format!("{report}{events}End of Report")).unwrap();
     fs::write(dir.join("without.html"), report).unwrap();
@@ -456,11 +521,16 @@ fn an_oracle_report_becomes_two_snapshots_and_a_file_that_is_none_imports_nothin
     );
     // The same interval is kept once, whether it is given again or twice at once.
     let again = good(dir, &["awr", "import", "awr.html", "--to", "oracle.db"]);
-    assert!(again.contains("not kept again") && again.contains("snapshot 2 in oracle.db"), "{again}");
-    let twice = good(dir, &["awr", "import", "awr.html", "awr.html", "--to", "other.db", "--verbose"]);
+    assert!(
+        again.contains("not kept again") && again.contains("snapshot 2 in oracle.db"),
+        "{again}"
+    );
+    let twice =
+        good(dir, &["awr", "import", "awr.html", "awr.html", "--to", "other.db", "--verbose"]);
     assert!(twice.contains("same interval as awr.html"), "{twice}");
     assert!(
-        twice.contains("read: Foreground Wait Events") && twice.contains("not read: Undo Segment Summary"),
+        twice.contains("read: Foreground Wait Events")
+            && twice.contains("not read: Undo Segment Summary"),
         "{twice}"
     );
     let text = good(dir, &["awr", "report", "--in", "oracle.db", "1", "2"]);

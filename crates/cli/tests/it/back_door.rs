@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::daemon::{Site as Place, can_mount, good, is_mounted, is_root, json, output, refused, text};
+use crate::daemon::{
+    Site as Place, can_mount, good, is_mounted, is_root, json, output, refused, text,
+};
 use tiersmith_lab::server::{self, Programs, Server, Site};
 
 /// A PostgreSQL at a home, and the tools to start it somewhere else.
@@ -75,7 +77,10 @@ impl Cluster {
 
     /// `pg_ctl start`, without a network and with its socket where its user may make one.
     fn start_at(&self, data: &Path) -> Output {
-        self.pg_ctl(data, &["-o", "-c listen_addresses= -c unix_socket_directories=/tmp -p 54987", "start"])
+        self.pg_ctl(
+            data,
+            &["-o", "-c listen_addresses= -c unix_socket_directories=/tmp -p 54987", "start"],
+        )
     }
 
     /// The server does not start, and says something that an administrator understands.
@@ -149,7 +154,10 @@ fn a_postgresql_that_was_let_in_is_found_out_by_the_next_attach() {
     // Nothing was newer in the tier: no harm done, but it is said.
     let attached = place.attach_again();
     let recovery = attached["recovery"].as_str().unwrap();
-    assert!(recovery.contains("global/pg_control") && recovery.contains("without Tiersmith"), "{recovery}");
+    assert!(
+        recovery.contains("global/pg_control") && recovery.contains("without Tiersmith"),
+        "{recovery}"
+    );
     cluster.assert_locked();
     let server = cluster.start();
     server.client().unwrap().batch("CREATE TABLE t AS SELECT generate_series(1, 5000) n").unwrap();
@@ -186,8 +194,9 @@ fn the_databases_own_user_attaches_detaches_and_cannot_go_in_by_mistake() {
     if !can_mount(what) {
         return;
     }
-    let fusermount = std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join("fusermount3").exists()));
+    let fusermount = std::env::var_os("PATH").is_some_and(|path| {
+        std::env::split_paths(&path).any(|dir| dir.join("fusermount3").exists())
+    });
     if is_root() && !fusermount {
         return eprintln!("skipped: {what}, because there is no fusermount3");
     }
@@ -198,7 +207,8 @@ fn the_databases_own_user_attaches_detaches_and_cannot_go_in_by_mistake() {
     let user = if is_root() { 65534 } else { rustix::process::geteuid().as_raw() };
     let give = |path: &Path| {
         if is_root() {
-            let given = Command::new("chown").arg("-R").arg(format!("{user}:{user}")).arg(path).status();
+            let given =
+                Command::new("chown").arg("-R").arg(format!("{user}:{user}")).arg(path).status();
             assert!(given.unwrap().success());
         }
     };
@@ -260,8 +270,16 @@ fn attach_killed_at_any_time_leaves_the_files_at_home_or_behind_the_lock() {
     }
     let site = Place::postgres_like();
     let vault = site.path().join("db.tiersmith-home");
-    let arguments =
-        ["attach", site.home_str(), "--fast", site.fast_str(), "--emulate", "--size", "24M", "--foreground"];
+    let arguments = [
+        "attach",
+        site.home_str(),
+        "--fast",
+        site.fast_str(),
+        "--emulate",
+        "--size",
+        "24M",
+        "--foreground",
+    ];
     let mut seen = [0; 2];
     for round in 0..16 {
         let mut attach = daemon::command(&arguments).spawn().unwrap();

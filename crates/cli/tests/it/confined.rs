@@ -4,7 +4,9 @@
 
 use std::fs;
 
-use crate::daemon::{Site, blocks, can_mount, good, is_mounted, is_root, json, refused, text, tiersmith};
+use crate::daemon::{
+    Site, blocks, can_mount, good, is_mounted, is_root, json, refused, text, tiersmith,
+};
 
 /// Those that the daemon keeps, by number: 0 chown, 1 dac_override, 2 dac_read_search, 3 fowner,
 /// 4 fsetid, 6 setgid, 7 setuid, 9 linux_immutable, 14 ipc_lock, 19 sys_ptrace, 21 sys_admin,
@@ -59,7 +61,10 @@ fn every_thread_of_the_daemon_has_given_up_what_it_does_not_need() {
     assert_eq!(confined["calls_denied"], true, "{confined}");
     assert_eq!(confined["no_new_privileges"], true, "{confined}");
     assert_eq!(confined["not_dumpable"], true, "{confined}");
-    assert!(confined["capabilities"].as_array().unwrap().contains(&"sys_admin".into()), "{confined}");
+    assert!(
+        confined["capabilities"].as_array().unwrap().contains(&"sys_admin".into()),
+        "{confined}"
+    );
     let said = text(&tiersmith(&["status", site.home_str()]));
     assert!(said.contains("confined:") && said.contains("needless calls denied"), "{said}");
     // It works, and it names who keeps it from ending.

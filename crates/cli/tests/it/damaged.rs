@@ -89,7 +89,8 @@ fn status_of_a_damaged_tier_says_what_check_finds_and_how_many_blocks_are_at_sta
         assert!(said.contains("DAMAGED") && said.contains("`tiersmith check "), "{name}: {said}");
         assert!(!said.contains("0 of 0 frames"), "{name}: {said}");
         if let Some((dirty, lost @ 1..)) = counted {
-            let stake = format!("{lost} of {dirty} blocks that exist only in the tier cannot be read");
+            let stake =
+                format!("{lost} of {dirty} blocks that exist only in the tier cannot be read");
             assert!(said.contains(&stake), "{name}: {said}");
         }
         assert_eq!(said.contains("cannot be counted"), unknown, "{name}: {said}");
@@ -125,9 +126,11 @@ fn a_zeroed_tier_that_the_note_names_is_damaged_and_one_that_none_names_holds_no
     zero_superblocks(&dir.join("data.tier"));
     let moved = dir.join("moved.tier");
     std::fs::copy(dir.join("data.tier"), &moved).unwrap();
-    for arguments in
-        [&["check", "data"][..], &["check", "data", "--cold"], &["check", "data", "--fast", "moved.tier"]]
-    {
+    for arguments in [
+        &["check", "data"][..],
+        &["check", "data", "--cold"],
+        &["check", "data", "--fast", "moved.tier"],
+    ] {
         let checked = tiersmith(dir, arguments);
         let said = text(&checked);
         assert_eq!(checked.status.code(), Some(1), "{arguments:?}: {said}");
@@ -184,7 +187,11 @@ fn status_of_a_sound_tier_says_so_and_which_commands_go_on() {
     let said = text(&tiersmith(dir, &["status", "data"]));
     assert!(said.contains("tiersmith attach") && said.contains("200 blocks dirty"), "{said}");
     let told = json(&tiersmith(dir, &["status", "data", "--json"]));
-    assert_eq!((&told["sound"], &told["dirty_lost"]), (&Value::from(true), &Value::from(0)), "{told}");
+    assert_eq!(
+        (&told["sound"], &told["dirty_lost"]),
+        (&Value::from(true), &Value::from(0)),
+        "{told}"
+    );
 }
 
 /// The remedy for clean copies of a changed file is to attach: nothing in the tier is damaged.
@@ -200,7 +207,10 @@ fn status_tells_a_home_that_was_changed_from_a_tier_that_is_damaged() {
     assert_eq!(status.status.code(), Some(1), "{said}");
     assert!(said.contains("NOT SOUND: 0 of 200 blocks that exist only in the tier"), "{said}");
     assert!(said.contains("the home file was changed behind the tier"), "{said}");
-    assert!(said.contains("Do what the findings say before") && !said.contains("DAMAGED"), "{said}");
+    assert!(
+        said.contains("Do what the findings say before") && !said.contains("DAMAGED"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -213,8 +223,9 @@ fn status_of_a_database_whose_tier_is_damaged_says_what_check_finds() {
         dir.join("app.db").display(),
         dir.join("app.tier").display()
     );
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_URI;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(uri, flags).unwrap();
     connection.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (x); BEGIN").unwrap();
     for n in 0..1000 {
@@ -261,19 +272,26 @@ fn a_daemon_whose_tier_is_truncated_names_member_file_and_block_in_its_log_befor
     assert_eq!(status.status.code(), Some(1), "{}", text(&status));
     let live = &json(&status)["live"];
     assert_eq!(live["at"], attached["at"]);
-    assert!(live["background_error"].as_str().unwrap().contains("block 5 of base/1/1259"), "{live}");
+    assert!(
+        live["background_error"].as_str().unwrap().contains("block 5 of base/1/1259"),
+        "{live}"
+    );
 
     // The kernel gives what it has in its page cache without asking; a file opened past it does
     // not.
     let _ = std::fs::write("/proc/sys/vm/drop_caches", "1");
     let mut dd = Command::new("dd");
     dd.arg(format!("if={}", site.home.join("base/1/1259").display()));
-    let read = dd.args(["of=/dev/null", "bs=8192", "skip=5", "count=1", "iflag=direct"]).output().unwrap();
+    let read =
+        dd.args(["of=/dev/null", "bs=8192", "skip=5", "count=1", "iflag=direct"]).output().unwrap();
     assert!(!read.status.success(), "a block that is lost was read: {}", text(&read));
     let pid = attached["pid"].as_u64().unwrap();
     daemon::wait_until("the daemon has ended", || !daemon::is_alive(pid));
     let said = std::fs::read_to_string(log).unwrap();
-    assert!(said.contains(&format!("tiersmith: SIGBUS at byte {at} of {}: ", tier.display())), "{said}");
+    assert!(
+        said.contains(&format!("tiersmith: SIGBUS at byte {at} of {}: ", tier.display())),
+        "{said}"
+    );
     assert!(said.contains("it is in block 5 of base/1/1259 (Dirty: "), "{said}");
 
     let status = tiersmith(site.path(), &["status", site.home_str()]);
@@ -293,7 +311,9 @@ fn a_daemon_whose_disk_lost_blocks_reads_from_home_what_home_has_and_names_the_o
     }
     let site = Site::postgres_like();
     if rustix::fs::statfs(site.path()).unwrap().f_type == TMPFS {
-        println!("skipped: a tier on flash, because directories for temporary files are in memory here");
+        println!(
+            "skipped: a tier on flash, because directories for temporary files are in memory here"
+        );
         return;
     }
     let on_disk = ["attach", site.home_str(), "--fast", site.fast_str(), "--size", "32M", "--json"];
@@ -327,13 +347,21 @@ fn a_daemon_whose_disk_lost_blocks_reads_from_home_what_home_has_and_names_the_o
     let status = tiersmith(site.path(), &["status", site.home_str()]);
     let said = text(&status);
     assert_eq!(status.status.code(), Some(1), "{said}");
-    assert!(said.contains("is nowhere else: block 5 of base/1/1259 (bytes 40960 to 49152)"), "{said}");
+    assert!(
+        said.contains("is nowhere else: block 5 of base/1/1259 (bytes 40960 to 49152)"),
+        "{said}"
+    );
     assert!(!said.contains("nothing is lost"), "{said}");
     let log = std::fs::read_to_string(attached["log"].as_str().unwrap()).unwrap();
     assert!(log.contains("the tier's copy of block 4 of base/1/1259"), "{log}");
     assert!(log.contains("cannot read block 5 of base/1/1259"), "{log}");
     // Restored from a copy, it goes home and is no trouble any more.
-    OpenOptions::new().write(true).open(tier).unwrap().write_all_at(&whole[cut..], cut as u64).unwrap();
+    OpenOptions::new()
+        .write(true)
+        .open(tier)
+        .unwrap()
+        .write_all_at(&whole[cut..], cut as u64)
+        .unwrap();
     flushed();
     let status = tiersmith(site.path(), &["status", site.home_str()]);
     assert!(status.status.success(), "{}", text(&status));

@@ -1,13 +1,15 @@
-//! Real databases on a mounted home: killed, their daemon killed, both killed, under load; then every acknowledged row is there, the
-//! database's own checks find nothing, and after `detach` a plain directory holds the same.
+//! Real databases on a mounted home: killed, their daemon killed, both killed, under load; then
+//! every acknowledged row is there, the database's own checks find nothing, and after `detach` a
+//! plain directory holds the same.
 //!
-//! PostgreSQL runs with `full_page_writes = off` and MariaDB with `innodb_doublewrite = 0`: no page may be torn. Once PostgreSQL mends
-//! torn pages itself, and is attached without atomic pages. `TIERSMITH_KILL_ROUNDS` sets
-//! how often each is killed (default 3, one of each kind), `TIERSMITH_SEED` the seed that is printed otherwise. What is wrong is printed as
+//! PostgreSQL runs with `full_page_writes = off` and MariaDB with `innodb_doublewrite = 0`: no page
+//! may be torn. Once PostgreSQL mends torn pages itself, and is attached without atomic pages.
+//! `TIERSMITH_KILL_ROUNDS` sets how often each is killed (default 3, one of each kind),
+//! `TIERSMITH_SEED` the seed that is printed otherwise. What is wrong is printed as
 //! `VIOLATION: ...`.
 //!
-//! `TIERSMITH_TEST_SERVER_BIN` names a directory with the programs of another MariaDB, or of a MySQL, whose tests then run alone
-//! (`.ci/server_versions.sh`).
+//! `TIERSMITH_TEST_SERVER_BIN` names a directory with the programs of another MariaDB, or of a
+//! MySQL, whose tests then run alone (`.ci/server_versions.sh`).
 
 use crate::daemon;
 use crate::database;
@@ -21,7 +23,8 @@ use std::sync::atomic::AtomicU64;
 use crate::daemon::{Site as Place, can_mount, good, json};
 use crate::database::mysql::{self, Mysql};
 use crate::database::{
-    Load, Subject, numbers, payload_bytes, run, sql_consistent, sql_transaction, stop_and_check, tool, verify,
+    Load, Subject, numbers, payload_bytes, run, sql_consistent, sql_transaction, stop_and_check,
+    tool, verify,
 };
 use serde_json::Value;
 use tiersmith_lab::server::{self, Server, Site};
@@ -77,9 +80,9 @@ fn kill_loop_in(subject: &Subject, pages: &str) {
     let plain = Site::new(&place.home, place.path().join("server.log"));
     server::create(subject.product, &programs, &plain).unwrap();
     let mut mounted = plain.clone();
-    mounted
-        .settings
-        .extend(subject.settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    mounted.settings.extend(
+        subject.settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+    );
 
     let server = Server::start(subject.product, &programs, &plain).unwrap();
     let mut client = server.client().unwrap();
@@ -121,13 +124,16 @@ fn kill_loop_in(subject: &Subject, pages: &str) {
         }
         let server = Server::start(subject.product, &programs, &mounted).unwrap_or_else(|e| {
             violation(&format!(
-                "{name} does not start after {victim:?} was killed (seed {seed}, round {round}): {e}"
+                "{name} does not start after {victim:?} was killed (seed {seed}, round {round}): \
+                 {e}"
             ))
         });
         let checked = verify(subject, &server, &programs, &acknowledged)
             .and_then(|()| stop_and_check(subject, server, &programs, &place.home));
         if let Err(why) = checked {
-            violation(&format!("{name}: {why} after {victim:?} was killed (seed {seed}, round {round})"));
+            violation(&format!(
+                "{name}: {why} after {victim:?} was killed (seed {seed}, round {round})"
+            ));
         }
     }
     eprintln!("{name}: {} transactions acknowledged, {rounds} kills", acknowledged.len());
@@ -142,7 +148,9 @@ fn kill_loop_in(subject: &Subject, pages: &str) {
     }
     let after = (subject.dump)(&server, &programs);
     if before != after {
-        violation(&format!("{name}: the dump of the plain directory is another than before (seed {seed})"));
+        violation(&format!(
+            "{name}: the dump of the plain directory is another than before (seed {seed})"
+        ));
     }
     if let Err(why) = stop_and_check(subject, server, &programs, &place.home) {
         violation(&format!("{name}: {why} after detach (seed {seed})"));
@@ -200,7 +208,10 @@ fn pages_are_atomic_unless_postgresql_is_proved_to_mend_torn_ones() {
     good(&["detach", place.home_str()]);
     let attached = place.attach_sized("64M", &[]);
     assert_eq!(attached["door"]["atomic_pages"], false, "{attached}");
-    assert!(attached["door"]["pages_why"].as_str().unwrap().contains("full_page_writes is on"), "{attached}");
+    assert!(
+        attached["door"]["pages_why"].as_str().unwrap().contains("full_page_writes is on"),
+        "{attached}"
+    );
     let (code, live) = status_with(&place, &programs, &plain, "on");
     assert_eq!((code, &live["unprotected"]), (0, &Value::Null), "{live}");
     // Found off while it runs, and told of until the next attach.
@@ -219,19 +230,31 @@ fn pages_are_atomic_unless_postgresql_is_proved_to_mend_torn_ones() {
     good(&["unmount", place.home_str()]);
     let again = place.attach_again();
     assert_eq!(again["door"]["atomic_pages"], true, "{again}");
-    assert!(again["door"]["pages_why"].as_str().unwrap().contains("full_page_writes is off"), "{again}");
+    assert!(
+        again["door"]["pages_why"].as_str().unwrap().contains("full_page_writes is off"),
+        "{again}"
+    );
     good(&["unmount", place.home_str()]);
     // What would tear pages that nobody mends is refused, and so is what is no mode.
     let said = daemon::refused(&["attach", place.home_str(), "--atomic-pages", "off"]);
-    assert!(said.contains("full_page_writes is off") && said.contains("--atomic-pages on"), "{said}");
+    assert!(
+        said.contains("full_page_writes is off") && said.contains("--atomic-pages on"),
+        "{said}"
+    );
     let said = daemon::tiersmith(&["attach", place.home_str(), "--atomic-pages", "maybe"]);
     assert!(String::from_utf8_lossy(&said.stderr).contains("auto, on, off"), "{said:?}");
     let again = json(&good(&["attach", place.home_str(), "--atomic-pages", "on", "--json"]));
-    assert!(again["door"]["pages_why"].as_str().unwrap().contains("as --atomic-pages on says"), "{again}");
+    assert!(
+        again["door"]["pages_why"].as_str().unwrap().contains("as --atomic-pages on says"),
+        "{again}"
+    );
     // The note remembers it.
     good(&["unmount", place.home_str()]);
     let again = place.attach_again();
-    assert!(again["door"]["pages_why"].as_str().unwrap().contains("as --atomic-pages on says"), "{again}");
+    assert!(
+        again["door"]["pages_why"].as_str().unwrap().contains("as --atomic-pages on says"),
+        "{again}"
+    );
     good(&["detach", place.home_str()]);
     assert_eq!(place.beside(), ["server.log"]);
 }
@@ -245,7 +268,9 @@ fn mariadb_keeps_what_it_acknowledged_whoever_is_killed() {
 fn mysql_keeps_what_it_acknowledged_whoever_is_killed() {
     // What is called mysqld in the path may be a MariaDB.
     if database::under_test().is_none() {
-        return eprintln!("skipped: MySQL on a mounted home, because TIERSMITH_TEST_SERVER_BIN names none");
+        return eprintln!(
+            "skipped: MySQL on a mounted home, because TIERSMITH_TEST_SERVER_BIN names none"
+        );
     }
     kill_loop(&Subject {
         product: &Mysql,
@@ -269,7 +294,8 @@ fn mariadb() -> Subject {
             "USE shop",
             "CREATE TABLE shop.acked (id bigint PRIMARY KEY, payload text) ENGINE=InnoDB",
             "CREATE TABLE shop.account (id int PRIMARY KEY, balance bigint NOT NULL) ENGINE=InnoDB",
-            "INSERT INTO shop.account WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < 400) SELECT id, 0 FROM n",
+            "INSERT INTO shop.account WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 \
+             FROM n WHERE id < 400) SELECT id, 0 FROM n",
         ],
         transaction: |number, session| {
             let mut statements = sql_transaction(number, session);
@@ -288,8 +314,9 @@ fn mariadb() -> Subject {
         check_running: |server, _| {
             let mut client = server.client().map_err(|e| e.to_string())?;
             for table in ["shop.acked", "shop.account", "mysql.innodb_table_stats"] {
-                let rows =
-                    client.table(&format!("CHECK TABLE {table} EXTENDED")).map_err(|e| e.to_string())?;
+                let rows = client
+                    .table(&format!("CHECK TABLE {table} EXTENDED"))
+                    .map_err(|e| e.to_string())?;
                 if rows.last().and_then(|row| row.last()).map(String::as_str) != Some("OK") {
                     return Err(format!("CHECK TABLE {table}: {rows:?}"));
                 }
@@ -297,7 +324,8 @@ fn mariadb() -> Subject {
             Ok(())
         },
         check_stopped: |data, _, _| {
-            // MariaDB 10.11 has no check of its own for a directory at rest whose pages carry full checksums by default; the files are read whole.
+            // MariaDB 10.11 has no check of its own for a directory at rest whose pages carry full
+            // checksums by default; the files are read whole.
             let mut read = Command::new("cat");
             read.arg(data.join("ibdata1"));
             read
@@ -330,8 +358,9 @@ fn redis_keeps_what_it_acknowledged_whoever_is_killed() {
             vec![format!("SET acked:{number} {payload}")]
         },
         found: |client, acknowledged| {
-            let mut bytes =
-                |number: &u64| client.number(&format!("STRLEN acked:{number}")).map_err(|e| e.to_string());
+            let mut bytes = |number: &u64| {
+                client.number(&format!("STRLEN acked:{number}")).map_err(|e| e.to_string())
+            };
             let rows: Result<Vec<(u64, u64)>, String> =
                 acknowledged.iter().map(|number| Ok((*number, bytes(number)?))).collect();
             Ok(rows?.into_iter().filter(|(_, bytes)| *bytes > 0).collect())
@@ -343,7 +372,8 @@ fn redis_keeps_what_it_acknowledged_whoever_is_killed() {
             if answer.contains("PONG") { Ok(()) } else { Err(answer) }
         },
         check_stopped: |data, programs, server| {
-            let mut check = server.command(&tool(programs, "redis-server", "redis-check-aof")).unwrap();
+            let mut check =
+                server.command(&tool(programs, "redis-server", "redis-check-aof")).unwrap();
             check.arg(data.join("appendonlydir/appendonly.aof.manifest"));
             check
         },
@@ -373,7 +403,8 @@ fn a_database_that_runs_is_not_attached_and_one_that_uses_the_mount_is_not_detac
     let site = Site::new(&place.home, place.path().join("server.log"));
     server::create(product, &programs, &site).unwrap();
     let server = Server::start(product, &programs, &site).unwrap();
-    let attach = ["attach", place.home_str(), "--fast", place.fast_str(), "--emulate", "--size", "64M"];
+    let attach =
+        ["attach", place.home_str(), "--fast", place.fast_str(), "--emulate", "--size", "64M"];
     let said = daemon::refused(&attach);
     assert!(said.contains("in use") && said.contains("postgres"), "{said}");
     server.stop().unwrap();

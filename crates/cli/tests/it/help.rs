@@ -1,4 +1,5 @@
-//! Every command explains itself, and refuses what makes no sense with one sentence and exit code 2.
+//! Every command explains itself, and refuses what makes no sense with one sentence and exit code
+//! 2.
 
 use std::process::{Command, Output};
 
@@ -16,11 +17,17 @@ fn below(command: &[String]) -> Vec<Vec<String>> {
     let output = tiersmith(&arguments);
     assert!(output.status.success(), "{command:?}");
     let help = text(&output.stdout);
-    let listed =
-        help.split_once("\nCommands:\n").map_or("", |(_, after)| after.split("\n\n").next().unwrap());
-    // Two spaces, the name; a line that is indented further goes on with the sentence of the one before.
+    let listed = help
+        .split_once("\nCommands:\n")
+        .map_or("", |(_, after)| after.split("\n\n").next().unwrap());
+    // Two spaces, the name; a line that is indented further goes on with the sentence of the one
+    // before.
     let name = |line: &str| {
-        line.strip_prefix("  ")?.split(' ').next().filter(|name| !name.is_empty()).map(str::to_owned)
+        line.strip_prefix("  ")?
+            .split(' ')
+            .next()
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
     };
     let names = listed.lines().filter_map(name).filter(|name| name != "help");
     names.map(|name| [command, &[name]].concat()).collect()
@@ -95,7 +102,10 @@ fn the_list_of_cases_names_what_each_is_compared_with() {
     let output = tiersmith(&["study", "--list"]);
     let list = text(&output.stdout);
     assert!(output.status.success());
-    assert!(list.contains("redo-on-tier") && list.contains("Compared with redo-on-home."), "{list}");
+    assert!(
+        list.contains("redo-on-tier") && list.contains("Compared with redo-on-home."),
+        "{list}"
+    );
     assert!(list.contains("(default; UPDATE_PCT 100 and 25)"), "{list}");
     assert!(list.contains("tpcc-on-home") && list.contains("(--full; load tpcc)"), "{list}");
     let json = text(&tiersmith(&["study", "--list", "--json"]).stdout);

@@ -51,7 +51,8 @@ fn a_killed_server_goes_on_with_what_it_acknowledged_and_its_tier_is_sound() {
     assert!(served.1.contains("EMULATED") && served.1.contains(": 0 keys"), "{}", served.1);
     assert!(ask(&socket, "SET greeting hello").starts_with("+OK"));
     assert!(ask(&socket, "INFO tier").contains("tier_label:EMULATED"));
-    let second = tiersmith(&["kv", "--tier", named, "--emulate", "--port", "0", "--unixsocket", "x"]);
+    let second =
+        tiersmith(&["kv", "--tier", named, "--emulate", "--port", "0", "--unixsocket", "x"]);
     assert_eq!(second.status.code(), Some(2));
     assert!(!String::from_utf8_lossy(&second.stderr).contains("panicked"));
     let in_use = tiersmith(&["kv", "check", named]);
@@ -111,7 +112,8 @@ fn a_dump_is_imported_into_an_empty_tier_and_into_no_other() {
     let (tier, dump) = (directory.path().join("tier"), directory.path().join("dump.rdb"));
     // One key, and no checksum.
     std::fs::write(&dump, b"REDIS0010\xfe\x00\x00\x03key\x05value\xff\0\0\0\0\0\0\0\0").unwrap();
-    let arguments = ["kv", "import", dump.to_str().unwrap(), "--size", "16M", "--emulate", "--tier"];
+    let arguments =
+        ["kv", "import", dump.to_str().unwrap(), "--size", "16M", "--emulate", "--tier"];
     let import = || tiersmith(&[&arguments[..], &[tier.to_str().unwrap()]].concat());
     let done = import();
     assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
@@ -122,17 +124,22 @@ fn a_dump_is_imported_into_an_empty_tier_and_into_no_other() {
     // A Redis that writes an append-only file names its parts in a manifest.
     let manifest = directory.path().join("a.manifest");
     std::fs::write(&manifest, "file part.aof seq 1 type i\nfile dump.rdb seq 1 type b\n").unwrap();
-    std::fs::write(directory.path().join("part.aof"), "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n*1\r\n")
-        .unwrap();
+    std::fs::write(
+        directory.path().join("part.aof"),
+        "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n*1\r\n",
+    )
+    .unwrap();
     let other = directory.path().join("other");
-    let arguments = ["kv", "import", manifest.to_str().unwrap(), "--size", "16M", "--emulate", "--tier"];
+    let arguments =
+        ["kv", "import", manifest.to_str().unwrap(), "--size", "16M", "--emulate", "--tier"];
     let done = tiersmith(&[&arguments[..], &[other.to_str().unwrap()]].concat());
     assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     assert!(said.contains("2 keys imported; the last 4 bytes"), "{said}");
     // And back.
     let back = directory.path().join("back.rdb");
-    let arguments = ["kv", "export", back.to_str().unwrap(), "--emulate", "--tier", tier.to_str().unwrap()];
+    let arguments =
+        ["kv", "export", back.to_str().unwrap(), "--emulate", "--tier", tier.to_str().unwrap()];
     let done = tiersmith(&arguments);
     assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
     assert!(String::from_utf8_lossy(&done.stdout).contains("1 keys exported"));
@@ -156,9 +163,12 @@ fn a_dump_is_imported_into_an_empty_tier_and_into_no_other() {
     std::fs::write(&part, &image).unwrap();
     let named = part.to_str().unwrap();
     let nothing = directory.path().join("nothing.rdb");
-    let refused = tiersmith(&["kv", "export", nothing.to_str().unwrap(), "--emulate", "--tier", named]);
+    let refused =
+        tiersmith(&["kv", "export", nothing.to_str().unwrap(), "--emulate", "--tier", named]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("a part is missing") && !nothing.exists());
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("a part is missing") && !nothing.exists()
+    );
     let checked = tiersmith(&["kv", "check", named]);
     assert_eq!(checked.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&checked.stdout).contains("a part is missing"));

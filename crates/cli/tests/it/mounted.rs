@@ -10,8 +10,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::daemon::{
-    Site, blocks, can_mount, command, good, is_alive, is_mounted, json, kill, output, refused, text,
-    tiersmith, wait_until,
+    Site, blocks, can_mount, command, good, is_alive, is_mounted, json, kill, output, refused,
+    text, tiersmith, wait_until,
 };
 
 #[test]
@@ -26,7 +26,10 @@ fn a_home_lives_through_attach_status_flush_pin_move_unmount_check_and_detach() 
         (&attached["profile"], &attached["emulated"], &attached["again"]),
         (&"postgres".into(), &true.into(), &false.into())
     );
-    assert!(attached["profile_why"].as_str().unwrap().contains("looking into the directory"), "{attached}");
+    assert!(
+        attached["profile_why"].as_str().unwrap().contains("looking into the directory"),
+        "{attached}"
+    );
     assert!(is_mounted(&site.home));
     let tier = fs::metadata(attached["members"][0].as_str().unwrap()).unwrap();
     let owner = fs::metadata(site.path().join("db.tiersmith-home/home")).unwrap();
@@ -36,20 +39,24 @@ fn a_home_lives_through_attach_status_flush_pin_move_unmount_check_and_detach() 
     assert_eq!(control.mode() & 0o7777, 0o600);
 
     // Data, redo and a file that passes.
-    let data = fs::OpenOptions::new().read(true).write(true).open(site.home.join("base/1/1259")).unwrap();
+    let data =
+        fs::OpenOptions::new().read(true).write(true).open(site.home.join("base/1/1259")).unwrap();
     data.write_all_at(&[9; 8192], 8192).unwrap();
     fs::write(site.home.join("pg_wal/000000010000000000000001"), blocks(5, 8)).unwrap();
     fs::write(site.home.join("postgresql.conf"), "port = 1\n").unwrap();
     let live = site.live();
     assert!(
-        live["classes"][0]["class"] == "redo" && live["drain_lag_bytes"].as_u64().unwrap() >= 8 * 8192,
+        live["classes"][0]["class"] == "redo"
+            && live["drain_lag_bytes"].as_u64().unwrap() >= 8 * 8192,
         "{live}"
     );
     assert!(live["classes"][1]["dirty_bytes"].as_u64().unwrap() >= 8192, "{live}");
     assert_eq!(live["emulated"], true);
     let printed = text(&good(&["status", home]));
     assert!(
-        printed.contains("EMULATED") && printed.contains("drain lag") && printed.contains("requests:"),
+        printed.contains("EMULATED")
+            && printed.contains("drain lag")
+            && printed.contains("requests:"),
         "{printed}"
     );
 
@@ -77,7 +84,8 @@ fn a_home_lives_through_attach_status_flush_pin_move_unmount_check_and_detach() 
     good(&["flush", home]);
     assert_eq!(site.live()["tiers"][0]["dirty_bytes"], 0);
     let at_home =
-        fs::read(site.path().join("db.tiersmith-home/home/pg_wal/000000010000000000000001")).unwrap();
+        fs::read(site.path().join("db.tiersmith-home/home/pg_wal/000000010000000000000001"))
+            .unwrap();
     assert_eq!(at_home, blocks(5, 8));
 
     assert!(refused(&["check", home]).contains("tiersmith unmount"), "a live tier was checked");
@@ -190,7 +198,11 @@ fn after_a_reboot_the_home_is_a_note_and_attach_alone_goes_on() {
         }
     }
     assert!(!is_mounted(&site.home));
-    assert!(fs::read_to_string(site.home.join("README-TIERSMITH.txt")).unwrap().contains("tiersmith detach"));
+    assert!(
+        fs::read_to_string(site.home.join("README-TIERSMITH.txt"))
+            .unwrap()
+            .contains("tiersmith detach")
+    );
     assert!(
         fs::write(site.home.join("postmaster.pid"), "1").is_err() || daemon::is_root(),
         "a database could start here"
@@ -263,7 +275,9 @@ fn a_signal_unmounts_when_nobody_uses_it_and_the_home_stays_attached() {
         let open = fs::File::open(site.home.join("base/1/9")).unwrap();
         kill(signal, pid);
         wait_until("the log says who uses it", || {
-            fs::read_to_string(site.path().join("db.tiersmith-log")).unwrap().contains("asked to end")
+            fs::read_to_string(site.path().join("db.tiersmith-log"))
+                .unwrap()
+                .contains("asked to end")
         });
         assert!(is_alive(pid) && is_mounted(&site.home));
         assert_eq!(site.live()["pid"], attached["pid"]);
@@ -283,8 +297,16 @@ fn in_the_foreground_it_serves_until_sigterm() {
         return;
     }
     let site = Site::postgres_like();
-    let arguments =
-        ["attach", site.home_str(), "--fast", site.fast_str(), "--emulate", "--size", "24M", "--foreground"];
+    let arguments = [
+        "attach",
+        site.home_str(),
+        "--fast",
+        site.fast_str(),
+        "--emulate",
+        "--size",
+        "24M",
+        "--foreground",
+    ];
     let child = command(&arguments).spawn().unwrap();
     let pid = u64::from(child.id());
     wait_until("it is mounted", || {
@@ -337,9 +359,13 @@ fn a_detach_that_takes_longer_than_a_daemon_may_be_silent_is_waited_for() {
         return;
     }
     let site = Site::postgres_like();
-    let _ = site.attach_sized("192M", &["--home-model", "15k-disk-array", "--sync-on-write", "never"]);
-    let file =
-        fs::OpenOptions::new().create_new(true).write(true).open(site.home.join("base/1/2000")).unwrap();
+    let _ =
+        site.attach_sized("192M", &["--home-model", "15k-disk-array", "--sync-on-write", "never"]);
+    let file = fs::OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .open(site.home.join("base/1/2000"))
+        .unwrap();
     let block = blocks(7, 1);
     for n in 0..BLOCKS {
         file.write_all_at(&block, 2 * n * 8192).unwrap();
@@ -383,8 +409,16 @@ fn a_volatile_tier_may_vanish_and_a_modelled_home_is_labelled() {
         return;
     }
     let site = Site::postgres_like();
-    let arguments =
-        ["attach", site.home_str(), "--fast", site.fast_str(), "--volatile", "--size", "24M", "--json"];
+    let arguments = [
+        "attach",
+        site.home_str(),
+        "--fast",
+        site.fast_str(),
+        "--volatile",
+        "--size",
+        "24M",
+        "--json",
+    ];
     let attached = json(&good(&arguments));
     assert_eq!((&attached["volatile"], &attached["emulated"]), (&true.into(), &false.into()));
     write_some(&site, 5);
@@ -459,7 +493,8 @@ fn an_attach_that_is_interrupted_leaves_what_was_before() {
         return;
     }
     let site = Site::postgres_like();
-    let arguments = ["attach", site.home_str(), "--fast", site.fast_str(), "--emulate", "--size", "24M"];
+    let arguments =
+        ["attach", site.home_str(), "--fast", site.fast_str(), "--emulate", "--size", "24M"];
     for round in 0..6 {
         let attaching = command(&arguments).current_dir(site.path()).spawn().unwrap();
         let pid = u64::from(attaching.id());
@@ -517,12 +552,20 @@ fn a_lent_file_is_told_of_mounted_and_at_rest() {
     wait_until("the segment to be lent, or the reason why not", || {
         drop(fs::OpenOptions::new().write(true).open(&segment).unwrap());
         live = site.live();
-        live["lent"]["files"] == 1 || live["door"]["lends"] == false || !live["lent"]["refused"].is_null()
+        live["lent"]["files"] == 1
+            || live["door"]["lends"] == false
+            || !live["lent"]["refused"].is_null()
     });
     if live["lent"]["files"] == 0 {
-        let why = [&live["door"]["lends_why"], &live["lent"]["refused"]].map(ToString::to_string).concat();
-        let known =
-            ["only root may", "its file system", "the kernel does not offer it", "the kernel refused a file"];
+        let why = [&live["door"]["lends_why"], &live["lent"]["refused"]]
+            .map(ToString::to_string)
+            .concat();
+        let known = [
+            "only root may",
+            "its file system",
+            "the kernel does not offer it",
+            "the kernel refused a file",
+        ];
         assert!(known.iter().any(|known| why.contains(known)), "nothing is lent: {live}");
         eprintln!("skipped: what is said of lent files, because {why}");
         good(&["detach", home]);
@@ -538,13 +581,18 @@ fn a_lent_file_is_told_of_mounted_and_at_rest() {
     let printed = text(&good(&["status", home]));
     assert!(printed.contains("1 files") && printed.contains(&lent_in), "{printed}");
     assert!(
-        printed.contains("belongs to the tier") && !printed.contains("home has everything\n  dirty"),
+        printed.contains("belongs to the tier")
+            && !printed.contains("home has everything\n  dirty"),
         "{printed}"
     );
     drop(file);
     good(&["unmount", home]);
     let rest = json(&tiersmith(&["status", home, "--json"]));
-    assert_eq!((&rest["files_lent"], &rest["lent_bytes"]), (&1.into(), &(8 * 8192).into()), "{rest}");
+    assert_eq!(
+        (&rest["files_lent"], &rest["lent_bytes"]),
+        (&1.into(), &(8 * 8192).into()),
+        "{rest}"
+    );
     assert_eq!(rest["lent_in"], lent_in, "{rest}");
     for command in ["status", "check"] {
         let printed = text(&tiersmith(&[command, home]));

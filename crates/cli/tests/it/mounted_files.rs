@@ -20,7 +20,8 @@ fn page(n: usize, version: u8) -> Vec<u8> {
 
 fn write_pages(site: &Site, version: u8) {
     for n in 0..FILES {
-        let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(relation(site, n));
+        let file =
+            fs::OpenOptions::new().create(true).truncate(false).write(true).open(relation(site, n));
         file.unwrap().write_all_at(&page(n, version), 0).unwrap();
     }
 }
@@ -74,7 +75,10 @@ fn tablespaces_are_named_at_attach_and_status_finds_full_page_writes_off() {
     std::os::unix::fs::symlink(&space, site.home.join("pg_tblspc/16385")).unwrap();
     let attached = site.attach(&[]);
     let remarks = attached["remarks"].to_string();
-    assert!(remarks.contains("pg_tblspc/16385") && remarks.contains("full_page_writes = on"), "{remarks}");
+    assert!(
+        remarks.contains("pg_tblspc/16385") && remarks.contains("full_page_writes = on"),
+        "{remarks}"
+    );
     let status = || tiersmith(&["status", site.home_str(), "--json"]);
     assert_eq!(status().status.code(), Some(0), "{}", text(&status()));
     let conf = site.home.join("postgresql.auto.conf");
@@ -83,7 +87,9 @@ fn tablespaces_are_named_at_attach_and_status_finds_full_page_writes_off() {
     assert_eq!(found.status.code(), Some(1), "{}", text(&found));
     let said = json(&found)["live"]["outside_home"]["unprotected"].as_str().unwrap().to_owned();
     assert!(said.contains("postgresql.auto.conf"), "{said}");
-    assert!(text(&tiersmith(&["status", site.home_str()])).contains("TO MEND: full_page_writes is off"));
+    assert!(
+        text(&tiersmith(&["status", site.home_str()])).contains("TO MEND: full_page_writes is off")
+    );
     fs::write(&conf, "full_page_writes = 'on'\n").unwrap();
     assert_eq!(status().status.code(), Some(0), "{}", text(&status()));
     good(&["detach", site.home_str()]);

@@ -1,4 +1,5 @@
-//! A tier in an ordinary file on a disk: attached as flash without a word, durable at fsync, there after the daemon was killed.
+//! A tier in an ordinary file on a disk: attached as flash without a word, durable at fsync, there
+//! after the daemon was killed.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -16,7 +17,9 @@ fn an_ordinary_file_is_flash_and_what_was_synced_is_there_after_a_kill() {
     }
     let site = Site::postgres_like();
     if rustix::fs::statfs(site.path()).unwrap().f_type == TMPFS {
-        println!("skipped: a tier on flash, because directories for temporary files are in memory here");
+        println!(
+            "skipped: a tier on flash, because directories for temporary files are in memory here"
+        );
         return;
     }
     let on_disk = ["attach", site.home_str(), "--fast", site.fast_str(), "--size", "32M", "--json"];

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::daemon::{
-    Site, blocks, can_mount, command, good, is_mounted, is_root, json, output, refused, text, tiersmith,
+    Site, blocks, can_mount, command, good, is_mounted, is_root, json, output, refused, text,
+    tiersmith,
 };
 
 /// Nothing happened to the home: it is at its path, with what was in it, and nothing is beside it.
@@ -87,7 +88,9 @@ fn of_attaches_at_once_one_wins_and_the_others_say_so() {
             assert_eq!(output.status.code(), Some(2), "{said:?}");
             let said = text(output);
             assert!(
-                ["attached already", "in use", "is owned", "tier"].iter().any(|word| said.contains(word)),
+                ["attached already", "in use", "is owned", "tier"]
+                    .iter()
+                    .any(|word| said.contains(word)),
                 "{said}"
             );
         }
@@ -126,10 +129,12 @@ fn a_mount_in_use_is_not_detached_and_nothing_is_lost() {
     }
     let site = Site::postgres_like();
     let daemon = site.attach(&[])["pid"].to_string();
-    let open = fs::OpenOptions::new().read(true).write(true).open(site.home.join("base/1/1259")).unwrap();
+    let open =
+        fs::OpenOptions::new().read(true).write(true).open(site.home.join("base/1/1259")).unwrap();
     for command in ["detach", "unmount"] {
         let said = refused(&[command, site.home_str()]);
-        // Who is to stop is not the one who says so, though it has the directory below the mount open.
+        // Who is to stop is not the one who says so, though it has the directory below the mount
+        // open.
         assert!(!said.contains(&format!("process {daemon})")), "{said}");
         assert!(said.contains(&std::process::id().to_string()), "{said}");
         std::os::unix::fs::FileExt::write_all_at(&open, &[3; 8192], 0).unwrap();
@@ -187,7 +192,15 @@ fn a_tier_too_small_for_the_redo_says_how_large_it_must_be() {
         return;
     }
     let site = Site::postgres_like();
-    let said = refused(&["attach", site.home_str(), "--fast", site.fast_str(), "--emulate", "--size", "4M"]);
+    let said = refused(&[
+        "attach",
+        site.home_str(),
+        "--fast",
+        site.fast_str(),
+        "--emulate",
+        "--size",
+        "4M",
+    ]);
     assert!(said.contains("too small") || said.contains("at least"), "{said}");
     assert_untouched(&site);
 }
@@ -218,7 +231,8 @@ fn without_fuse_it_says_what_to_do() {
     }
     let site = Site::postgres_like();
     let script = format!(
-        "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && exec '{}' attach '{}' --fast '{}' --emulate --size 24M",
+        "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && exec '{}' attach '{}' --fast \
+         '{}' --emulate --size 24M",
         env!("CARGO_BIN_EXE_tiersmith"),
         site.home_str(),
         site.fast_str()
@@ -290,10 +304,14 @@ fn a_tier_that_is_not_there_is_named_and_force_gives_back_what_home_has() {
         let looked = tiersmith(&[&["status", site.home_str()], more].concat());
         let said = text(&looked);
         assert_eq!(looked.status.code(), Some(1), "{said}");
-        assert!(said.contains(&member) && said.contains("attached") && said.contains("--fast"), "{said}");
+        assert!(
+            said.contains(&member) && said.contains("attached") && said.contains("--fast"),
+            "{said}"
+        );
     }
     // Moved, and named anew.
-    let again = json(&good(&["attach", site.home_str(), "--fast", elsewhere.to_str().unwrap(), "--json"]));
+    let again =
+        json(&good(&["attach", site.home_str(), "--fast", elsewhere.to_str().unwrap(), "--json"]));
     site.kill_daemon(&again);
     fs::remove_file(&elsewhere).unwrap();
     let forced = good(&["detach", site.home_str(), "--force-without-tier"]);
@@ -355,7 +373,10 @@ fn somebody_elses_home_and_one_without_fusermount_are_refused() {
     let refused = as_nobody(&arguments, &path);
     let said = text(&refused);
     if said.contains("setpriv") {
-        eprintln!("skipped: another user's home, because nobody cannot run the program: {}", said.trim());
+        eprintln!(
+            "skipped: another user's home, because nobody cannot run the program: {}",
+            said.trim()
+        );
         return;
     }
     assert_eq!(refused.status.code(), Some(2), "{said}");
@@ -371,7 +392,10 @@ fn somebody_elses_home_and_one_without_fusermount_are_refused() {
     }
     let attached = as_nobody(&[&arguments[..], &["--json"]].concat(), &path);
     if ["ermission denied", "not permitted"].iter().any(|why| text(&attached).contains(why)) {
-        eprintln!("skipped: a home of somebody who is not root, because {}", text(&attached).trim());
+        eprintln!(
+            "skipped: a home of somebody who is not root, because {}",
+            text(&attached).trim()
+        );
         return;
     }
     assert!(attached.status.success(), "{}", text(&attached));
@@ -399,7 +423,8 @@ fn who_may_not_open_dev_fuse_is_told_so() {
     open_to_all(&site);
     give(site.path());
     let device = site.path().join("device");
-    let script = "mknod \"$0\" c 10 229 && chmod 600 \"$0\" && mount --bind \"$0\" /dev/fuse && rm -f \"$0\"; \
+    let script = "mknod \"$0\" c 10 229 && chmod 600 \"$0\" && mount --bind \"$0\" /dev/fuse && rm \
+                  -f \"$0\"; \
                   exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"";
     let arguments = attach_arguments(&site);
     let mut command = Command::new("unshare");
@@ -427,7 +452,8 @@ fn a_note_of_somebody_else_makes_root_make_nothing_and_take_nothing_over() {
     open_to_all(&site);
     give(&site.home);
     let home = site.home_str();
-    let arguments = ["attach", home, "--fast", site.fast_str(), "--volatile", "--size", "24M", "--json"];
+    let arguments =
+        ["attach", home, "--fast", site.fast_str(), "--volatile", "--size", "24M", "--json"];
     let attached = json(&good(&arguments));
     let member = attached["members"][0].as_str().unwrap().to_owned();
     good(&["unmount", home]);
@@ -437,7 +463,10 @@ fn a_note_of_somebody_else_makes_root_make_nothing_and_take_nothing_over() {
     for command in ["attach", "detach"] {
         let said = refused(&[command, home]);
         assert!(said.contains(&member) && said.contains("--fast"), "{said}");
-        assert!(!Path::new(&member).exists(), "{command} made a file that a note of somebody else names");
+        assert!(
+            !Path::new(&member).exists(),
+            "{command} made a file that a note of somebody else names"
+        );
     }
     // One of root's, empty, is not formatted either.
     fs::write(&member, "").unwrap();
@@ -486,7 +515,10 @@ fn a_detach_that_cannot_remove_its_leavings_says_that_it_is_detached() {
     fs::remove_file(&log).unwrap();
     fs::create_dir(&log).unwrap();
     let said = refused(&["detach", site.home_str()]);
-    assert!(said.contains("is detached all the same") && said.contains("db.tiersmith-log"), "{said}");
+    assert!(
+        said.contains("is detached all the same") && said.contains("db.tiersmith-log"),
+        "{said}"
+    );
     assert!(!is_mounted(&site.home), "a home that is detached was mounted");
     assert_eq!(fs::read(site.home.join("base/1/1259")).unwrap(), blocks(0, 64));
     fs::remove_dir(&log).unwrap();
@@ -522,8 +554,13 @@ fn a_tier_that_the_homes_owner_forged_writes_nothing_into_a_file_of_root() {
     site.kill_daemon(&attached);
     let at_home = site.path().join("db.tiersmith-home/home").join(secret);
     let before = fs::read(&at_home).unwrap();
-    assert_ne!(before[..8192], [0xee; 8192], "home has it already, so a forged tier would change nothing");
-    // The owner's own process does it, who may: the directory is the owner's. Only the bytes are a gift.
+    assert_ne!(
+        before[..8192],
+        [0xee; 8192],
+        "home has it already, so a forged tier would change nothing"
+    );
+    // The owner's own process does it, who may: the directory is the owner's. Only the bytes are a
+    // gift.
     let (forged, real) = (site.path().join("forged"), site.path().join("real"));
     let forging = Command::new("sh")
         .args(["-c", "umask 077 && cat >\"$0\" && mv -f \"$1\" \"$2\" && mv -f \"$0\" \"$1\""])
@@ -534,7 +571,8 @@ fn a_tier_that_the_homes_owner_forged_writes_nothing_into_a_file_of_root() {
         .status();
     assert!(forging.unwrap().success(), "the owner could not put a tier in the place of root's");
     assert_eq!(fs::metadata(&member).unwrap().uid(), 65534);
-    for arguments in [&["detach", home][..], &["attach", home], &["attach", home, "--fast", site.fast_str()]]
+    for arguments in
+        [&["detach", home][..], &["attach", home], &["attach", home, "--fast", site.fast_str()]]
     {
         let ended = tiersmith(arguments);
         // After a detach that should not have been, it is at its old place.
@@ -545,7 +583,8 @@ fn a_tier_that_the_homes_owner_forged_writes_nothing_into_a_file_of_root() {
         assert!(said.contains("belongs to user 65534") && said.contains("put a copy"), "{said}");
     }
     assert_eq!((found.uid(), found.mode() & 0o7777), (0, 0o600), "whose the tier is");
-    // Root's own may have another name, or be open to others: then it was not root alone who had it.
+    // Root's own may have another name, or be open to others: then it was not root alone who had
+    // it.
     fs::remove_file(&member).unwrap();
     fs::hard_link(&real, &member).unwrap();
     assert!(refused(&["attach", home]).contains("another name"));
@@ -556,8 +595,9 @@ fn a_tier_that_the_homes_owner_forged_writes_nothing_into_a_file_of_root() {
 }
 
 fn has_fusermount() -> bool {
-    std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join("fusermount3").exists()))
+    std::env::var_os("PATH").is_some_and(|path| {
+        std::env::split_paths(&path).any(|dir| dir.join("fusermount3").exists())
+    })
 }
 
 /// Others may come here.

@@ -90,7 +90,11 @@ fn a_mounted_home_whose_files_were_removed_is_not_called_unattached() {
     // What `rm -rf` of the tree does: the mount point itself is busy, and stays.
     for entry in fs::read_dir(&site.home).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+        if path.is_dir() {
+            fs::remove_dir_all(path).unwrap()
+        } else {
+            fs::remove_file(path).unwrap()
+        }
     }
     fs::remove_dir_all(site.path().join("db.tiersmith-home")).unwrap();
     for left in ["db.tiersmith-control", "db.tiersmith-log"] {
@@ -137,7 +141,8 @@ fn a_daemon_that_takes_no_more_commands_is_not_called_unmounted() {
     let site = Site::postgres_like();
     let _ = site.attach(&[]);
     let control = site.path().join("db.tiersmith-control");
-    let waiting: Vec<UnixStream> = (0..16).map(|_| UnixStream::connect(&control).unwrap()).collect();
+    let waiting: Vec<UnixStream> =
+        (0..16).map(|_| UnixStream::connect(&control).unwrap()).collect();
     for command in ["status", "detach"] {
         let asked = tiersmith(&[command, site.home_str()]);
         let said = text(&asked);
@@ -159,7 +164,8 @@ fn the_log_of_a_daemon_that_runs_is_bounded_and_one_older_one_is_kept() {
     }
     let site = Site::postgres_like();
     let _ = site.attach(&[]);
-    let (log, old) = (site.path().join("db.tiersmith-log"), site.path().join("db.tiersmith-log.old"));
+    let (log, old) =
+        (site.path().join("db.tiersmith-log"), site.path().join("db.tiersmith-log.old"));
     // What the daemon would have said in a bad month.
     for line in ["the first", "the second"] {
         let mut file = fs::OpenOptions::new().append(true).open(&log).unwrap();
@@ -207,7 +213,11 @@ fn what_redo_may_take_beside_the_tier_is_said_and_can_be_bounded() {
     assert_eq!(site.live()["lent"]["max_bytes"], 32 << 20);
     // What the kernel asked is told by kind.
     assert!(site.home.join("PG_VERSION").exists());
-    assert!(site.live()["door"]["requests"]["lookup"].as_u64() > Some(0), "{}", site.live()["door"]);
+    assert!(
+        site.live()["door"]["requests"]["lookup"].as_u64() > Some(0),
+        "{}",
+        site.live()["door"]
+    );
     let said = text(&good(&["status", site.home_str()]));
     assert!(said.contains(" lookup") && said.contains("extended attributes"), "{said}");
     assert!(said.contains("  tier fast (EMULATED): 24M") && !said.contains("\\n"), "{said}");

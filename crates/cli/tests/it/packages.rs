@@ -41,7 +41,10 @@ fn extension() -> Option<PathBuf> {
         .into_iter()
         .find(|library| library.exists());
     if found.is_none() {
-        eprintln!("skipped: packages, because there is no libtiersmith_sqlite.so in {}", target.display());
+        eprintln!(
+            "skipped: packages, because there is no libtiersmith_sqlite.so in {}",
+            target.display()
+        );
     }
     found
 }
@@ -57,7 +60,8 @@ fn every_command_has_a_man_page_with_its_options_examples_and_exit_codes() {
     }
     for entry in fs::read_dir(dir.path().join("man/man1")).unwrap() {
         let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_str().unwrap().strip_suffix(".1.gz").unwrap().to_owned();
+        let name =
+            path.file_name().unwrap().to_str().unwrap().strip_suffix(".1.gz").unwrap().to_owned();
         let page = good(Command::new("gzip").arg("-dc").arg(&path));
         let words: Vec<&str> = name.split('-').skip(1).collect();
         let help = good(Command::new(PROGRAM).args(words).arg("--help"));
@@ -71,7 +75,8 @@ fn every_command_has_a_man_page_with_its_options_examples_and_exit_codes() {
         if groff {
             let source = dir.path().join("page");
             fs::write(&source, &page).unwrap();
-            let done = Command::new("groff").args(["-man", "-ww", "-z"]).arg(&source).output().unwrap();
+            let done =
+                Command::new("groff").args(["-man", "-ww", "-z"]).arg(&source).output().unwrap();
             assert_eq!(text(&done.stderr), "", "{name}");
         }
         pages += 1;
@@ -94,7 +99,9 @@ fn bash_completes_commands_and_options_and_offers_nothing_hidden() {
         assert!(!script.contains("as-daemon") && !script.contains("manual"), "{shell}: {script}");
         match Command::new(shell).arg("-n").arg(&path).output() {
             Ok(done) => assert!(done.status.success(), "{shell}: {}", text(&done.stderr)),
-            Err(e) => eprintln!("skipped: the completions in {shell}, because it cannot be run ({e})"),
+            Err(e) => {
+                eprintln!("skipped: the completions in {shell}, because it cannot be run ({e})")
+            }
         }
     }
     let ask = |words: &[&str]| {
@@ -200,7 +207,9 @@ fn the_debian_package_is_installed_upgraded_under_a_running_daemon_and_removed()
         .unwrap();
     let said = text(&run.stdout) + &text(&run.stderr);
     if run.status.code() == Some(77) {
-        return eprintln!("skipped: the installed package, because no root can be laid over this one");
+        return eprintln!(
+            "skipped: the installed package, because no root can be laid over this one"
+        );
     }
     assert!(run.status.success(), "{said}");
 }
@@ -230,7 +239,12 @@ fn the_npm_package_opens_an_attached_database_for_better_sqlite3() {
     fs::create_dir_all(modules.join("tiersmith")).unwrap();
     let file = dir.path().join(concat!("tiersmith-", env!("CARGO_PKG_VERSION"), ".tgz"));
     let mut unpack = Command::new("tar");
-    unpack.arg("-xzf").arg(file).arg("--strip-components=1").arg("-C").arg(modules.join("tiersmith"));
+    unpack
+        .arg("-xzf")
+        .arg(file)
+        .arg("--strip-components=1")
+        .arg("-C")
+        .arg(modules.join("tiersmith"));
     good(&mut unpack);
     let there = std::env::var("NODE_PATH").unwrap_or_default();
     let node = |script: &str| {
@@ -240,18 +254,27 @@ fn the_npm_package_opens_an_attached_database_for_better_sqlite3() {
     };
     let found = node("new (require('better-sqlite3'))(':memory:')").output().unwrap();
     if !found.status.success() {
-        return eprintln!("skipped: the npm package in use, because better-sqlite3 is not in NODE_PATH");
+        return eprintln!(
+            "skipped: the npm package in use, because better-sqlite3 is not in NODE_PATH"
+        );
     }
     let database = dir.path().join("app.db");
     rusqlite::Connection::open(&database).unwrap().execute_batch("CREATE TABLE t(x)").unwrap();
     let mut attach = Command::new(PROGRAM);
-    attach.arg("attach").arg(&database).arg("--fast").arg(dir.path()).args(["--size", "16M", "--emulate"]);
+    attach.arg("attach").arg(&database).arg("--fast").arg(dir.path()).args([
+        "--size",
+        "16M",
+        "--emulate",
+    ]);
     good(&mut attach);
     assert_eq!(good(node(NODE_PROGRAM).arg(&database)), "100\ntrue\n");
     good(Command::new(PROGRAM).arg("detach").arg(&database));
     let count = |name: &Path, table: &str| {
         let sql = format!("SELECT count(*) FROM {table}");
-        rusqlite::Connection::open(name).unwrap().query_row(&sql, [], |row| row.get::<_, i64>(0)).unwrap()
+        rusqlite::Connection::open(name)
+            .unwrap()
+            .query_row(&sql, [], |row| row.get::<_, i64>(0))
+            .unwrap()
     };
     assert_eq!(count(&database, "t"), 100);
     assert_eq!(count(&dir.path().join("app.db.plain"), "p"), 0);

@@ -30,8 +30,14 @@ enum Plant {
     Loop,
 }
 
-const PLANTS: [Plant; 6] =
-    [Plant::Pipe, Plant::Socket, Plant::EndlessDevice, Plant::Directory, Plant::Dangling, Plant::Loop];
+const PLANTS: [Plant; 6] = [
+    Plant::Pipe,
+    Plant::Socket,
+    Plant::EndlessDevice,
+    Plant::Directory,
+    Plant::Dangling,
+    Plant::Loop,
+];
 
 impl Plant {
     fn put(self, at: &Path) {
@@ -80,7 +86,9 @@ fn run(arguments: &[&str], about: &str) -> Output {
     assert!(!said.contains("panicked"), "{arguments:?} beside {about}: {said}");
     match output.status.code() {
         Some(0 | 1) => {}
-        Some(2) => assert_eq!(said.trim_end().lines().count(), 1, "{arguments:?} beside {about}: {said}"),
+        Some(2) => {
+            assert_eq!(said.trim_end().lines().count(), 1, "{arguments:?} beside {about}: {said}")
+        }
         _ => panic!("{arguments:?} beside {about}: {:?} {said}", output.status),
     }
     output
@@ -146,7 +154,8 @@ fn every_command_ends_beside_whatever_is_planted() {
             let aside = site.path().join("db.tiersmith-home/home");
             let inside = name.strip_prefix(&site.home);
             let is_aside = aside.join(".tiersmith").exists();
-            let now = inside.ok().filter(|_| is_aside).map_or(name.clone(), |inside| aside.join(inside));
+            let now =
+                inside.ok().filter(|_| is_aside).map_or(name.clone(), |inside| aside.join(inside));
             Plant::take_away(&now);
             good(&["detach", home]);
             if was {
@@ -217,7 +226,8 @@ fn no_command_waits_for_a_pipe_at_a_journals_name() {
     let dir = tempfile::tempdir().unwrap();
     let repository = dir.path().join("load.db");
     let repository = repository.to_str().unwrap();
-    let recorded = run(&["awr", "record", "--source", "host", "--to", repository, "--", "true"], "nothing");
+    let recorded =
+        run(&["awr", "record", "--source", "host", "--to", repository, "--", "true"], "nothing");
     assert!(recorded.status.success(), "{recorded:?}");
     Plant::Pipe.put(Path::new(&format!("{repository}-journal")));
     let listed = run(&["awr", "list", repository], "a pipe at a journal's name");
@@ -354,7 +364,10 @@ fn a_false_daemon_is_not_believed_and_commands_no_terminal() {
     let said = run(&["flush", home], "a false daemon");
     assert!(!text(&said).contains(['\x1b', '\x07']), "{:?}", text(&said));
     fs::remove_file(&socket).unwrap();
-    false_daemon(&socket, says(r#"{"reply":"failed","error":"no\u001b[2J\nroot: all is well\u009b1m"}"#));
+    false_daemon(
+        &socket,
+        says(r#"{"reply":"failed","error":"no\u001b[2J\nroot: all is well\u009b1m"}"#),
+    );
     for command in ["status", "detach", "flush", "unmount"] {
         let said = run(&[command, home], "a false daemon");
         assert_eq!(said.status.code(), Some(2), "{}", text(&said));
@@ -407,7 +420,8 @@ fn the_name_of_a_held_file_commands_no_terminal() {
     let site = Site::postgres_like();
     let odd = site.home.join("\x1b]0;x\x07\nroot: all is well");
     let _held = fs::File::create(&odd).unwrap();
-    let said = run(&["attach", site.home_str(), "--fast", site.fast_str(), "--emulate"], "a held file");
+    let said =
+        run(&["attach", site.home_str(), "--fast", site.fast_str(), "--emulate"], "a held file");
     assert_eq!(said.status.code(), Some(2));
     assert!(!text(&said).trim_end().contains(|c: char| c.is_control()), "{:?}", text(&said));
     assert!(text(&said).contains("in use"), "{}", text(&said));

@@ -1,12 +1,16 @@
-//! PostgreSQL on a mounted home whose tier is the crash simulator: the power is cut in the middle of its work, at any of the fences with
-//! which the store makes things durable; what a persistent medium may then hold is recovered over the home, and PostgreSQL starts on it.
+//! PostgreSQL on a mounted home whose tier is the crash simulator: the power is cut in the middle
+//! of its work, at any of the fences with which the store makes things durable; what a persistent
+//! medium may then hold is recovered over the home, and PostgreSQL starts on it.
 //!
-//! `full_page_writes = off`: a torn page would stay torn, and its checksum says so. Small `shared_buffers`, checkpoints and a small tier keep
-//! pages on their way to the tier and out of it at every instant. The home is a real directory, which after a cut holds all that was
-//! written to it. A cut ends one life of the home and the image drawn begins the next, so whatever is wrong adds up.
+//! `full_page_writes = off`: a torn page would stay torn, and its checksum says so. Small
+//! `shared_buffers`, checkpoints and a small tier keep pages on their way to the tier and out of it
+//! at every instant. The home is a real directory, which after a cut holds all that was written to
+//! it. A cut ends one life of the home and the image drawn begins the next, so whatever is wrong
+//! adds up.
 //!
-//! The process that serves the mount is this program, started again: a machine that has stopped can only be killed. The tier is EMULATED.
-//! `TIERSMITH_POWER_CUTS` sets how many cuts (default 1), `TIERSMITH_SEED` the seed that is printed otherwise.
+//! The process that serves the mount is this program, started again: a machine that has stopped can
+//! only be killed. The tier is EMULATED. `TIERSMITH_POWER_CUTS` sets how many cuts (default 1),
+//! `TIERSMITH_SEED` the seed that is printed otherwise.
 
 use crate::daemon;
 use crate::database;
@@ -31,7 +35,8 @@ use tiersmith_store::{Error, Medium, Options, Profile, TierSpec};
 const PLACE: &str = "TIERSMITH_TEST_POWER";
 /// Bytes of the tier: less than the database, so that blocks come and go.
 const TIER: usize = 24 << 20;
-/// What the process that serves says when it cannot begin for another reason than the state of tier and home.
+/// What the process that serves says when it cannot begin for another reason than the state of tier
+/// and home.
 const REFUSED: &str = "it is refused";
 /// What it is called when it ended without a word.
 const SILENT: &str = "the process that serves ended before it said";
@@ -61,8 +66,10 @@ const LOSSES: [&str; 21] = [
 ];
 /// What `pg_amcheck` says of a table or an index, each after its name.
 const CHECKS: [&str; 3] = ["heap table \"", "btree index \"", "index \""];
-/// What a dead mount gives to everybody, and other words that say nothing of the data whatever stands beside them.
-const NO_LOOK: [&str; 4] = [REFUSED, SILENT, "it did not answer in", "Transport endpoint is not connected"];
+/// What a dead mount gives to everybody, and other words that say nothing of the data whatever
+/// stands beside them.
+const NO_LOOK: [&str; 4] =
+    [REFUSED, SILENT, "it did not answer in", "Transport endpoint is not connected"];
 /// Images to draw one from at a cut.
 const IMAGES: usize = 64;
 
@@ -73,7 +80,8 @@ fn the_process_that_serves() {
     serve(Path::new(&place));
 }
 
-/// Serves the home in `place` over the image there, until it is killed. Standard input says what is to happen; each command is answered with a line.
+/// Serves the home in `place` over the image there, until it is killed. Standard input says what is
+/// to happen; each command is answered with a line.
 fn serve(place: &Path) {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let simulator = Simulator::new();
@@ -84,12 +92,13 @@ fn serve(place: &Path) {
     spec.lanes = 8;
     let profile = Profile::named("postgres").unwrap();
     let home = place.join("db");
-    let attached = match attach_simulated_at(&home, vec![(spec, vec![mapping])], &profile, Options::default())
-    {
-        Ok(attached) => attached,
-        Err(e @ (Error::Owned { .. } | Error::Busy(_))) => return println!("{REFUSED}: {e}"),
-        Err(e) => return println!("it is found damaged: {e}"),
-    };
+    let attached =
+        match attach_simulated_at(&home, vec![(spec, vec![mapping])], &profile, Options::default())
+        {
+            Ok(attached) => attached,
+            Err(e @ (Error::Owned { .. } | Error::Busy(_))) => return println!("{REFUSED}: {e}"),
+            Err(e) => return println!("it is found damaged: {e}"),
+        };
     let mode = tiersmith_mount::Options {
         sync_on_write: std::env::var_os("TIERSMITH_TEST_SYNC").is_some(),
         atomic_pages: std::env::var_os("TIERSMITH_TEST_WRITE_BACK").is_none(),
@@ -138,7 +147,8 @@ struct Machine {
 }
 
 impl Machine {
-    /// Switched on: the tier's image is recovered over the home, and the home is mounted. What it said last if that did not work.
+    /// Switched on: the tier's image is recovered over the home, and the home is mounted. What it
+    /// said last if that did not work.
     fn start(place: &Path, sync_on_write: bool, atomic_pages: bool) -> Result<Machine, String> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([
@@ -163,11 +173,13 @@ impl Machine {
         if said.contains("it is mounted and ready") { Ok(machine) } else { Err(said) }
     }
 
-    /// The line with these words; an error when the process ends before, which it is made to after a long time.
+    /// The line with these words; an error when the process ends before, which it is made to after
+    /// a long time.
     fn said(&mut self, what: &str) -> Result<String, String> {
         let (pid, (done, ended)) = (u64::from(self.child.id()), std::sync::mpsc::channel::<()>());
         let watch = std::thread::spawn(move || {
-            if ended.recv_timeout(daemon::LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            if ended.recv_timeout(daemon::LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+            {
                 daemon::kill("KILL", pid);
             }
         });
@@ -182,7 +194,8 @@ impl Machine {
         self.said(answer).unwrap()
     }
 
-    /// The image drawn is the tier's from here on. The server is to be killed by the caller, who then lets the machine go.
+    /// The image drawn is the tier's from here on. The server is to be killed by the caller, who
+    /// then lets the machine go.
     fn cut(&mut self, calls: u64, which: usize, seed: u64) -> String {
         let said = self.ask(&format!("cut {calls} {which} {seed}"), "it is cut");
         fs::rename(self.place.join("image.next"), self.place.join("image")).unwrap();
@@ -191,7 +204,8 @@ impl Machine {
 }
 
 impl Drop for Machine {
-    /// Killed, and the dead mount taken away. What the kernel still holds for an instant is waited for.
+    /// Killed, and the dead mount taken away. What the kernel still holds for an instant is waited
+    /// for.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -250,7 +264,8 @@ impl Run {
         };
         if !daemon::is_root() {
             eprintln!(
-                "skipped: {what}, because it needs root: PostgreSQL runs as another user than the mount"
+                "skipped: {what}, because it needs root: PostgreSQL runs as another user than the \
+                 mount"
             );
             return None;
         }
@@ -265,8 +280,10 @@ impl Run {
         let server = Server::start(subject.product, &programs, &site).unwrap();
         let mut client = server.client().unwrap();
         // Four rows a page, and more pages than PostgreSQL has buffers.
-        let wide =
-            ["ALTER TABLE account ADD COLUMN filler text", "UPDATE account SET filler = repeat('f', 1800)"];
+        let wide = [
+            "ALTER TABLE account ADD COLUMN filler text",
+            "UPDATE account SET filler = repeat('f', 1800)",
+        ];
         for statement in subject.prepare.iter().chain(&wide) {
             client.batch(statement).unwrap();
         }
@@ -276,7 +293,8 @@ impl Run {
         let protects = [("full_page_writes", if atomic_pages { "off" } else { "on" })];
         let others = subject.settings.iter().filter(|(name, _)| *name != "full_page_writes");
         let settings = others.chain(&protects).chain(&small);
-        site.settings.extend(settings.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        site.settings
+            .extend(settings.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let random = fastrand::Rng::with_seed(seed);
         Some(Run {
             subject,
@@ -311,16 +329,18 @@ impl Run {
 
     /// A server that was started on the mount after everything was found to be there.
     fn checked(&self) -> Result<Server, String> {
-        let start =
-            || Server::start(self.subject.product, &self.programs, &self.site).map_err(|e| e.to_string());
+        let start = || {
+            Server::start(self.subject.product, &self.programs, &self.site)
+                .map_err(|e| e.to_string())
+        };
         let server = start()?;
         verify(&self.subject, &server, &self.programs, &self.acknowledged)?;
         stop_and_check(&self.subject, server, &self.programs, &self.place.home)?;
         start()
     }
 
-    /// As [`Run::live`], up to the cut. What the server says goes to a log of its own: the last words of the one that was cut off from its
-    /// mount are no finding.
+    /// As [`Run::live`], up to the cut. What the server says goes to a log of its own: the last
+    /// words of the one that was cut off from its mount are no finding.
     fn look(&mut self) -> Result<(), String> {
         self.site.log = self.place.path().join("look.log");
         let _machine = Machine::start(self.place.path(), false, self.atomic_pages)?;
@@ -328,7 +348,8 @@ impl Run {
     }
 }
 
-/// Whether an error is one of those that lost work gives. Any other may have come from the look itself, and finds nothing out.
+/// Whether an error is one of those that lost work gives. Any other may have come from the look
+/// itself, and finds nothing out.
 fn is_a_loss(why: &str) -> bool {
     let checked = why.contains("pg_amcheck") && CHECKS.iter().any(|words| why.contains(words));
     !NO_LOOK.iter().any(|words| why.contains(words))
@@ -339,8 +360,10 @@ fn is_a_loss(why: &str) -> bool {
 fn a_look_that_did_not_work_is_not_taken_for_a_loss() {
     for loss in [
         "acknowledged row 7 is not there",
-        "it ended with exit status: 1; it printed: PANIC:  could not locate a valid checkpoint record",
-        "\"pg_amcheck\" says: btree index \"postgres.public.acked_pkey\": item order invariant violated",
+        "it ended with exit status: 1; it printed: PANIC:  could not locate a valid checkpoint \
+         record",
+        "\"pg_amcheck\" says: btree index \"postgres.public.acked_pkey\": item order invariant \
+         violated",
         "ERROR: invalid page in block 3 of relation base/5/16384",
     ] {
         assert!(is_a_loss(loss), "{loss}");
@@ -348,10 +371,13 @@ fn a_look_that_did_not_work_is_not_taken_for_a_loss() {
     for other in [
         "the process that serves ended before it said \"it is \"; what it said is above",
         "it is refused: another process has it",
-        "starting PostgreSQL: it did not answer in 180s: the connection was refused; it printed: PANIC:  ",
-        "starting PostgreSQL: it ended with exit status: 1; it printed: FATAL:  could not create lock file",
+        "starting PostgreSQL: it did not answer in 180s: the connection was refused; it printed: \
+         PANIC:  ",
+        "starting PostgreSQL: it ended with exit status: 1; it printed: FATAL:  could not create \
+         lock file",
         "\"pg_amcheck\" says: connection to server on socket failed: Connection refused",
-        "it ended with exit status: 1; it printed: PANIC:  could not write to file: Transport endpoint is not connected",
+        "it ended with exit status: 1; it printed: PANIC:  could not write to file: Transport \
+         endpoint is not connected",
         "No such file or directory (os error 2)",
         "",
     ] {
@@ -364,7 +390,8 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn postgresql_without_full_page_writes_survives_power_cuts_and_a_medium_that_keeps_no_fence_is_found_out() {
+fn postgresql_without_full_page_writes_survives_power_cuts_and_a_medium_that_keeps_no_fence_is_found_out()
+ {
     let what = "power cuts beneath PostgreSQL";
     let seed = number("TIERSMITH_SEED").unwrap_or_else(|| fastrand::u64(..));
     let cuts = number("TIERSMITH_POWER_CUTS").unwrap_or(1);
@@ -382,12 +409,15 @@ fn postgresql_without_full_page_writes_survives_power_cuts_and_a_medium_that_kee
             Err(why) => wrong(cut, &why),
         }
     }
-    // The same look at a machine whose fences do nothing, of whose work since then nothing has arrived: blind it would be worth nothing.
+    // The same look at a machine whose fences do nothing, of whose work since then nothing has
+    // arrived: blind it would be worth nothing.
     let life = Life { sync_on_write: false, sabotaged: true, image: Some(0) };
     let acknowledged = run.acknowledged.len();
     // It begins with the look after the last cut.
     let said = run.live(&life).unwrap_or_else(|why| wrong(cuts, &why));
-    eprintln!("power cuts beneath PostgreSQL: {cuts} cuts, {acknowledged} transactions acknowledged");
+    eprintln!(
+        "power cuts beneath PostgreSQL: {cuts} cuts, {acknowledged} transactions acknowledged"
+    );
     let why = run.look().expect_err("a cut that took acknowledged work away was not seen");
     if !is_a_loss(&why) {
         wrong(
@@ -408,7 +438,8 @@ fn postgresql_that_mends_torn_pages_survives_power_cuts_with_pages_in_the_page_c
     for cut in 0..=cuts {
         let life = Life { sync_on_write: cut % 2 == 0, sabotaged: false, image: None };
         // Each life begins with the look after the cut before, and the last is only that look.
-        let lived = if cut < cuts { run.live(&life) } else { run.look().map(|()| "all is there".into()) };
+        let lived =
+            if cut < cuts { run.live(&life) } else { run.look().map(|()| "all is there".into()) };
         match lived {
             Ok(said) => eprintln!("cut {cut}: {said}"),
             Err(why) => {

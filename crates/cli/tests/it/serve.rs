@@ -33,7 +33,8 @@ impl Served {
         }
         let said: serde_json::Value = serde_json::from_str(&said).unwrap();
         let url = said["listen"].as_str().unwrap();
-        let address = url.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap().to_owned();
+        let address =
+            url.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap().to_owned();
         Served { child, address }
     }
 
@@ -43,7 +44,8 @@ impl Served {
         let accept = "application/openmetrics-text;version=1.0.0";
         stream
             .write_all(
-                format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n").as_bytes(),
+                format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n")
+                    .as_bytes(),
             )
             .unwrap();
         let mut answer = String::new();
@@ -66,7 +68,10 @@ fn a_machine_is_served_and_a_source_that_is_down_is_said_to_be() {
     let served = Served::start(&["--source", "host", "--source", &nowhere]);
     assert!(served.get("/healthz").ends_with("\r\n\r\nok\n"));
     let text = served.get("/metrics");
-    assert!(text.contains("\ntiersmith_up{source=\"host\"} 1\n") && text.ends_with("\n# EOF\n"), "{text}");
+    assert!(
+        text.contains("\ntiersmith_up{source=\"host\"} 1\n") && text.ends_with("\n# EOF\n"),
+        "{text}"
+    );
     assert!(text.contains("none.sock\"} 0\n"), "{text}");
     assert!(text.contains("\ntiersmith_host_cpu_seconds_total{mode=\"user\"} "), "{text}");
 }
@@ -104,7 +109,10 @@ fn a_server_that_is_started_later_is_served_from_then_on_and_is_down_when_it_is(
     assert!(!text.contains("tiersmith_statement"), "{text}");
     server.stop();
     let text = until(false);
-    assert!(!text.contains("tiersmith_db_time"), "no figure of a server that does not answer: {text}");
+    assert!(
+        !text.contains("tiersmith_db_time"),
+        "no figure of a server that does not answer: {text}"
+    );
 }
 
 #[test]

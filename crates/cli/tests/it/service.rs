@@ -29,7 +29,12 @@ fn systemd_finds_nothing_wrong_with_the_units_that_are_shipped() {
         let path = dir.path().join(name);
         fs::write(&path, unit).unwrap();
         let mut verify = Command::new("systemd-analyze");
-        verify.arg("verify").arg(&path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        verify
+            .arg("verify")
+            .arg(&path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         verify.spawn().map(|child| output(child, &["systemd-analyze"]))
     };
     let found = match verify("tiersmith@srv-db.service", &here) {
@@ -40,7 +45,8 @@ fn systemd_finds_nothing_wrong_with_the_units_that_are_shipped() {
             );
         }
     };
-    // In some containers it cannot look at anything; then it says so of a unit without a fault, too.
+    // In some containers it cannot look at anything; then it says so of a unit without a fault,
+    // too.
     let plain = "[Service]\nExecStart=/bin/true\n";
     let nothing = verify("plain.service", plain).unwrap();
     if !nothing.status.success() || !text(&nothing).is_empty() {
@@ -50,7 +56,8 @@ fn systemd_finds_nothing_wrong_with_the_units_that_are_shipped() {
         );
     }
     assert!(found.status.success() && text(&found).is_empty(), "{}", text(&found));
-    let wrong = verify("wrong@srv-db.service", &here.replace("RestartSec=", "RestartSecs=")).unwrap();
+    let wrong =
+        verify("wrong@srv-db.service", &here.replace("RestartSec=", "RestartSecs=")).unwrap();
     assert!(text(&wrong).contains("RestartSecs"), "a fault is not seen: {}", text(&wrong));
     // A database's unit with what is added to it, beside the mount's, with what is added to that.
     let at = |name: &str, text: &str| {
@@ -66,7 +73,10 @@ fn systemd_finds_nothing_wrong_with_the_units_that_are_shipped() {
         let found = verify(name, plain).unwrap();
         assert!(found.status.success() && text(&found).is_empty(), "{name}: {}", text(&found));
     }
-    at("mariadb.service.d/tiersmith.conf", &shipped("server.conf").replace("SendSIGKILL", "SendSIGKILLS"));
+    at(
+        "mariadb.service.d/tiersmith.conf",
+        &shipped("server.conf").replace("SendSIGKILL", "SendSIGKILLS"),
+    );
     let wrong = verify("mariadb.service", plain).unwrap();
     assert!(text(&wrong).contains("SendSIGKILLS"), "an addition is not read: {}", text(&wrong));
 }
@@ -83,8 +93,10 @@ fn the_service_manager_is_told_when_the_home_is_mounted() {
     let manager = UnixDatagram::bind(&address).unwrap();
     manager.set_read_timeout(Some(daemon::LIMIT)).unwrap();
     // As the unit's ExecStart.
-    let serving =
-        command(&["attach", site.home_str(), "--foreground"]).env("NOTIFY_SOCKET", &address).spawn().unwrap();
+    let serving = command(&["attach", site.home_str(), "--foreground"])
+        .env("NOTIFY_SOCKET", &address)
+        .spawn()
+        .unwrap();
     let mut said = [0; 64];
     let len = manager.recv(&mut said).unwrap();
     assert_eq!(&said[..len], b"READY=1");
@@ -153,7 +165,9 @@ fn the_unit_gives_up_what_the_daemon_does_and_hides_no_mount() {
         let said = text(&said);
         said.split("exposure level for").nth(1)?.split_whitespace().nth(1)?.parse::<f64>().ok()
     }) else {
-        return eprintln!("skipped: how exposed the unit is, because systemd-analyze does not say it here");
+        return eprintln!(
+            "skipped: how exposed the unit is, because systemd-analyze does not say it here"
+        );
     };
     assert!(level <= EXPOSURE_MAX, "{level}");
 }

@@ -33,7 +33,8 @@ const SMALL: [&str; 10] =
 
 fn nothing_left(dir: &Path) {
     for name in ["home", "fast"] {
-        let left: Vec<_> = std::fs::read_dir(dir.join(name)).unwrap().map(|e| e.unwrap().path()).collect();
+        let left: Vec<_> =
+            std::fs::read_dir(dir.join(name)).unwrap().map(|e| e.unwrap().path()).collect();
         assert!(left.is_empty(), "{left:?}");
     }
 }
@@ -56,14 +57,19 @@ fn a_small_study_prints_writes_its_page_and_json_and_leaves_nothing_else() {
     let printed = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(
-        printed.contains("redo-on-tier") && printed.contains("EMULATED") && printed.contains("page: "),
+        printed.contains("redo-on-tier")
+            && printed.contains("EMULATED")
+            && printed.contains("page: "),
         "{printed}"
     );
     nothing_left(dir.path());
     let page = std::fs::read_to_string(dir.path().join("page.html")).unwrap();
-    assert!(page.starts_with("<!") && page.contains("EMULATED") && page.trim_end().ends_with("</html>"));
+    assert!(
+        page.starts_with("<!") && page.contains("EMULATED") && page.trim_end().ends_with("</html>")
+    );
     let result: Value =
-        serde_json::from_str(&std::fs::read_to_string(dir.path().join("result.json")).unwrap()).unwrap();
+        serde_json::from_str(&std::fs::read_to_string(dir.path().join("result.json")).unwrap())
+            .unwrap();
     assert_eq!(result["format"], 1);
     assert_eq!(result["runs"].as_array().unwrap().len(), 4);
     assert_eq!(result["places"]["emulated"], true);
@@ -72,7 +78,10 @@ fn a_small_study_prints_writes_its_page_and_json_and_leaves_nothing_else() {
     let up_to_the_page = |text: &str| text[..text.find("page: ").unwrap()].to_owned();
     assert_eq!(up_to_the_page(&text(&again.stdout)), up_to_the_page(&printed));
     assert_eq!(std::fs::read_to_string(dir.path().join("again.html")).unwrap(), page);
-    assert_eq!(tiersmith(dir.path(), &["study", "--read", "page.html", "--no-html"]).status.code(), Some(2));
+    assert_eq!(
+        tiersmith(dir.path(), &["study", "--read", "page.html", "--no-html"]).status.code(),
+        Some(2)
+    );
 
     let list = tiersmith(dir.path(), &["awr", "list", "snapshots", "--json"]);
     let list: Value = serde_json::from_slice(&list.stdout).unwrap();
@@ -124,12 +133,19 @@ fn interruption_at_any_time_leaves_no_files() {
                 .spawn()
                 .unwrap();
             std::thread::sleep(Duration::from_millis(after_ms));
-            let killed =
-                Command::new("kill").arg(format!("-{signal}")).arg(child.id().to_string()).status().unwrap();
+            let killed = Command::new("kill")
+                .arg(format!("-{signal}"))
+                .arg(child.id().to_string())
+                .status()
+                .unwrap();
             assert!(killed.success());
             let asked = Instant::now();
             let status = child.wait().unwrap();
-            assert!(asked.elapsed() < Duration::from_secs(120), "it took {:?} to end", asked.elapsed());
+            assert!(
+                asked.elapsed() < Duration::from_secs(120),
+                "it took {:?} to end",
+                asked.elapsed()
+            );
             use std::os::unix::process::ExitStatusExt;
             let ended = status.code() == Some(128 + number) || status.signal() == Some(number);
             assert!(ended, "{signal} after {after_ms} ms: {status}");
@@ -138,16 +154,19 @@ fn interruption_at_any_time_leaves_no_files() {
     }
 }
 
-/// A place that a server's account can enter, or nothing and a line that says why there is no server.
+/// A place that a server's account can enter, or nothing and a line that says why there is no
+/// server.
 fn place_for_redis() -> Option<tempfile::TempDir> {
-    let is_there =
-        ["/usr/bin", "/usr/local/bin"].iter().any(|dir| Path::new(dir).join("redis-server").exists());
+    let is_there = ["/usr/bin", "/usr/local/bin"]
+        .iter()
+        .any(|dir| Path::new(dir).join("redis-server").exists());
     if !is_there {
         eprintln!("skipped: a study of Redis, because redis-server is not installed");
         return None;
     }
     let dir = place();
-    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
     Some(dir)
 }
 
@@ -194,7 +213,8 @@ fn a_small_study_of_a_server_says_what_ran_and_what_did_not() {
     nothing_left(dir.path());
     assert!(mounts_below(dir.path()).is_empty());
     let result: Value =
-        serde_json::from_str(&std::fs::read_to_string(dir.path().join("result.json")).unwrap()).unwrap();
+        serde_json::from_str(&std::fs::read_to_string(dir.path().join("result.json")).unwrap())
+            .unwrap();
     assert_eq!(result["database"], "Redis");
     let again = tiersmith(dir.path(), &["study", "--read", "result.json", "--no-html"]);
     assert_eq!(text(&again.stdout), printed);
@@ -230,8 +250,11 @@ fn a_study_of_a_server_that_is_interrupted_leaves_no_server_no_mount_and_no_file
             assert!(began.elapsed() < Duration::from_secs(240), "no server was started");
             std::thread::sleep(Duration::from_millis(20));
         }
-        let killed =
-            Command::new("kill").arg(format!("-{signal}")).arg(child.id().to_string()).status().unwrap();
+        let killed = Command::new("kill")
+            .arg(format!("-{signal}"))
+            .arg(child.id().to_string())
+            .status()
+            .unwrap();
         assert!(killed.success());
         assert!(!child.wait().unwrap().success());
         nothing_left(dir.path());
@@ -249,11 +272,9 @@ fn probe_lists_and_measures_and_removes_its_files() {
     let probe: Value = serde_json::from_slice(&output.stdout).unwrap();
     let figures = probe["measured"][0]["measurements"].as_array().unwrap();
     assert_eq!(figures.len(), 9);
-    assert!(
-        figures
-            .iter()
-            .all(|f| f["count"].as_u64().unwrap() > 0 && f["p99_ns"].as_u64() >= f["median_ns"].as_u64())
-    );
+    assert!(figures.iter().all(
+        |f| f["count"].as_u64().unwrap() > 0 && f["p99_ns"].as_u64() >= f["median_ns"].as_u64()
+    ));
     nothing_left(dir.path());
     let shared = Path::new("/dev/shm");
     if shared.is_dir() {
@@ -262,20 +283,27 @@ fn probe_lists_and_measures_and_removes_its_files() {
         if refused.contains("128 MiB must be free") {
             eprintln!("skipped: measuring /dev/shm, because it is too small here");
         } else {
-            assert!(printed.contains("EMULATED") && printed.contains("mapped"), "{printed}{refused}");
+            assert!(
+                printed.contains("EMULATED") && printed.contains("mapped"),
+                "{printed}{refused}"
+            );
         }
         let left = std::fs::read_dir(shared).unwrap().filter_map(|e| e.ok()).map(|e| e.file_name());
-        assert!(!left.into_iter().any(|name| name.to_string_lossy().starts_with(".tiersmith-probe")));
+        assert!(
+            !left.into_iter().any(|name| name.to_string_lossy().starts_with(".tiersmith-probe"))
+        );
     }
 }
 
-/// A file system of 1 MiB is no place to measure in; asked for by name it is an error, found by itself it is a line.
+/// A file system of 1 MiB is no place to measure in; asked for by name it is an error, found by
+/// itself it is a line.
 #[test]
 fn a_place_that_is_too_small_to_measure_is_named_and_the_rest_is_measured() {
     let dir = place();
     let tiersmith = env!("CARGO_BIN_EXE_tiersmith");
     let script = format!(
-        "mount -t tmpfs -o size=1M none /dev/shm || exit 99; '{tiersmith}' probe --seconds 0.01 --json && '{tiersmith}' probe --seconds 0.001; \
+        "mount -t tmpfs -o size=1M none /dev/shm || exit 99; '{tiersmith}' probe --seconds 0.01 \
+         --json && '{tiersmith}' probe --seconds 0.001; \
          '{tiersmith}' probe /dev/shm"
     );
     let output = Command::new("unshare")
@@ -291,7 +319,10 @@ fn a_place_that_is_too_small_to_measure_is_named_and_the_rest_is_measured() {
         Ok(_) => None,
     };
     if let Some(why) = why {
-        eprintln!("skipped: a small /dev/shm, because there can be no mount of it here: {}", why.trim());
+        eprintln!(
+            "skipped: a small /dev/shm, because there can be no mount of it here: {}",
+            why.trim()
+        );
         return;
     }
     let output = output.unwrap();
@@ -302,14 +333,22 @@ fn a_place_that_is_too_small_to_measure_is_named_and_the_rest_is_measured() {
     if probe["measured"].as_array().unwrap().is_empty() {
         // Only then: the directory of this test is on a file system with too little room.
         let all = probe["skipped"].as_array().unwrap();
-        let room = |one: &Value| one["because"].as_str().unwrap().starts_with("128 MiB must be free");
+        let room =
+            |one: &Value| one["because"].as_str().unwrap().starts_with("128 MiB must be free");
         assert!(all.len() > 1 && all.iter().all(room), "{json}");
-        eprintln!("skipped: what is measured beside a small /dev/shm, because nowhere here are 128 MiB free");
+        eprintln!(
+            "skipped: what is measured beside a small /dev/shm, because nowhere here are 128 MiB \
+             free"
+        );
         return;
     }
-    let small = probe["skipped"].as_array().unwrap().iter().find(|one| one["path"] == "/dev/shm").unwrap();
+    let small =
+        probe["skipped"].as_array().unwrap().iter().find(|one| one["path"] == "/dev/shm").unwrap();
     assert!(small["because"].as_str().unwrap().starts_with("128 MiB must be free"), "{json}");
-    assert!(printed.contains("skipped: measuring /dev/shm, because 128 MiB must be free"), "{printed}");
+    assert!(
+        printed.contains("skipped: measuring /dev/shm, because 128 MiB must be free"),
+        "{printed}"
+    );
     assert!(refused.contains("cannot measure /dev/shm: 128 MiB must be free"), "{refused}");
     nothing_left(dir.path());
 }

@@ -12,7 +12,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::daemon::{Site as Place, can_mount, good, is_alive, is_root, kill, output, text, wait_until};
+use crate::daemon::{
+    Site as Place, can_mount, good, is_alive, is_root, kill, output, text, wait_until,
+};
 use tiersmith_lab::server::{self, Product, Programs, Server, Site};
 
 /// A shipped file with other words for some of its own, each of which must be in it.
@@ -35,8 +37,8 @@ struct Manager {
     groups: Vec<PathBuf>,
 }
 
-/// New control groups for one manager, in the hierarchies by which it knows its own place: version 2's
-/// below the group of this process, and version 1's named one. `None` where none can be made.
+/// New control groups for one manager, in the hierarchies by which it knows its own place: version
+/// 2's below the group of this process, and version 1's named one. `None` where none can be made.
 fn own_groups() -> Option<Vec<PathBuf>> {
     let name = format!("tiersmith-test-{}", std::process::id());
     let base = Path::new("/sys/fs/cgroup");
@@ -46,7 +48,8 @@ fn own_groups() -> Option<Vec<PathBuf>> {
         at.join("cgroup.procs").exists().then(|| at.join(path).join(&name))
     };
     let whole = group("0::/", base.to_path_buf());
-    let parts = || [group("name=systemd:/", base.join("systemd")), group("0::/", base.join("unified"))];
+    let parts =
+        || [group("name=systemd:/", base.join("systemd")), group("0::/", base.join("unified"))];
     let groups: Vec<PathBuf> = match whole {
         Some(group) => vec![group],
         None => parts().into_iter().flatten().collect(),
@@ -63,13 +66,15 @@ impl Manager {
     /// The manager for the units in `units`; the error says why there is none here.
     fn start(dir: &Path, units: &Path) -> Result<Manager, String> {
         let systemd = ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"];
-        let systemd =
-            systemd.into_iter().find(|path| Path::new(path).exists()).ok_or("there is no systemd")?;
+        let systemd = systemd
+            .into_iter()
+            .find(|path| Path::new(path).exists())
+            .ok_or("there is no systemd")?;
         let runtime = dir.join("runtime");
         fs::create_dir(&runtime).unwrap();
         fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
-        // It moves all that is in its control group, so it gets one of its own; and it runs for users
-        // only where a manager of the system seems to.
+        // It moves all that is in its control group, so it gets one of its own; and it runs for
+        // users only where a manager of the system seems to.
         let own = own_groups().ok_or("there is no control group to put it in")?;
         let script = "for group; do echo $$ >\"$group/cgroup.procs\" || exit 1; done; \
              [ -d /run/systemd/system ] || \
@@ -90,9 +95,11 @@ impl Manager {
             .spawn()
             .map_err(|e| format!("unshare cannot be run ({e})"))?;
         let mut manager = Manager { process, runtime, units: Vec::new(), groups: own };
-        let said = || fs::read_to_string(dir.join("manager.log")).unwrap_or_default().trim().to_owned();
+        let said =
+            || fs::read_to_string(dir.join("manager.log")).unwrap_or_default().trim().to_owned();
         wait_until("systemd runs or has ended", || {
-            manager.runtime.join("systemd/private").exists() || manager.process.try_wait().unwrap().is_some()
+            manager.runtime.join("systemd/private").exists()
+                || manager.process.try_wait().unwrap().is_some()
         });
         match manager.process.try_wait().unwrap() {
             Some(status) => Err(format!("systemd ends with {status}: {}", said())),
@@ -246,7 +253,9 @@ fn bench(
     let user = owner.uid();
     match Manager::start(place.path(), &units) {
         Err(e) => skipped(&e),
-        Ok(manager) => Some(Bench { manager, place, product, programs, service, database, user, sockets }),
+        Ok(manager) => {
+            Some(Bench { manager, place, product, programs, service, database, user, sockets })
+        }
     }
 }
 
@@ -277,7 +286,8 @@ impl Bench {
     /// has what it had.
     fn kill_daemon(&self, is_back: impl Fn() -> bool) {
         let pids = || (self.manager.main_pid(&self.service), self.manager.main_pid(self.database));
-        // The database answers before the program that starts it has ended, and named it to systemd.
+        // The database answers before the program that starts it has ended, and named it to
+        // systemd.
         wait_until("systemd knows both", || pids().0 > 1 && pids().1 > 1);
         let before = pids();
         kill("KILL", before.0);
@@ -289,7 +299,8 @@ impl Bench {
 
     /// Stops both, the database first; then a plain home is left.
     fn stop(&mut self) {
-        // A unit that is stopped while the program that starts it still waits is killed: it never was up.
+        // A unit that is stopped while the program that starts it still waits is killed: it never
+        // was up.
         wait_until("the database is up for systemd", || {
             self.manager.show(self.database, "ActiveState") == "active"
         });
@@ -336,7 +347,8 @@ fn postgres_unit(place: &Place, programs: &Programs, sockets: &Path, user: u32) 
 #[test]
 fn under_systemd_a_killed_daemon_and_its_postgresql_come_back_by_themselves_and_stop_in_order() {
     let drop_in = ("postgresql.conf", "tiersmith@var-lib-postgresql-%i.service");
-    let Some(mut bench) = bench("postgres", "postgresql@15-main.service", drop_in, postgres_unit) else {
+    let Some(mut bench) = bench("postgres", "postgresql@15-main.service", drop_in, postgres_unit)
+    else {
         return;
     };
     bench.start();
@@ -359,7 +371,8 @@ fn under_systemd_a_killed_daemon_and_its_postgresql_come_back_by_themselves_and_
         bench.kill_daemon(|| ask(&bench, "SELECT count(*) FROM t").as_ref() == Some(&rows));
         // A database that has just come back may be restarted once more, with the mount's own job.
         let add = format!(
-            "INSERT INTO t SELECT generate_series(1, 1000) n WHERE (SELECT count(*) FROM t) = {rows}"
+            "INSERT INTO t SELECT generate_series(1, 1000) n WHERE (SELECT count(*) FROM t) = \
+             {rows}"
         );
         wait_until("the database takes more", || ask(&bench, &add).is_some());
     }
@@ -390,14 +403,17 @@ fn redis_unit(place: &Place, programs: &Programs, sockets: &Path, user: u32) -> 
 #[test]
 fn under_systemd_a_killed_daemon_and_its_redis_come_back_by_themselves_and_stop_in_order() {
     let drop_in = ("server.conf", "tiersmith@var-lib-mysql.service");
-    let Some(mut bench) = bench("redis", "redis-server.service", drop_in, redis_unit) else { return };
+    let Some(mut bench) = bench("redis", "redis-server.service", drop_in, redis_unit) else {
+        return;
+    };
     let Some(cli) = bench.programs.get("redis-cli").map(Path::to_path_buf) else {
         return eprintln!("skipped: redis under a systemd, because there is no redis-cli");
     };
     bench.start();
     let socket = bench.sockets.join("r").display().to_string();
     let ask = |bench: &Bench, words: &[&str]| {
-        let mut client = bench.client(cli.to_str().unwrap(), &[&["-s", &socket][..], words].concat());
+        let mut client =
+            bench.client(cli.to_str().unwrap(), &[&["-s", &socket][..], words].concat());
         let ended = output(client.spawn().unwrap(), &["redis-cli"]);
         String::from_utf8_lossy(&ended.stdout).trim().to_owned()
     };

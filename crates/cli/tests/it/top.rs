@@ -1,4 +1,5 @@
-//! `tiersmith top`: on a terminal of its own (a pseudoterminal), as text and as JSON, with a server that goes away and comes back.
+//! `tiersmith top`: on a terminal of its own (a pseudoterminal), as text and as JSON, with a server
+//! that goes away and comes back.
 
 use std::process::{Command, Stdio};
 
@@ -43,7 +44,9 @@ fn a_terminal_is_drawn_on_resized_and_given_back() {
 #[test]
 fn a_signal_ends_it_and_a_stop_gives_the_terminal_back_meanwhile() {
     let what = "a_signal_ends_it_and_a_stop_gives_the_terminal_back_meanwhile";
-    let Some(mut screen) = Screen::start(what, &["top", "host", "--every", "500ms"]) else { return };
+    let Some(mut screen) = Screen::start(what, &["top", "host", "--every", "500ms"]) else {
+        return;
+    };
     screen.shows("Events]");
     screen.signal(Signal::TSTP);
     screen.stopped();
@@ -82,12 +85,17 @@ fn intervals_and_gaps_are_lines_of_json() {
     let what = "intervals_and_gaps_are_lines_of_json";
     let Some(mut server) = Redis::start(what) else { return };
     let url = server.url();
-    let mut top =
-        tiersmith(&["top", &url, "--json", "--every", "200ms"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut top = tiersmith(&["top", &url, "--json", "--every", "200ms"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(top.stdout.take().unwrap()));
     let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
     let first = next();
-    assert_eq!((&first["kind"], &first["format"]), (&Value::from("tiersmith top"), &Value::from(1)));
+    assert_eq!(
+        (&first["kind"], &first["format"]),
+        (&Value::from("tiersmith top"), &Value::from(1))
+    );
     assert_eq!(first["product"], "Redis");
     assert_eq!(first["activity"]["basis"], "measured");
     assert!(first["elapsed_s"].as_f64().unwrap() > 0.0);
@@ -119,14 +127,20 @@ fn without_a_terminal_it_prints_text_without_escapes() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert!(text.starts_with("tiersmith top  "), "{text}");
         assert!(
-            text.contains("Processors at work on this machine") && text.contains("Disks of this machine"),
+            text.contains("Processors at work on this machine")
+                && text.contains("Disks of this machine"),
             "{text}"
         );
-        assert!(text.lines().all(|line| line.chars().count() <= 80 && !line.contains('\u{1b}')), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80 && !line.contains('\u{1b}')),
+            "{text}"
+        );
     }
     // A reader that has enough ends it.
-    let mut top =
-        tiersmith(&["top", "host", "--json", "--every", "100ms"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut top = tiersmith(&["top", "host", "--json", "--every", "100ms"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(top.stdout.take());
     assert!(top.wait().unwrap().success());
 }
@@ -150,5 +164,8 @@ fn what_cannot_be_looked_at_is_refused_with_one_sentence() {
         assert!(error.contains(expected) && !error.contains("hunter2"), "{arguments:?}: {error}");
     }
     let help = String::from_utf8(tiersmith(&["top", "--help"]).output().unwrap().stdout).unwrap();
-    assert!(help.contains("Examples:") && help.contains("--json") && help.contains("Exit codes:"), "{help}");
+    assert!(
+        help.contains("Examples:") && help.contains("--json") && help.contains("Exit codes:"),
+        "{help}"
+    );
 }

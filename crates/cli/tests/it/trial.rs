@@ -1,7 +1,8 @@
-//! A trial of a real PostgreSQL and a real MariaDB: whole, refused, and killed at each of its steps under
-//! load. Afterwards the database is plain and runs, and has every row that it acknowledged.
+//! A trial of a real PostgreSQL and a real MariaDB: whole, refused, and killed at each of its steps
+//! under load. Afterwards the database is plain and runs, and has every row that it acknowledged.
 //!
-//! `TIERSMITH_TRIAL_KILLS=all` kills at every step both before and after it acted; without it at some.
+//! `TIERSMITH_TRIAL_KILLS=all` kills at every step both before and after it acted; without it at
+//! some.
 
 use crate::daemon;
 
@@ -51,7 +52,10 @@ fn whole_trial(target: Option<Target>) {
     let done = output(target.trial(&["--for", "1500ms"]).spawn().unwrap(), &["trial"]);
     let said = text(&done);
     assert_eq!(done.status.code(), Some(0), "{said}");
-    assert!(said.contains("Transactions per second") && said.contains("Nothing was kept"), "{said}");
+    assert!(
+        said.contains("Transactions per second") && said.contains("Nothing was kept"),
+        "{said}"
+    );
     let page = fs::read_to_string(target.trials()[0].join("trial.html")).unwrap();
     assert!(page.contains("The Trial") && page.contains("On the tier at the end"), "no page");
     target.assert_plain_with(&load.end());
@@ -176,11 +180,15 @@ fn a_journal_that_cannot_be_written_does_not_leave_the_server_stopped() {
 #[test]
 fn a_trial_refuses_passwords_and_options_that_make_no_sense() {
     let said = refused(&["trial", "postgresql://a:secret@localhost/db", "--fast", "/tmp"]);
-    assert!(said.contains("~/.pgpass") && said.contains("~/.my.cnf") && !said.contains("secret"), "{said}");
+    assert!(
+        said.contains("~/.pgpass") && said.contains("~/.my.cnf") && !said.contains("secret"),
+        "{said}"
+    );
     let said = refused(&["trial", "redis://localhost", "--fast", "/tmp"]);
     assert!(said.contains("a trial is of PostgreSQL, MariaDB or MySQL"), "{said}");
     let dir = tempfile::tempdir().unwrap();
-    let said = refused(&["trial", "--resume", "--state", dir.path().join("none").to_str().unwrap()]);
+    let said =
+        refused(&["trial", "--resume", "--state", dir.path().join("none").to_str().unwrap()]);
     assert!(said.contains("there is no trial in"), "{said}");
     for wrong in [
         &["trial"][..],

@@ -10,7 +10,9 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::daemon::{Site, blocks, can_mount, good, is_alive, json, kill, refused, text, wait_until};
+use crate::daemon::{
+    Site, blocks, can_mount, good, is_alive, json, kill, refused, text, wait_until,
+};
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -45,7 +47,8 @@ fn attached_and_replaced(site: &Site) -> (PathBuf, Daemon) {
     let program = bin.join("tiersmith");
     install(&program);
     let home = site.home_str();
-    let arguments = ["attach", home, "--fast", site.fast_str(), "--emulate", "--size", "24M", "--json"];
+    let arguments =
+        ["attach", home, "--fast", site.fast_str(), "--emulate", "--size", "24M", "--json"];
     let attached: Value = json(&run(&program, &arguments));
     let pid = attached["pid"].as_u64().unwrap();
     let daemon = Daemon(pid);
@@ -136,7 +139,10 @@ fn a_tier_of_another_format_is_refused_by_every_command_and_waits_for_its_progra
         let said = daemon::tiersmith(arguments);
         assert!(!said.status.success(), "{arguments:?}: {}", text(&said));
         let said = text(&said);
-        assert!(said.contains("has format version 2, this program reads version 1"), "{arguments:?}: {said}");
+        assert!(
+            said.contains("has format version 2, this program reads version 1"),
+            "{arguments:?}: {said}"
+        );
         let way_out = "the Tiersmith that attached it";
         assert!(said.contains(way_out), "{arguments:?}: {said}");
     }

@@ -12,7 +12,8 @@ use super::{Dir, single};
 use crate::found::{Found, Kind};
 
 /// Nothing that blocks, follows or takes a terminal.
-const CAREFUL: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+const CAREFUL: OFlags =
+    OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// Whom a file is given to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +50,8 @@ impl Dir {
 
     fn open_with(&self, name: &OsStr, access: OFlags) -> io::Result<File> {
         let name = single(name)?;
-        // To open a device can act on it, so the name is looked at first; and what is open then, too.
+        // To open a device can act on it, so the name is looked at first; and what is open then,
+        // too.
         let Some(found) = self.look(name)? else { return Err(Errno::NOENT.into()) };
         self.refuse_others(name, &found)?;
         let file = match rustix::fs::openat(self, name, access | CAREFUL, Mode::empty()) {
@@ -75,7 +77,12 @@ impl Dir {
     ///
     /// # Errors
     /// The kernel's: EEXIST.
-    pub fn make_file(&self, name: impl AsRef<OsStr>, mode: u32, owner: Option<Owner>) -> io::Result<File> {
+    pub fn make_file(
+        &self,
+        name: impl AsRef<OsStr>,
+        mode: u32,
+        owner: Option<Owner>,
+    ) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | CAREFUL;
         let first = Mode::RUSR | Mode::WUSR;
         let file = File::from(rustix::fs::openat(self, single(name.as_ref())?, flags, first)?);
@@ -129,9 +136,14 @@ impl Dir {
         self.sync()
     }
 
-    /// Makes a file of a name that nobody has, for what is to be renamed to `name`. It is locked for
-    /// as long as it is open, which tells it from what a process that has ended left.
-    fn make_beside(&self, name: &OsStr, mode: u32, owner: Option<Owner>) -> io::Result<(OsString, File)> {
+    /// Makes a file of a name that nobody has, for what is to be renamed to `name`. It is locked
+    /// for as long as it is open, which tells it from what a process that has ended left.
+    fn make_beside(
+        &self,
+        name: &OsStr,
+        mode: u32,
+        owner: Option<Owner>,
+    ) -> io::Result<(OsString, File)> {
         for number in 0..1000 {
             let mut beside = name.to_os_string();
             beside.push(format!(".new-{number}"));
@@ -151,7 +163,9 @@ impl Dir {
             // Before the lock somebody could take it for a leftover.
             let taken = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
             let ours = Found::of(&file)?;
-            if taken != Err(Errno::WOULDBLOCK) && self.look(&beside)?.is_some_and(|at| at.same_file(&ours)) {
+            if taken != Err(Errno::WOULDBLOCK)
+                && self.look(&beside)?.is_some_and(|at| at.same_file(&ours))
+            {
                 return Ok((beside, file));
             }
         }
@@ -160,7 +174,8 @@ impl Dir {
 
     /// Removes what a process left that ended between making a new file and renaming it; whether it
     /// did. That is this account's, or the one's that new files are given to, has one name, and
-    /// nobody has it locked: the kernel takes a lock from a process that ends, in whichever container.
+    /// nobody has it locked: the kernel takes a lock from a process that ends, in whichever
+    /// container.
     fn remove_leftover(&self, beside: &OsStr, owner: Option<Owner>) -> io::Result<bool> {
         let file = self.open_file(beside)?;
         let found = Found::of(&file)?;

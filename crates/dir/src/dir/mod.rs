@@ -29,15 +29,15 @@ impl Dir {
     /// Opens the directory at `path`, whose last component may not be a link.
     ///
     /// # Errors
-    /// The kernel's; when root's way there leads through a directory in which an unprivileged account
-    /// could exchange what follows (the message says who and where).
+    /// The kernel's; when root's way there leads through a directory in which an unprivileged
+    /// account could exchange what follows (the message says who and where).
     pub fn open(path: &Path) -> io::Result<Self> {
         let handle = walk::to(path, walk::Last::IsDirectory)?;
         Ok(Self { handle, path: path.to_path_buf() })
     }
 
-    /// Opens the directory that holds `path`, and gives the last component. Links on the way to that
-    /// directory are followed where they are trusted; `path` itself need not exist.
+    /// Opens the directory that holds `path`, and gives the last component. Links on the way to
+    /// that directory are followed where they are trusted; `path` itself need not exist.
     ///
     /// # Errors
     /// As [`Dir::open`]; a path that ends in `..` or is a root.
@@ -102,9 +102,9 @@ impl Dir {
         self.path.join(name.as_ref())
     }
 
-    /// A path to `name` that leads through this descriptor, for libraries that take only paths. It is
-    /// good for as long as this directory is held, in this process, where `/proc` is mounted. Its last
-    /// component is resolved anew: look at what was opened.
+    /// A path to `name` that leads through this descriptor, for libraries that take only paths. It
+    /// is good for as long as this directory is held, in this process, where `/proc` is mounted.
+    /// Its last component is resolved anew: look at what was opened.
     #[must_use]
     pub fn through(&self, name: impl AsRef<OsStr>) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.handle.as_raw_fd())).join(name.as_ref())
@@ -178,7 +178,9 @@ impl Dir {
     pub fn names(&self, most: usize) -> io::Result<Vec<OsString>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut names = Vec::new();
-        for entry in rustix::fs::Dir::new(rustix::fs::openat(&self.handle, ".", flags, Mode::empty())?)? {
+        for entry in
+            rustix::fs::Dir::new(rustix::fs::openat(&self.handle, ".", flags, Mode::empty())?)?
+        {
             let entry = entry?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name == "." || name == ".." {
@@ -197,12 +199,17 @@ impl Dir {
     ///
     /// # Errors
     /// The kernel's; when somebody put another directory there meanwhile.
-    pub fn make_dir(&self, name: impl AsRef<OsStr>, mode: u32, owner: Option<Owner>) -> io::Result<Self> {
+    pub fn make_dir(
+        &self,
+        name: impl AsRef<OsStr>,
+        mode: u32,
+        owner: Option<Owner>,
+    ) -> io::Result<Self> {
         let name = single(name.as_ref())?;
         rustix::fs::mkdirat(&self.handle, name, Mode::RWXU)?;
         let made = self.sub(name)?;
-        // It was made a moment ago, for this account alone. Another one may have been put in its place,
-        // even one of this account's own, which must not be given away with what is in it.
+        // It was made a moment ago, for this account alone. Another one may have been put in its
+        // place, even one of this account's own, which must not be given away with what is in it.
         let found = made.found()?;
         let ours = found.user == rustix::process::geteuid().as_raw() && found.mode & 0o077 == 0;
         if !ours || made.names(0).is_err() {
@@ -218,7 +225,8 @@ impl Dir {
     }
 
     fn exchanged(&self) -> io::Error {
-        let text = format!("{}: somebody exchanged it while it was being made", self.path.display());
+        let text =
+            format!("{}: somebody exchanged it while it was being made", self.path.display());
         io::Error::new(io::ErrorKind::PermissionDenied, text)
     }
 
@@ -244,9 +252,9 @@ impl Dir {
         Ok(same)
     }
 
-    /// Removes `name` if it is this file, still empty, and nobody has it locked (`flock`); whether it
-    /// was removed. For what was made to be used by whoever locks it first: where they look after
-    /// the lock whether it has a name, nobody is left with a file that has none.
+    /// Removes `name` if it is this file, still empty, and nobody has it locked (`flock`); whether
+    /// it was removed. For what was made to be used by whoever locks it first: where they look
+    /// after the lock whether it has a name, nobody is left with a file that has none.
     ///
     /// # Errors
     /// The kernel's.
@@ -288,8 +296,8 @@ impl Dir {
     /// Gives a file a second name, which must be free; a link is not followed.
     ///
     /// # Errors
-    /// The kernel's: EEXIST; EPERM where the file system has no second names, or the kernel protects
-    /// the file (`fs.protected_hardlinks`).
+    /// The kernel's: EEXIST; EPERM where the file system has no second names, or the kernel
+    /// protects the file (`fs.protected_hardlinks`).
     pub fn link(
         &self,
         name: impl AsRef<OsStr>,
@@ -340,7 +348,12 @@ impl From<Dir> for OwnedFd {
 /// A name that is one component, and not the directory itself or its parent.
 fn single(name: &OsStr) -> io::Result<&OsStr> {
     let bytes = name.as_bytes();
-    if bytes.is_empty() || bytes == b"." || bytes == b".." || bytes.contains(&b'/') || bytes.contains(&0) {
+    if bytes.is_empty()
+        || bytes == b"."
+        || bytes == b".."
+        || bytes.contains(&b'/')
+        || bytes.contains(&0)
+    {
         let text = format!("{}: is not a name in a directory", name.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }

@@ -49,9 +49,17 @@ fn names_are_single_components() {
     let dir = Dir::open(scratch.path()).unwrap();
     for name in ["", ".", "..", "a/b", "/etc", "../x", "a\0b"] {
         assert_eq!(dir.look(name).unwrap_err().kind(), ErrorKind::InvalidInput, "{name:?}");
-        assert_eq!(dir.make_file(name, 0o600, None).unwrap_err().kind(), ErrorKind::InvalidInput, "{name:?}");
+        assert_eq!(
+            dir.make_file(name, 0o600, None).unwrap_err().kind(),
+            ErrorKind::InvalidInput,
+            "{name:?}"
+        );
         assert_eq!(dir.remove(name).unwrap_err().kind(), ErrorKind::InvalidInput, "{name:?}");
-        assert_eq!(dir.rename("x", &dir, name).unwrap_err().kind(), ErrorKind::InvalidInput, "{name:?}");
+        assert_eq!(
+            dir.rename("x", &dir, name).unwrap_err().kind(),
+            ErrorKind::InvalidInput,
+            "{name:?}"
+        );
     }
 }
 
@@ -60,7 +68,8 @@ fn links_pipes_and_devices_are_not_opened_and_nothing_waits() {
     let scratch = scratch();
     fs::write(scratch.path().join("secret"), "secret").unwrap();
     symlink("secret", scratch.path().join("link")).unwrap();
-    let made = std::process::Command::new("mkfifo").arg(scratch.path().join("pipe")).status().unwrap();
+    let made =
+        std::process::Command::new("mkfifo").arg(scratch.path().join("pipe")).status().unwrap();
     assert!(made.success());
     let _socket = std::os::unix::net::UnixListener::bind(scratch.path().join("socket")).unwrap();
     fs::create_dir(scratch.path().join("directory")).unwrap();
@@ -70,7 +79,11 @@ fn links_pipes_and_devices_are_not_opened_and_nothing_waits() {
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name}: {error}");
         }
         assert!(dir.read(name, 10).is_err());
-        assert_eq!(dir.make_file(name, 0o600, None).unwrap_err().kind(), ErrorKind::AlreadyExists, "{name}");
+        assert_eq!(
+            dir.make_file(name, 0o600, None).unwrap_err().kind(),
+            ErrorKind::AlreadyExists,
+            "{name}"
+        );
     }
     assert_eq!(
         Dir::open(Path::new("/dev")).unwrap().open_file("zero").unwrap_err().kind(),
@@ -182,9 +195,15 @@ fn the_last_component_is_no_link_and_links_before_it_are_followed() {
     symlink("loop", scratch.path().join("loop")).unwrap();
     let home = Dir::open(&scratch.path().join("real/home")).unwrap().found().unwrap();
     for way in ["relative/home", "absolute/home", "real/../relative/./home"] {
-        assert!(Dir::open(&scratch.path().join(way)).unwrap().found().unwrap().same_file(&home), "{way}");
+        assert!(
+            Dir::open(&scratch.path().join(way)).unwrap().found().unwrap().same_file(&home),
+            "{way}"
+        );
     }
-    assert_eq!(Dir::open(&scratch.path().join("relative")).unwrap_err().kind(), ErrorKind::NotADirectory);
+    assert_eq!(
+        Dir::open(&scratch.path().join("relative")).unwrap_err().kind(),
+        ErrorKind::NotADirectory
+    );
     assert!(Dir::open(&scratch.path().join("loop/home")).is_err());
     let (parent, name) = Dir::holding(&scratch.path().join("relative/new")).unwrap();
     assert_eq!(name, "new");
@@ -205,7 +224,11 @@ fn made_files_have_owner_and_mode_whatever_the_umask_says() {
     dir.make_dir("folder", 0o777, Some(owner)).unwrap();
     for (name, mode) in [("file", 0o666), ("folder", 0o777)] {
         let found = fs::symlink_metadata(scratch.path().join(name)).unwrap();
-        assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), (MALLORY, ALICE, mode), "{name}");
+        assert_eq!(
+            (found.uid(), found.gid(), found.mode() & 0o7777),
+            (MALLORY, ALICE, mode),
+            "{name}"
+        );
     }
 }
 
@@ -215,8 +238,11 @@ fn root_follows_an_account_only_to_what_belongs_to_it() {
         return;
     }
     let scratch = scratch();
-    let (roots, hers, alices) =
-        (scratch.path().join("roots"), scratch.path().join("mallory"), scratch.path().join("alice"));
+    let (roots, hers, alices) = (
+        scratch.path().join("roots"),
+        scratch.path().join("mallory"),
+        scratch.path().join("alice"),
+    );
     folder(&roots, 0);
     folder(&hers, MALLORY);
     folder(&alices, ALICE);
@@ -242,7 +268,10 @@ fn root_follows_an_account_only_to_what_belongs_to_it() {
     Dir::open(&hers.join("to-herself/db")).unwrap();
     folder(&alices.join("db"), ALICE);
     refusal(&hers.join("to-alice/db"));
-    assert_eq!(Dir::holding(&hers.join("to-root/passwd")).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    assert_eq!(
+        Dir::holding(&hers.join("to-root/passwd")).unwrap_err().kind(),
+        ErrorKind::PermissionDenied
+    );
     // A link of hers where she has no right to write is what root left there; it leads to hers.
     link(&hers, &roots.join("her-link"), MALLORY);
     Dir::open(&roots.join("her-link/db")).unwrap();
@@ -252,7 +281,8 @@ fn root_follows_an_account_only_to_what_belongs_to_it() {
 fn a_second_name_is_a_files_own_and_never_what_a_link_leads_to() {
     let scratch = scratch();
     fs::create_dir(scratch.path().join("in")).unwrap();
-    let (dir, inside) = (Dir::open(scratch.path()).unwrap(), Dir::open(&scratch.path().join("in")).unwrap());
+    let (dir, inside) =
+        (Dir::open(scratch.path()).unwrap(), Dir::open(&scratch.path().join("in")).unwrap());
     drop(dir.make_file("file", 0o600, None).unwrap());
     symlink("file", scratch.path().join("link")).unwrap();
     dir.link("file", &inside, "second").unwrap();
@@ -287,7 +317,10 @@ fn the_last_link_is_followed_where_its_owner_is_trusted() {
     symlink("loop", links.join("loop")).unwrap();
     for way in ["two", "one", "../real/db", "../real/nothing"] {
         let (dir, name) = Dir::holding_target(&links.join(way)).unwrap();
-        assert!(dir.found().unwrap().same_file(&Dir::open(&real).unwrap().found().unwrap()), "{way}");
+        assert!(
+            dir.found().unwrap().same_file(&Dir::open(&real).unwrap().found().unwrap()),
+            "{way}"
+        );
         assert_eq!(name, if way.ends_with("nothing") { "nothing" } else { "db" });
     }
     assert!(Dir::holding_target(&links.join("loop")).is_err());
@@ -328,7 +361,9 @@ fn a_link_to_a_processs_root_leads_where_that_process_is() {
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
     if said != "ready\n" {
         child.wait().unwrap();
-        return println!("skipped: a process with a file system of its own, because none can be mounted");
+        return println!(
+            "skipped: a process with a file system of its own, because none can be mounted"
+        );
     }
     let proc = format!("/proc/{}", child.id());
     let dir = Dir::open(&Path::new(&proc).join("root").join(at.strip_prefix("/").unwrap()));

@@ -99,11 +99,17 @@ fn another_version_kind_or_program_is_refused_in_words() {
     let other = says("kind = \"note\"\nversion = 4\nwhatever = 1\n");
     assert!(matches!(&other, Unfit::OtherVersion(why) if why.contains("version 4")), "{other}");
     let other = says(&sealed("version = 2\nsize = 7\n"));
-    assert!(matches!(&other, Unfit::OtherVersion(why) if why.contains("development build")), "{other}");
+    assert!(
+        matches!(&other, Unfit::OtherVersion(why) if why.contains("development build")),
+        "{other}"
+    );
     for (text, words) in [
         (sealed("kind = \"list\"\nversion = 3\nsize = 7\n"), "is of the kind `list`, not `note`"),
         (sealed("kind = \"note\"\nversion = 3\nsize = \"many\"\n"), "does not say what it should"),
-        (sealed("kind = \"note\"\nversion = 3\nsize = 7\ncolour = 1\n"), "does not say what it should"),
+        (
+            sealed("kind = \"note\"\nversion = 3\nsize = 7\ncolour = 1\n"),
+            "does not say what it should",
+        ),
         (sealed("kind = \"note\"\nversion = 3\nsize = 7\nmembers = [\"/a%4\"]\n"), "does not say"),
         (sealed("kind = \"note\"\nversion = 3\nsize = 7\nmembers = [\"/a%00\"]\n"), "does not say"),
         (sealed("kind = \"note\"\nsize = 7\n"), "does not say its version"),

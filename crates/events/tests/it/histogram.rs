@@ -1,4 +1,5 @@
-//! Property tests of the histogram: the error bound, and that splitting, merging and subtracting lose nothing.
+//! Property tests of the histogram: the error bound, and that splitting, merging and subtracting
+//! lose nothing.
 
 use proptest::prelude::*;
 use tiersmith_events::{Histogram, HistogramError};
@@ -45,8 +46,10 @@ proptest! {
 
     #[test]
     fn the_minimum_is_at_most_one_64th_too_small(values in prop::collection::vec(waits(), 1..200)) {
-        let (found, exact) = (histogram_of(&values).min_ns().unwrap(), *values.iter().min().unwrap());
-        prop_assert!(found <= exact && (exact - found) * 64 <= exact, "found {found}, exact {exact}");
+        let (found, exact) = (histogram_of(&values).min_ns().unwrap(),
+        *values.iter().min().unwrap());
+        prop_assert!(found <= exact && (exact - found) * 64 <= exact, "found {found}, exact \
+            {exact}");
     }
 
     #[test]
@@ -54,11 +57,14 @@ proptest! {
         let histogram = histogram_of(&[value]);
         let bucket = histogram.buckets().next().unwrap();
         prop_assert!(bucket.low_ns <= value && value < bucket.end_ns);
-        prop_assert!(bucket.end_ns - bucket.low_ns == 1 || (bucket.end_ns - bucket.low_ns) * 64 <= bucket.low_ns);
+        let wide = bucket.end_ns - bucket.low_ns;
+        prop_assert!(wide == 1 || wide * 64 <= bucket.low_ns);
     }
 
     #[test]
-    fn powers_of_two_of_a_microsecond_are_counted_exactly(values in prop::collection::vec(waits(), 1..200)) {
+    fn powers_of_two_of_a_microsecond_are_counted_exactly(
+        values in prop::collection::vec(waits(), 1..200),
+    ) {
         let rows = histogram_of(&values).powers_of_two_us();
         let mut below_us = 1;
         for row in 0..rows.len() {
@@ -87,14 +93,19 @@ proptest! {
         prop_assert!(difference.buckets().eq(between.buckets()));
         prop_assert_eq!(difference.total_ns(), between.total_ns());
         let (found, exact) = (difference.max_ns().unwrap_or(0), between.max_ns().unwrap_or(0));
-        prop_assert!(found >= exact && (found - exact) * 64 <= exact, "found {}, exact {}", found, exact);
+        prop_assert!(found >= exact && (found - exact) * 64 <= exact, "found {}, exact {}", found,
+        exact);
     }
 
     #[test]
-    fn buckets_written_and_read_again_are_the_same_histogram(values in prop::collection::vec(waits(), 0..100)) {
+    fn buckets_written_and_read_again_are_the_same_histogram(
+        values in prop::collection::vec(waits(), 0..100),
+    ) {
         let histogram = histogram_of(&values);
-        let buckets: Vec<(u64, u64)> = histogram.buckets().map(|bucket| (bucket.low_ns, bucket.count)).collect();
-        let again = Histogram::from_buckets(buckets, histogram.total_ns(), histogram.max_ns().unwrap_or(0)).unwrap();
+        let buckets: Vec<(u64, u64)> = histogram.buckets().map(|bucket| (bucket.low_ns,
+        bucket.count)).collect();
+        let again = Histogram::from_buckets(buckets, histogram.total_ns(),
+        histogram.max_ns().unwrap_or(0)).unwrap();
         prop_assert_eq!(again, histogram);
     }
 }

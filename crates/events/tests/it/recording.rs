@@ -1,4 +1,5 @@
-//! Many threads record, come and go while others read: nothing is lost, nothing is counted twice, nothing goes back.
+//! Many threads record, come and go while others read: nothing is lost, nothing is counted twice,
+//! nothing goes back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -74,7 +75,8 @@ fn readings_taken_while_threads_record_never_go_back_and_their_differences_add_u
             .collect();
         let reader = scope.spawn(|| {
             let mut earlier = registry.read();
-            let (mut waits, mut operations) = (earlier.event(WRITE).count(), earlier.counter(OPERATIONS));
+            let (mut waits, mut operations) =
+                (earlier.event(WRITE).count(), earlier.counter(OPERATIONS));
             let mut last = false;
             while !last {
                 last = done.load(Ordering::Acquire);
@@ -99,7 +101,10 @@ fn readings_taken_while_threads_record_never_go_back_and_their_differences_add_u
 fn not_before(now: &Totals, earlier: &Totals) {
     let (now_event, before) = (now.event(WRITE), earlier.event(WRITE));
     assert!(now_event.count() >= before.count() && now_event.total_ns() >= before.total_ns());
-    assert!(now_event.bytes() >= before.bytes() && now.counter(OPERATIONS) >= earlier.counter(OPERATIONS));
+    assert!(
+        now_event.bytes() >= before.bytes()
+            && now.counter(OPERATIONS) >= earlier.counter(OPERATIONS)
+    );
 }
 
 #[test]

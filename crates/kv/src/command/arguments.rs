@@ -39,7 +39,12 @@ pub(crate) fn print_score(score: f64) -> String {
 }
 
 /// When a key expires that is given `amount` of `unit_ms`, from now or since 1970.
-pub(crate) fn expiry(amount: i64, unit_ms: i64, base_ms: u64, command: &str) -> Result<i64, Refusal> {
+pub(crate) fn expiry(
+    amount: i64,
+    unit_ms: i64,
+    base_ms: u64,
+    command: &str,
+) -> Result<i64, Refusal> {
     amount
         .checked_mul(unit_ms)
         .and_then(|ms| ms.checked_add_unsigned(base_ms))
@@ -171,7 +176,11 @@ mod tests {
             ("a[", "ab", false),
             ("*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaa", false),
         ] {
-            assert_eq!(glob(pattern.as_bytes(), text.as_bytes(), false), matches, "{pattern} {text}");
+            assert_eq!(
+                glob(pattern.as_bytes(), text.as_bytes(), false),
+                matches,
+                "{pattern} {text}"
+            );
         }
         assert!(glob(b"HE*", b"hello", true));
     }

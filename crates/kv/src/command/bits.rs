@@ -91,8 +91,10 @@ pub(crate) fn bitcount(context: &mut Context<'_>, args: &Arguments<'_>) -> Done 
     };
     let count = span.map_or(0, |(from, to)| {
         let (first, last) = (from.next_multiple_of(8).min(to), (to / 8 * 8).max(from));
-        let whole = if first < last { &value[first as usize / 8..last as usize / 8] } else { &[][..] };
-        let edges = if first < last { (from..first).chain(last..to) } else { (from..to).chain(0..0) };
+        let whole =
+            if first < last { &value[first as usize / 8..last as usize / 8] } else { &[][..] };
+        let edges =
+            if first < last { (from..first).chain(last..to) } else { (from..to).chain(0..0) };
         whole.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>()
             + edges.filter(|bit| is_set(&value, *bit)).count() as u64
     });

@@ -26,7 +26,11 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// Whether it waits for a value of this type.
     pub(crate) fn takes(&self, kind: u8) -> bool {
-        match self.arguments.first().is_some_and(|name| name.to_ascii_lowercase().starts_with(b"bz")) {
+        match self
+            .arguments
+            .first()
+            .is_some_and(|name| name.to_ascii_lowercase().starts_with(b"bz"))
+        {
             true => matches!(kind, kind::ZSET | kind::ZSET_NODE),
             false => matches!(kind, kind::LIST | kind::LIST_NODE),
         }
@@ -47,16 +51,23 @@ impl Waits {
             return Err(Refusal::Said("ERR timeout is negative"));
         }
         // What no clock reaches is for ever.
-        let until =
-            Duration::try_from_secs_f64(seconds).ok().and_then(|time| Instant::now().checked_add(time));
+        let until = Duration::try_from_secs_f64(seconds)
+            .ok()
+            .and_then(|time| Instant::now().checked_add(time));
         Ok(Waits(until.filter(|_| seconds > 0.0)))
     }
 }
 
 /// Lets the client wait for these keys. Its reply comes later.
-pub(crate) fn wait_for(context: &mut Context<'_>, keys: &Arguments<'_>, args: &Arguments<'_>, waits: Waits) {
+pub(crate) fn wait_for(
+    context: &mut Context<'_>,
+    keys: &Arguments<'_>,
+    args: &Arguments<'_>,
+    waits: Waits,
+) {
     let own = |all: &Arguments<'_>| all.iter().map(|one| one.to_vec()).collect();
-    let waiting = Waiting { db: context.session.db, keys: own(keys), arguments: own(args), until: waits.0 };
+    let waiting =
+        Waiting { db: context.session.db, keys: own(keys), arguments: own(args), until: waits.0 };
     context.session.waiting = Some(waiting);
 }
 
@@ -121,7 +132,11 @@ impl Shared {
     }
 
     /// Takes what a session waits for, and the session from the lines.
-    pub(crate) fn wait_no_more(&mut self, session: &mut Session, keys: &mut Keyspace) -> Option<Waiting> {
+    pub(crate) fn wait_no_more(
+        &mut self,
+        session: &mut Session,
+        keys: &mut Keyspace,
+    ) -> Option<Waiting> {
         let waiting = session.waiting.take()?;
         self.leave_lines(&waiting, session.id, keys);
         Some(waiting)

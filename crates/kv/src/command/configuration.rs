@@ -34,7 +34,12 @@ struct Setting {
     changes: bool,
 }
 
-const fn setting(name: &'static str, default: &'static str, takes: Takes, changes: bool) -> Setting {
+const fn setting(
+    name: &'static str,
+    default: &'static str,
+    takes: Takes,
+    changes: bool,
+) -> Setting {
     Setting { name, default, takes, changes }
 }
 
@@ -139,7 +144,8 @@ fn bytes(text: &str) -> Option<u64> {
 fn output_limits(old: &str, value: &str) -> Result<String, String> {
     let words: Vec<&str> = value.split_whitespace().collect();
     let wrong = || {
-        "`client-output-buffer-limit` takes a class (normal, replica, pubsub), two sizes and seconds"
+        "`client-output-buffer-limit` takes a class (normal, replica, pubsub), two sizes and \
+         seconds"
             .to_owned()
     };
     if words.is_empty() || !words.len().is_multiple_of(4) {
@@ -170,7 +176,8 @@ impl Configuration {
             }
             let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
             let value = value.trim();
-            let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+            let value =
+                value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
             self.set(&name.to_ascii_lowercase(), value)
                 .map_err(|why| Error::Configuration(format!("{path}, line {number}: {why}")))?;
         }
@@ -183,8 +190,9 @@ impl Configuration {
     /// Why the name or the value means nothing.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let name = current_name(name);
-        let setting = find(name)
-            .ok_or_else(|| format!("`{name}` is no setting of this server; see `tiersmith kv --help`"))?;
+        let setting = find(name).ok_or_else(|| {
+            format!("`{name}` is no setting of this server; see `tiersmith kv --help`")
+        })?;
         let value = match setting.takes {
             Takes::Number(from, to) => match value.parse::<u64>() {
                 Ok(number) if (from..=to).contains(&number) => number.to_string(),
@@ -311,7 +319,8 @@ mod tests {
     fn a_file_is_read_and_its_first_wrong_line_is_named() {
         let mut all = Configuration::default();
         all.read(
-            "# a comment\n\nport 7000\nrequirepass \"a b\"\nclient-output-buffer-limit pubsub 32mb 8mb 60\n",
+            "# a comment\n\nport 7000\nrequirepass \"a b\"\nclient-output-buffer-limit pubsub 32mb \
+             8mb 60\n",
             "f",
         )
         .expect("it is right");

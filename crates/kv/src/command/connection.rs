@@ -63,7 +63,8 @@ pub(crate) fn auth(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     match args {
         [_, _] if context.shared.configuration.text("requirepass").is_empty() => {
             return Err(Refusal::Said(
-                "ERR AUTH <password> called without any password configured for the default user. Are \
+                "ERR AUTH <password> called without any password configured for the default user. \
+                 Are \
                  you sure your configuration is correct?",
             ));
         }
@@ -79,7 +80,8 @@ pub(crate) fn hello(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let version = match args.get(1) {
         None => None,
         Some(text) => Some(
-            integer(text).ok_or(Refusal::Said("ERR Protocol version is not an integer or out of range"))?,
+            integer(text)
+                .ok_or(Refusal::Said("ERR Protocol version is not an integer or out of range"))?,
         ),
     };
     if version.is_some_and(|version| !matches!(version, 2 | 3)) {
@@ -104,8 +106,10 @@ pub(crate) fn hello(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     }
     if !context.session.allowed {
         return Err(Refusal::Said(
-            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
-             AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+             HELLO <proto> \
+             AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
+             protocol \
              version at the same time",
         ));
     }
@@ -153,7 +157,9 @@ fn client_name(argument: &[u8]) -> Result<String, Refusal> {
     if argument.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         Ok(String::from_utf8_lossy(argument).into_owned())
     } else {
-        Err(Refusal::Said("ERR Client names cannot contain spaces, newlines or special characters."))
+        Err(Refusal::Said(
+            "ERR Client names cannot contain spaces, newlines or special characters.",
+        ))
     }
 }
 
@@ -204,7 +210,11 @@ pub(crate) fn client(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             let error = match how.first().map(|how| word(how)).as_deref() {
                 None | Some("timeout") => false,
                 Some("error") => true,
-                _ => return Err(Refusal::Said("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+                _ => {
+                    return Err(Refusal::Said(
+                        "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR",
+                    ));
+                }
             };
             let waits = context.shared.waiting.values().any(|line| line.contains(&id));
             if waits {
@@ -276,7 +286,8 @@ fn kill(context: &mut Context<'_>, options: &Arguments<'_>) -> Done {
 pub(crate) fn describe(session: &super::Session) -> String {
     format!(
         "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db={} sub={} psub={} ssub=0 \
-         multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 \
+         multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
+         tot-mem=0 \
          events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
         session.id,
         session.address,

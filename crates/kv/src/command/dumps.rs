@@ -40,8 +40,10 @@ pub(crate) fn restore(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     if !replace && context.keys.get(db, key).is_some() {
         return Err(Refusal::Said("BUSYKEY Target key name already exists."));
     }
-    let time = integer(args[2]).ok_or(Refusal::Said("ERR value is not an integer or out of range"))?;
-    let time = u64::try_from(time).map_err(|_| Refusal::Said("ERR Invalid TTL value, must be >= 0"))?;
+    let time =
+        integer(args[2]).ok_or(Refusal::Said("ERR value is not an integer or out of range"))?;
+    let time =
+        u64::try_from(time).map_err(|_| Refusal::Said("ERR Invalid TTL value, must be >= 0"))?;
     let base = if absolute { 0 } else { context.keys.now_ms() };
     let expires = (time > 0).then(|| time.saturating_add(base));
     let content = rdb::restore(args[3], key, Limits::of_tier(context.keys.heap().size()));

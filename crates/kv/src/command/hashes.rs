@@ -7,14 +7,16 @@ use crate::format::entry::kind;
 use crate::keyspace::Found;
 use crate::number::{Extended, Long, long};
 
-/// The most fields or members that HRANDFIELD and its sisters return when the same one may come again:
-/// Redis makes as many as are asked for, until its memory is full.
+/// The most fields or members that HRANDFIELD and its sisters return when the same one may come
+/// again: Redis makes as many as are asked for, until its memory is full.
 pub(crate) const RANDOM_MAX: i64 = 1 << 24;
 
 /// The hash of a key, if it is there.
 fn hash(context: &mut Context<'_>, key: &[u8]) -> Result<Option<Found>, Refusal> {
     match context.keys.get(context.session.db, key) {
-        Some(found) if !matches!(found.header.kind, kind::HASH | kind::HASH_NODE) => Err(WRONG_TYPE),
+        Some(found) if !matches!(found.header.kind, kind::HASH | kind::HASH_NODE) => {
+            Err(WRONG_TYPE)
+        }
         found => Ok(found),
     }
 }
@@ -28,8 +30,14 @@ fn put(context: &mut Context<'_>, args: &Arguments<'_>, name: &str) -> Result<u6
         return Err(wrong_count(name));
     }
     let found = hash(context, args[1])?;
-    let pairs: Vec<(&[u8], &[u8])> = args[2..].chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-    Ok(context.keys.set_fields(context.session.db, args[1], (found.as_ref(), kind::HASH), &pairs)?)
+    let pairs: Vec<(&[u8], &[u8])> =
+        args[2..].chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+    Ok(context.keys.set_fields(
+        context.session.db,
+        args[1],
+        (found.as_ref(), kind::HASH),
+        &pairs,
+    )?)
 }
 
 pub(crate) fn hset(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
@@ -71,7 +79,9 @@ pub(crate) fn hmget(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 
 pub(crate) fn hdel(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let removed = match hash(context, args[1])? {
-        Some(found) => context.keys.remove_fields(context.session.db, args[1], &found, &args[2..])?,
+        Some(found) => {
+            context.keys.remove_fields(context.session.db, args[1], &found, &args[2..])?
+        }
         None => 0,
     };
     context.reply.count(removed);
@@ -144,7 +154,8 @@ pub(crate) fn hincrby(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         Some(value) => integer(&value).ok_or(Refusal::Said("ERR hash value is not an integer"))?,
         None => 0,
     };
-    let new = old.checked_add(by).ok_or(Refusal::Said("ERR increment or decrement would overflow"))?;
+    let new =
+        old.checked_add(by).ok_or(Refusal::Said("ERR increment or decrement would overflow"))?;
     set_one(context, args, new.to_string().as_bytes())?;
     context.reply.integer(new);
     Ok(())
@@ -206,8 +217,10 @@ pub(crate) fn scan(
         }
     }
     fields.retain(|(name, _)| pattern.is_none_or(|pattern| glob(pattern, name, false)));
-    let parts: Vec<Vec<u8>> =
-        fields.into_iter().flat_map(|(name, value)| std::iter::once(name).chain(shown(&value))).collect();
+    let parts: Vec<Vec<u8>> = fields
+        .into_iter()
+        .flat_map(|(name, value)| std::iter::once(name).chain(shown(&value)))
+        .collect();
     context.reply.list(2);
     context.reply.bulk(cursor.to_string().as_bytes());
     context.reply.list(parts.len());
@@ -219,13 +232,16 @@ pub(crate) fn hrandfield(context: &mut Context<'_>, args: &Arguments<'_>) -> Don
     let (count, values) = match args {
         [_, _] => (None, false),
         [_, _, count] => (Some(integer_or_refusal(count)?), false),
-        [_, _, count, option] if word(option) == "withvalues" => (Some(integer_or_refusal(count)?), true),
+        [_, _, count, option] if word(option) == "withvalues" => {
+            (Some(integer_or_refusal(count)?), true)
+        }
         _ => return Err(SYNTAX),
     };
     if count.is_some_and(|count| !(-RANDOM_MAX..=i64::MAX / 2).contains(&count)) {
         return Err(Refusal::Said("ERR value is out of range"));
     }
-    let mut fields = hash(context, args[1])?.map(|found| context.keys.fields(&found)).unwrap_or_default();
+    let mut fields =
+        hash(context, args[1])?.map(|found| context.keys.fields(&found)).unwrap_or_default();
     let Some(count) = count else {
         let one = fastrand::choice(&fields).map(|(name, _)| name.as_slice());
         context.reply.bulk_or_null(one);

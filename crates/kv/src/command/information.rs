@@ -45,7 +45,10 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
     let waits = waits.events().map(|(event, totals)| {
         let name = format!("wait_{}", event.name.replace(' ', "_"));
         let (class, count, us) = (event.class.name(), totals.count(), totals.total_ns() / 1000);
-        (name, format!("class={class},waits={count},total_us={us},max_us={}", totals.max_ns() / 1000))
+        (
+            name,
+            format!("class={class},waits={count},total_us={us},max_us={}", totals.max_ns() / 1000),
+        )
     });
     vec![
         (
@@ -76,7 +79,10 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
             "Memory",
             vec![
                 line("used_memory", &heap.used()),
-                line("used_memory_lua", &shared.scripts.as_ref().map_or(0, |scripts| scripts.memory())),
+                line(
+                    "used_memory_lua",
+                    &shared.scripts.as_ref().map_or(0, |scripts| scripts.memory()),
+                ),
                 line("number_of_cached_scripts", &shared.scripts.as_ref().map_or(0, |s| s.count())),
                 line("total_system_memory", &heap.size()),
                 configured("maxmemory"),
@@ -201,7 +207,8 @@ pub(crate) fn command(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         }
         Some(name) => {
             return Err(Refusal::Words(format!(
-                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try COMMAND HELP."
+                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try COMMAND \
+                 HELP."
             )));
         }
     }
@@ -209,7 +216,8 @@ pub(crate) fn command(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 }
 
 pub(crate) fn time(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     context.reply.list(2);
     context.reply.bulk(now.as_secs().to_string().as_bytes());
     context.reply.bulk(now.subsec_micros().to_string().as_bytes());
@@ -249,8 +257,10 @@ pub(crate) fn shutdown(context: &mut Context<'_>, args: &Arguments<'_>) -> Done 
 /// allowed it.
 pub(crate) fn debug(_context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
     Err(Refusal::Said(
-        "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it \
-         from a local connection, otherwise you need to set this option in the configuration file, and then \
+        "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
+         you can run it \
+         from a local connection, otherwise you need to set this option in the configuration file, \
+         and then \
          restart the server.",
     ))
 }

@@ -201,8 +201,10 @@ pub(crate) fn object(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     match (subcommand.as_str(), found) {
         ("freq", _) => {
             return Err(Refusal::Said(
-                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
-                 that when switching between policies at runtime LRU and LFU data will take some time to \
+                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please \
+                 note \
+                 that when switching between policies at runtime LRU and LFU data will take some \
+                 time to \
                  adjust.",
             ));
         }
@@ -212,12 +214,14 @@ pub(crate) fn object(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         }
         ("encoding", Some(found)) if found.header.kind == kind::SET => {
             let members = context.keys.fields(&found);
-            let numbers = members.len() <= 512 && members.iter().all(|(member, _)| integer(member).is_some());
+            let numbers =
+                members.len() <= 512 && members.iter().all(|(member, _)| integer(member).is_some());
             context.reply.bulk(if numbers { b"intset" } else { b"hashtable" });
         }
         ("encoding", Some(found)) if found.header.kind == kind::HASH => {
             let fields = context.keys.fields(&found);
-            let small = fields.len() <= 128 && fields.iter().all(|(f, v)| f.len().max(v.len()) <= 64);
+            let small =
+                fields.len() <= 128 && fields.iter().all(|(f, v)| f.len().max(v.len()) <= 64);
             context.reply.bulk(if small { b"listpack" } else { b"hashtable" });
         }
         ("encoding", Some(found)) if matches!(found.header.kind, kind::ZSET | kind::ZSET_NODE) => {
@@ -250,7 +254,13 @@ pub(crate) fn object(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 }
 
 /// EXPIRE and its sisters.
-fn expire(context: &mut Context<'_>, args: &Arguments<'_>, name: &str, unit: i64, now: bool) -> Done {
+fn expire(
+    context: &mut Context<'_>,
+    args: &Arguments<'_>,
+    name: &str,
+    unit: i64,
+    now: bool,
+) -> Done {
     let base = if now { context.keys.now_ms() } else { 0 };
     let (mut nx, mut xx, mut gt, mut lt) = (false, false, false, false);
     for option in &args[3..] {
@@ -266,7 +276,9 @@ fn expire(context: &mut Context<'_>, args: &Arguments<'_>, name: &str, unit: i64
         }
     }
     if nx && (xx || gt || lt) {
-        return Err(Refusal::Said("ERR NX and XX, GT or LT options at the same time are not compatible"));
+        return Err(Refusal::Said(
+            "ERR NX and XX, GT or LT options at the same time are not compatible",
+        ));
     }
     if gt && lt {
         return Err(Refusal::Said("ERR GT and LT options at the same time are not compatible"));

@@ -28,12 +28,19 @@ impl Side {
 /// The list of a key, if it is there.
 fn list(context: &mut Context<'_>, key: &[u8]) -> Result<Option<Found>, Refusal> {
     match context.keys.get(context.session.db, key) {
-        Some(found) if !matches!(found.header.kind, kind::LIST | kind::LIST_NODE) => Err(WRONG_TYPE),
+        Some(found) if !matches!(found.header.kind, kind::LIST | kind::LIST_NODE) => {
+            Err(WRONG_TYPE)
+        }
         found => Ok(found),
     }
 }
 
-fn add(context: &mut Context<'_>, key: &[u8], values: &[&[u8]], side: Side) -> Result<u64, Refusal> {
+fn add(
+    context: &mut Context<'_>,
+    key: &[u8],
+    values: &[&[u8]],
+    side: Side,
+) -> Result<u64, Refusal> {
     let found = list(context, key)?;
     let len = found.map_or(0, |found| context.keys.list_len(&found));
     let front = side == Side::Left;
@@ -104,7 +111,9 @@ fn pop(context: &mut Context<'_>, args: &Arguments<'_>, side: Side, name: &str) 
     const NEGATIVE: Refusal = Refusal::Said("ERR value is out of range, must be positive");
     let count = match args {
         [_, _] => None,
-        [_, _, count] => Some(integer(count).and_then(|count| u64::try_from(count).ok()).ok_or(NEGATIVE)?),
+        [_, _, count] => {
+            Some(integer(count).and_then(|count| u64::try_from(count).ok()).ok_or(NEGATIVE)?)
+        }
         _ => return Err(wrong_count(name)),
     };
     match (list(context, args[1])?, count) {
@@ -253,7 +262,8 @@ pub(crate) fn lpos(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
                 rank = integer_or_refusal(option[1])?;
                 if rank == 0 {
                     return Err(Refusal::Said(
-                        "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second \
+                        "ERR RANK can't be zero: use 1 to start from the first match, 2 from the \
+                         second \
                          ... or use negative to start from the end of the list",
                     ));
                 }
@@ -339,7 +349,12 @@ pub(crate) fn rpoplpush(context: &mut Context<'_>, args: &Arguments<'_>) -> Done
     shift_or_null(context, (args[1], Side::Right), (args[2], Side::Left))
 }
 
-fn shift_or_wait(context: &mut Context<'_>, args: &Arguments<'_>, sides: [Side; 2], timeout: &[u8]) -> Done {
+fn shift_or_wait(
+    context: &mut Context<'_>,
+    args: &Arguments<'_>,
+    sides: [Side; 2],
+    timeout: &[u8],
+) -> Done {
     let waits = Waits::of(timeout)?;
     match shift(context, (args[1], sides[0]), (args[2], sides[1]))? {
         Some(element) => context.reply.bulk(&element),
@@ -365,7 +380,9 @@ fn take_first<'a>(
     count: u64,
     side: Side,
 ) -> Result<Option<Popped<'a, Vec<u8>>>, Refusal> {
-    let some = |context: &mut Context<'_>, key: &[u8], found: &Found| take(context, key, found, count, side);
+    let some = |context: &mut Context<'_>, key: &[u8], found: &Found| {
+        take(context, key, found, count, side)
+    };
     blocking::take_first(context, keys, list, some)
 }
 

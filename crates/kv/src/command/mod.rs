@@ -70,7 +70,8 @@ impl From<Full> for Refusal {
 
 pub(crate) const SYNTAX: Refusal = Refusal::Said("ERR syntax error");
 const PARTIAL: Refusal = Refusal::Said(
-    "LOADING the data are a copy of a primary's of which a part is missing; wait until it is whole, or say \
+    "LOADING the data are a copy of a primary's of which a part is missing; wait until it is \
+     whole, or say \
      FLUSHALL to begin with nothing",
 );
 const READ_ONLY: Refusal = Refusal::Said("READONLY You can't write against a read only replica.");
@@ -146,7 +147,11 @@ fn dispatch(context: &mut Context<'_>, arguments: &Arguments<'_>) {
 }
 
 /// Whether the command may run at all.
-fn admit(context: &mut Context<'_>, name: &[u8], arguments: &Arguments<'_>) -> Result<&'static Row, Refusal> {
+fn admit(
+    context: &mut Context<'_>,
+    name: &[u8],
+    arguments: &Arguments<'_>,
+) -> Result<&'static Row, Refusal> {
     let row = lookup(name).ok_or_else(|| unknown(name, &arguments[1..]))?;
     if !row.takes(arguments.len()) {
         return Err(wrong_count(row.name));
@@ -154,9 +159,13 @@ fn admit(context: &mut Context<'_>, name: &[u8], arguments: &Arguments<'_>) -> R
     if !context.session.allowed && row.flags & flag::WITHOUT_AUTH == 0 {
         return Err(Refusal::Said("NOAUTH Authentication required."));
     }
-    if context.session.subscriptions() > 0 && !context.session.resp3 && row.flags & flag::SUBSCRIBED == 0 {
+    if context.session.subscriptions() > 0
+        && !context.session.resp3
+        && row.flags & flag::SUBSCRIBED == 0
+    {
         return Err(Refusal::Words(format!(
-            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are \
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
+             are \
              allowed in this context",
             row.name
         )));
@@ -174,7 +183,10 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
     context.keys.heap_mut().open_reserve(row.flags & flag::FREES != 0);
     let done = match context.keys.heap().broken() {
         Some(what) if row.flags & flag::WRITE != 0 => Err(Refusal::Words(broken(what))),
-        _ if context.keys.partial && row.flags & (flag::READ | flag::WRITE) != 0 && !row.empties() => {
+        _ if context.keys.partial
+            && row.flags & (flag::READ | flag::WRITE) != 0
+            && !row.empties() =>
+        {
             Err(PARTIAL)
         }
         _ if context.keys.follows && !context.keys.for_primary && row.flags & flag::WRITE != 0 => {
@@ -185,7 +197,8 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
     let done = match context.keys.heap_mut().take_note() {
         None => done,
         Some(Damage::Value(what)) => Err(Refusal::Words(format!(
-            "ERR the tier is damaged: {what}; write the key anew, or remove it, and see `tiersmith kv check`"
+            "ERR the tier is damaged: {what}; write the key anew, or remove it, and see `tiersmith \
+             kv check`"
         ))),
         Some(Damage::Structure(what)) => Err(Refusal::Words(broken(&what))),
     };
@@ -202,14 +215,16 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
 
 fn broken(what: &str) -> String {
     format!(
-        "MISCONF the tier is damaged, and nothing is written any more: {what}; read what is needed, stop \
+        "MISCONF the tier is damaged, and nothing is written any more: {what}; read what is \
+         needed, stop \
          the server, copy the tier, and see `tiersmith kv check`"
     )
 }
 
 fn unknown(name: &[u8], arguments: &Arguments<'_>) -> Refusal {
-    let shown =
-        |bytes: &[u8], most: usize| String::from_utf8_lossy(&bytes[..bytes.len().min(most)]).into_owned();
+    let shown = |bytes: &[u8], most: usize| {
+        String::from_utf8_lossy(&bytes[..bytes.len().min(most)]).into_owned()
+    };
     let mut with = String::new();
     for argument in arguments {
         if with.len() >= 128 {
@@ -217,7 +232,10 @@ fn unknown(name: &[u8], arguments: &Arguments<'_>) -> Refusal {
         }
         with += &format!("'{}' ", shown(argument, 128 - with.len()));
     }
-    Refusal::Words(format!("ERR unknown command '{}', with args beginning with: {with}", shown(name, 128)))
+    Refusal::Words(format!(
+        "ERR unknown command '{}', with args beginning with: {with}",
+        shown(name, 128)
+    ))
 }
 
 pub(crate) fn wrong_count(name: &str) -> Refusal {

@@ -82,12 +82,15 @@ pub(crate) fn publish(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let (mut count, limit) = (0, shared.configuration.hot.output_subscribed.hard);
     for client in shared.channels.get(args[1]).into_iter().flatten() {
         let (channel, payload) = (channel.clone(), payload.clone());
-        shared.deliveries.push(Delivery { client: *client, pattern: None, channel, payload }, limit);
+        shared
+            .deliveries
+            .push(Delivery { client: *client, pattern: None, channel, payload }, limit);
         count += 1;
     }
     for (pattern, clients) in &shared.patterns {
         for client in clients.iter().filter(|_| glob(pattern, &channel, false)) {
-            let (pattern, channel, payload) = (Some(pattern.clone()), channel.clone(), payload.clone());
+            let (pattern, channel, payload) =
+                (Some(pattern.clone()), channel.clone(), payload.clone());
             shared.deliveries.push(Delivery { client: *client, pattern, channel, payload }, limit);
             count += 1;
         }

@@ -62,7 +62,8 @@ pub(crate) fn replicaof(context: &mut Context<'_>, args: &Arguments<'_>) -> Done
     }
     if wanted == Wanted::NoOne && context.keys.copied() == Copied::Part {
         return Err(Refusal::Said(
-            "ERR a part of the primary's data is missing, so nobody can go on with them; follow a primary, \
+            "ERR a part of the primary's data is missing, so nobody can go on with them; follow a \
+             primary, \
              or say FLUSHALL to begin with nothing",
         ));
     }
@@ -131,7 +132,8 @@ pub(crate) fn lines(shared: &Shared, keys: &Keyspace) -> Vec<(String, String)> {
     }
     lines.push(line("connected_slaves", &0));
     lines.push(line("master_failover_state", &"no-failover"));
-    let history = if keys.copied() == Copied::Whole { keys.history() } else { shared.run_id.clone() };
+    let history =
+        if keys.copied() == Copied::Whole { keys.history() } else { shared.run_id.clone() };
     lines.push(line("master_replid", &history));
     lines.push(line("master_replid2", &"0".repeat(40)));
     lines.push(line("master_repl_offset", &keys.position()));

@@ -48,7 +48,12 @@ pub(crate) fn sadd(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     Ok(())
 }
 
-fn remove(context: &mut Context<'_>, key: &[u8], found: &Found, members: &[&[u8]]) -> Result<u64, Refusal> {
+fn remove(
+    context: &mut Context<'_>,
+    key: &[u8],
+    found: &Found,
+    members: &[&[u8]],
+) -> Result<u64, Refusal> {
     Ok(context.keys.remove_fields(context.session.db, key, found, members)?)
 }
 
@@ -158,7 +163,8 @@ pub(crate) fn srandmember(context: &mut Context<'_>, args: &Arguments<'_>) -> Do
     };
     if count == Some(i64::MIN) {
         return Err(Refusal::Said(
-            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+            "ERR value is out of range, value must between -9223372036854775807 and \
+             9223372036854775807",
         ));
     }
     if count.is_some_and(|count| count < -hashes::RANDOM_MAX) {
@@ -217,13 +223,14 @@ fn combine(
     let mut first = 0;
     if operation == Operation::Intersection {
         // The smallest one is looked through.
-        let size = |found: &Option<Found>| found.map_or(0, |found| context.keys.field_count(&found));
+        let size =
+            |found: &Option<Found>| found.map_or(0, |found| context.keys.field_count(&found));
         first = (0..all.len()).min_by_key(|at| size(&all[*at])).unwrap_or(0);
     }
     let stays = |member: &Vec<u8>| {
-        (0..all.len())
-            .filter(|at| *at != first)
-            .all(|at| has(context, all[at].as_ref(), member) == (operation == Operation::Intersection))
+        (0..all.len()).filter(|at| *at != first).all(|at| {
+            has(context, all[at].as_ref(), member) == (operation == Operation::Intersection)
+        })
     };
     let candidates = members(context, all[first].as_ref()).into_iter();
     Ok(candidates.filter(stays).take(limit).collect())
@@ -284,7 +291,8 @@ pub(crate) fn limit_of(options: &Arguments<'_>) -> Result<usize, Refusal> {
 }
 
 pub(crate) fn sintercard(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
-    let count = integer(args[1]).and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0);
+    let count =
+        integer(args[1]).and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0);
     let count = count.ok_or(Refusal::Said("ERR numkeys should be greater than 0"))?;
     let (keys, options) = args[2..]
         .split_at_checked(count)

@@ -1,4 +1,5 @@
-//! SORT: the elements of a list, set or sorted set in another order, with what other keys say of them.
+//! SORT: the elements of a list, set or sorted set in another order, with what other keys say of
+//! them.
 
 use std::cmp::Ordering;
 
@@ -119,9 +120,10 @@ fn put_in_order(
     weighed.sort_by(|(score, weight, element), (other_score, other_weight, other)| {
         let order = match asked.alpha {
             true => weight.cmp(other_weight),
-            false => {
-                score.partial_cmp(other_score).unwrap_or(Ordering::Equal).then_with(|| element.cmp(other))
-            }
+            false => score
+                .partial_cmp(other_score)
+                .unwrap_or(Ordering::Equal)
+                .then_with(|| element.cmp(other)),
         };
         if asked.descending { order.reverse() } else { order }
     });

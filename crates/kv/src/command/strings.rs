@@ -8,7 +8,8 @@ use crate::number::{Extended, Long, long};
 
 pub(crate) const WRONG_TYPE: Refusal =
     Refusal::Said("WRONGTYPE Operation against a key holding the wrong kind of value");
-const TOO_LONG: Refusal = Refusal::Said("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+const TOO_LONG: Refusal =
+    Refusal::Said("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 
 /// The string of a key, if it is there.
 pub(crate) fn string(context: &mut Context<'_>, key: &[u8]) -> Result<Option<Found>, Refusal> {
@@ -24,7 +25,12 @@ fn value(context: &mut Context<'_>, key: &[u8]) -> Result<Option<Vec<u8>>, Refus
 }
 
 /// Puts a string.
-pub(crate) fn put(context: &mut Context<'_>, key: &[u8], value: &[u8], expires: Option<u64>) -> Done {
+pub(crate) fn put(
+    context: &mut Context<'_>,
+    key: &[u8],
+    value: &[u8],
+    expires: Option<u64>,
+) -> Done {
     if value.len() as u64 > LENGTH_MAX {
         return Err(TOO_LONG);
     }
@@ -75,7 +81,9 @@ pub(crate) fn set(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             "xx" if !only_new => only_old = true,
             "keepttl" if expires.is_none() => keep = true,
             "get" => get = true,
-            option @ ("ex" | "px" | "exat" | "pxat") if expires.is_none() && !keep && at + 1 < args.len() => {
+            option @ ("ex" | "px" | "exat" | "pxat")
+                if expires.is_none() && !keep && at + 1 < args.len() =>
+            {
                 at += 1;
                 expires = Some(time(context, "set", option, args[at])?);
             }
@@ -297,11 +305,14 @@ pub(crate) fn setrange(context: &mut Context<'_>, args: &Arguments<'_>) -> Done 
 fn add(context: &mut Context<'_>, key: &[u8], by: i64) -> Done {
     let found = string(context, key)?;
     let old = match &found {
-        Some(found) if found.header.value_len <= 20 => integer_or_refusal(&context.keys.value(found))?,
+        Some(found) if found.header.value_len <= 20 => {
+            integer_or_refusal(&context.keys.value(found))?
+        }
         Some(_) => return Err(Refusal::Said("ERR value is not an integer or out of range")),
         None => 0,
     };
-    let new = old.checked_add(by).ok_or(Refusal::Said("ERR increment or decrement would overflow"))?;
+    let new =
+        old.checked_add(by).ok_or(Refusal::Said("ERR increment or decrement would overflow"))?;
     let expires = found.and_then(|found| found.header.expires);
     put(context, key, new.to_string().as_bytes(), expires)?;
     context.reply.integer(new);
@@ -321,8 +332,9 @@ pub(crate) fn incrby(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 }
 
 pub(crate) fn decrby(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
-    let by =
-        integer_or_refusal(args[2])?.checked_neg().ok_or(Refusal::Said("ERR decrement would overflow"))?;
+    let by = integer_or_refusal(args[2])?
+        .checked_neg()
+        .ok_or(Refusal::Said("ERR decrement would overflow"))?;
     add(context, args[1], by)
 }
 

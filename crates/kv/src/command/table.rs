@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use super::{Arguments, Context, Done};
 use super::{
     bits as b, configuration as cf, connection as c, dumps as d, hashes as h, hyperloglog as y,
-    information as i, keys as k, lists as l, pubsub as p, replication as r, scripting as g, sets as e,
-    sorted as z, sorting as o, strings as s, transactions as t,
+    information as i, keys as k, lists as l, pubsub as p, replication as r, scripting as g,
+    sets as e, sorted as z, sorting as o, strings as s, transactions as t,
 };
 
 /// What a command is, as bits.
@@ -43,7 +43,9 @@ pub(crate) mod flag {
     pub(crate) const F: u16 = FAST;
 }
 
-use flag::{ADMIN, F, FAST, N, NOT_IN_MULTI, NOT_QUEUED, R, RF, SUBSCRIBED, W, WF, WFX, WITHOUT_AUTH, WX};
+use flag::{
+    ADMIN, F, FAST, N, NOT_IN_MULTI, NOT_QUEUED, R, RF, SUBSCRIBED, W, WF, WFX, WITHOUT_AUTH, WX,
+};
 
 /// A command.
 pub(crate) struct Row {
@@ -95,7 +97,8 @@ impl Row {
         let [first, last, step] = self.keys.map(isize::from);
         let last = if last < 0 { arguments.len() as isize + last } else { last };
         let count = if first == 0 { 0 } else { (last - first + step) / step };
-        (0..count).filter_map(move |n| arguments.get(usize::try_from(first + n * step).ok()?).copied())
+        (0..count)
+            .filter_map(move |n| arguments.get(usize::try_from(first + n * step).ok()?).copied())
     }
 }
 
@@ -167,7 +170,8 @@ rows! {
     }
     "list" {
         "blmove" 6 W | N, [1 2 1], l::blmove, "Move an element, or wait for one";
-        "blmpop" -5 W, [0 0 0], l::blmpop, "Take elements from the first list that has some, or wait";
+        "blmpop" -5 W, [0 0 0], l::blmpop, "Take elements from the first list that has some, or \
+                                            wait";
         "blpop" -3 W | N, [1 -2 1], l::blpop, "Take the first element of a list, or wait for one";
         "brpop" -3 W | N, [1 -2 1], l::brpop, "Take the last element of a list, or wait for one";
         "brpoplpush" 4 W | N, [1 2 1], l::brpoplpush, "Move the last element, or wait for one";
@@ -209,9 +213,12 @@ rows! {
         "sunionstore" -3 W, [1 -1 1], e::sunionstore, "Store what SUNION says";
     }
     "sorted-set" {
-        "bzmpop" -5 W, [0 0 0], z::pop::bzmpop, "Take members from the first set that has some, or wait";
-        "bzpopmax" -3 WF | N, [1 -2 1], z::pop::bzpopmax, "Take the member with the highest score, or wait";
-        "bzpopmin" -3 WF | N, [1 -2 1], z::pop::bzpopmin, "Take the member with the lowest score, or wait";
+        "bzmpop" -5 W, [0 0 0], z::pop::bzmpop, "Take members from the first set that has some, or \
+                                                 wait";
+        "bzpopmax" -3 WF | N, [1 -2 1], z::pop::bzpopmax, "Take the member with the highest score, \
+                                                           or wait";
+        "bzpopmin" -3 WF | N, [1 -2 1], z::pop::bzpopmin, "Take the member with the lowest score, \
+                                                           or wait";
         "zadd" -4 WF, [1 1 1], z::zadd, "Add members, or change their scores";
         "zcard" 2 RF, [1 1 1], z::zcard, "How many members there are";
         "zcount" 4 RF, [1 1 1], z::range::zcount, "How many members have scores in a range";
@@ -237,7 +244,8 @@ rows! {
         "zremrangebyrank" 4 WX, [1 1 1], z::range::zremrangebyrank, "Remove a range of ranks";
         "zremrangebyscore" 4 WX, [1 1 1], z::range::zremrangebyscore, "Remove a range of scores";
         "zrevrange" -4 R, [1 1 1], z::range::zrevrange, "Members in a range, the highest first";
-        "zrevrangebylex" -4 R, [1 1 1], z::range::zrevrangebylex, "Members in a range, the highest first";
+        "zrevrangebylex" -4 R, [1 1 1], z::range::zrevrangebylex, "Members in a range, the highest \
+            first";
         "zrevrangebyscore" -4 R, [1 1 1], z::range::zrevrangebyscore,
             "Members in a range of scores, the highest first";
         "zrevrank" 3 RF, [1 1 1], z::zrevrank, "How many members come after one";
@@ -308,7 +316,8 @@ rows! {
         "echo" 2 F, [0 0 0], c::echo, "Return the argument";
         "hello" -1 FAST | WITHOUT_AUTH | NOT_IN_MULTI | N, [0 0 0], c::hello, "Choose the protocol";
         "ping" -1 FAST | SUBSCRIBED, [0 0 0], c::ping, "Is the server there";
-        "quit" -1 FAST | WITHOUT_AUTH | NOT_QUEUED | SUBSCRIBED | N, [0 0 0], c::quit, "Close the connection";
+        "quit" -1 FAST | WITHOUT_AUTH | NOT_QUEUED | SUBSCRIBED | N, [0 0 0], c::quit, "Close the \
+            connection";
         "reset" 1 FAST | WITHOUT_AUTH | NOT_QUEUED | SUBSCRIBED | N, [0 0 0], c::reset,
             "Begin the session anew";
         "select" 2 F, [0 0 0], c::select, "Choose a database";
@@ -319,7 +328,8 @@ rows! {
         "command" -1 0, [0 0 0], i::command, "About commands";
         "config" -2 ADMIN | N, [0 0 0], cf::config, "Settings";
         "dbsize" 1 RF, [0 0 0], k::dbsize, "How many keys there are";
-        "debug" -2 ADMIN | N, [0 0 0], i::debug, "Nothing: it is not allowed, as in Redis by default";
+        "debug" -2 ADMIN | N, [0 0 0], i::debug, "Nothing: it is not allowed, as in Redis by \
+                                                  default";
         "flushall" -1 WX, [0 0 0], k::flushall, "Remove all keys of all databases";
         "flushdb" -1 WX, [0 0 0], k::flushdb, "Remove all keys";
         "info" -1 0, [0 0 0], i::info, "About the server";

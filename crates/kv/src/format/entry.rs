@@ -14,13 +14,13 @@
 //! An entry in a database leaves these last 8 bytes free also while it does not expire, so that
 //! EXPIRE needs no space.
 //!
-//! The value of types 2, 4, 6 and 8: 4 bytes with the number of fields; for each of them 4 bytes with
-//! the length of its name, 4 with that of its value, name, value. A list's elements are values
+//! The value of types 2, 4, 6 and 8: 4 bytes with the number of fields; for each of them 4 bytes
+//! with the length of its name, 4 with that of its value, name, value. A list's elements are values
 //! without names, a set's members are names without values; a sorted set's are names, sorted, with
-//! scores as 8 bytes (IEEE 754). The value of types 3, 5, 7 and 9: 8 bytes, the offset of a node with
-//! the form of a database. The node's keys are the fields or members, as strings that do not expire,
-//! in its index. Its sequence has the elements of a list, which are entries without a key, or the
-//! entries of a sorted set's index, sorted by score and then by member.
+//! scores as 8 bytes (IEEE 754). The value of types 3, 5, 7 and 9: 8 bytes, the offset of a node
+//! with the form of a database. The node's keys are the fields or members, as strings that do not
+//! expire, in its index. Its sequence has the elements of a list, which are entries without a key,
+//! or the entries of a sorted set's index, sorted by score and then by member.
 //!
 //! What is behind the value in the slot may hold anything: an APPEND puts its bytes there before
 //! it changes the length.
@@ -179,8 +179,14 @@ mod tests {
     #[test]
     fn a_header_comes_back_as_it_was_written() {
         for expires in [None, Some(1_700_000_000_000)] {
-            let header =
-                Header { key_len: 11, kind: kind::STRING, class: 3, value_len: 21, sum: 77, expires };
+            let header = Header {
+                key_len: 11,
+                kind: kind::STRING,
+                class: 3,
+                value_len: 21,
+                sum: 77,
+                expires,
+            };
             assert_eq!(Header::decode(header.words(), || expires.unwrap_or(0)), header);
             assert!(header.is_possible());
             assert!(!Header { value_len: 70, ..header }.is_possible());

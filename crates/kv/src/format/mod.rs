@@ -65,8 +65,8 @@
 //!
 //! # Sequence
 //! A tree of nodes of 512 bytes, in slots of that class. A leaf's items are words: offsets of
-//! entries. An inner node's are pairs of words: the offset of a child, and the elements below it. All
-//! leaves are on one level. No node is empty; items that are not used may hold anything.
+//! entries. An inner node's are pairs of words: the offset of a child, and the elements below it.
+//! All leaves are on one level. No node is empty; items that are not used may hold anything.
 //!
 //! | from | what |
 //! |---|---|
@@ -216,7 +216,15 @@ impl Superblock {
             units -= 1;
         }
         let heap_at = heap_of(units);
-        (units > 0).then_some(Superblock { name, len, log_bytes, table_at, units, heap_at, hash_seed })
+        (units > 0).then_some(Superblock {
+            name,
+            len,
+            log_bytes,
+            table_at,
+            units,
+            heap_at,
+            hash_seed,
+        })
     }
 
     /// As bytes.
@@ -225,7 +233,8 @@ impl Superblock {
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
         bytes[16..32].copy_from_slice(&self.name);
-        let numbers = [self.len, self.log_bytes, self.table_at, self.units, self.heap_at, self.hash_seed];
+        let numbers =
+            [self.len, self.log_bytes, self.table_at, self.units, self.heap_at, self.hash_seed];
         for (index, number) in numbers.into_iter().enumerate() {
             bytes[32 + index * 8..40 + index * 8].copy_from_slice(&number.to_le_bytes());
         }

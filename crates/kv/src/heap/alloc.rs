@@ -2,7 +2,8 @@
 //!
 //! What is taken is marked in the overlay and so belongs to the transaction. What is given back
 //! stays marked until the commit ([`Heap::settle_frees`]): within a transaction no byte is used
-//! twice, because the committed state may still point to it, and because a range's checksum names it.
+//! twice, because the committed state may still point to it, and because a range's checksum names
+//! it.
 //!
 //! A part of the units is kept in reserve ([`Heap::open_reserve`]) for what gives space back, and
 //! needs some first: an HDEL writes a small hash anew. It takes less than it gives back, so
@@ -177,8 +178,8 @@ impl Heap {
         }
     }
 
-    /// The first unit of a slot's slab, where its word of the bitmap is, and its bit in it; nothing if
-    /// no slot of this class that is in use is there.
+    /// The first unit of a slot's slab, where its word of the bitmap is, and its bit in it; nothing
+    /// if no slot of this class that is in use is there.
     fn place_of(&self, at: u64, class: u8) -> Option<(u64, u64, u64)> {
         let unit = at.checked_sub(self.plan.heap_at)? / UNIT;
         if class >= class::COUNT || unit >= self.plan.units {
@@ -199,8 +200,8 @@ impl Heap {
 
     /// Makes free what was given back; returns the units that are free after the commit.
     ///
-    /// Words that were changed within what is given back are not part of the commit: the next one may
-    /// write its bytes there, and recovery stores this one's words after that.
+    /// Words that were changed within what is given back are not part of the commit: the next one
+    /// may write its bytes there, and recovery stores this one's words after that.
     pub(super) fn settle_frees(&mut self) -> Vec<(u64, u64)> {
         let (mut released, mut dead) = (Vec::new(), Vec::new());
         for freed in std::mem::take(&mut self.frees) {
@@ -242,8 +243,8 @@ impl Heap {
         released
     }
 
-    /// Whether a slab can go: it has no slot in use, and is not the one its class goes on with, unless
-    /// it is one of many units: each class of large slots would keep a MiB for ever.
+    /// Whether a slab can go: it has no slot in use, and is not the one its class goes on with,
+    /// unless it is one of many units: each class of large slots would keep a MiB for ever.
     fn is_empty_slab(&self, first: u64, class: u8) -> bool {
         let slab = self.plan.unit_at(first);
         (self.units.classes[usize::from(class)].current != first || Units::shape(class) > 1)

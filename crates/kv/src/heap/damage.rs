@@ -1,8 +1,8 @@
 //! What happens when the medium holds what it cannot hold.
 //!
 //! Nothing that is read from the medium makes this program panic or write where it must not. Who
-//! meets something impossible notes it and goes on with nothing (a word that is zero, no bytes); who
-//! executes commands looks at the note after each of them, takes back what the command did, and
+//! meets something impossible notes it and goes on with nothing (a word that is zero, no bytes);
+//! who executes commands looks at the note after each of them, takes back what the command did, and
 //! refuses it. A value without its checksum costs its key. Damage to what finds and frees entries
 //! also ends all changes until the tier was looked after: with wrong words in the index or the
 //! allocator they could destroy what is still whole.
@@ -30,7 +30,9 @@ impl Heap {
 
     #[cold]
     pub(super) fn note_outside(&self, at: u64, len: u64) -> u64 {
-        self.note(Damage::Structure(format!("something refers to {len} bytes at {at}, where none can be")));
+        self.note(Damage::Structure(format!(
+            "something refers to {len} bytes at {at}, where none can be"
+        )));
         0
     }
 

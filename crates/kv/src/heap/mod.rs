@@ -325,7 +325,8 @@ impl Heap {
         if self.record_bytes() <= self.plan.log_bytes {
             return Ok(());
         }
-        let lines = self.overlay.lines().iter().map(|line| 8 + u64::from(line.mask.count_ones()) * 8);
+        let lines =
+            self.overlay.lines().iter().map(|line| 8 + u64::from(line.mask.count_ones()) * 8);
         // What is given back changes a word of a bitmap, and one of the unit table at most.
         let given_back = self.frees.len() as u64 * 32;
         let bytes = HEADER as u64 + lines.sum::<u64>() + given_back + self.ranges.len() as u64 * 16;

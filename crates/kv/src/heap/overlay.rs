@@ -113,16 +113,19 @@ impl Overlay {
         }
     }
 
-    /// Forgets what was changed within these places, offsets and lengths in ascending order, none in
-    /// another.
+    /// Forgets what was changed within these places, offsets and lengths in ascending order, none
+    /// in another.
     pub(super) fn forget(&mut self, places: &[(u64, u64)]) {
         if places.is_empty() {
             return;
         }
         for line in self.lines.iter_mut().filter(|line| line.mask != 0) {
             let mut next = places.partition_point(|(from, len)| from + len <= line.at);
-            while let Some((from, len)) = places.get(next).filter(|(from, _)| *from < line.at + 64) {
-                for word in (0..8).filter(|word| (*from..from + len).contains(&(line.at + word * 8))) {
+            while let Some((from, len)) = places.get(next).filter(|(from, _)| *from < line.at + 64)
+            {
+                for word in
+                    (0..8).filter(|word| (*from..from + len).contains(&(line.at + word * 8)))
+                {
                     line.mask &= !(1 << word);
                 }
                 next += 1;

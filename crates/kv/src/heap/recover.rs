@@ -50,8 +50,8 @@ impl Heap {
         let mut name = [0; 16];
         random.fill(&mut name);
         let (len, path) = (map.len(), map.report().path.clone());
-        let plan =
-            Superblock::plan(len, log_bytes, name, random.u64(..)).ok_or(Error::TooSmall { path, len })?;
+        let plan = Superblock::plan(len, log_bytes, name, random.u64(..))
+            .ok_or(Error::TooSmall { path, len })?;
         map.set_open_range(len);
         map.nt_zero(0, 2 * SUPERBLOCK);
         map.fence();
@@ -108,7 +108,8 @@ impl Heap {
         let mut number = newest;
         let mut refused = None;
         if let Some(last) = records.iter().flatten().find(|record| record.number == newest) {
-            let hash = last.ranges.iter().fold(0, |hash, (at, len)| map.hash(*at, *len as usize, hash));
+            let hash =
+                last.ranges.iter().fold(0, |hash, (at, len)| map.hash(*at, *len as usize, hash));
             if hash != last.ranges_hash && !planted.is(Planted::RangesUnchecked) {
                 refused = Some(plan.slot(newest));
                 number -= 1;

@@ -88,7 +88,11 @@ impl Units {
     pub(super) fn take(&mut self, units: u64, align: u64) -> Option<u64> {
         let reserve = (self.count / RESERVE_SHARE).min(RESERVE_MOST);
         let reserve = if self.reserve_open { 0 } else { reserve };
-        if units.saturating_add(reserve) > self.free_count { None } else { self.take_any(units, align) }
+        if units.saturating_add(reserve) > self.free_count {
+            None
+        } else {
+            self.take_any(units, align)
+        }
     }
 
     /// The same, also from the reserve.
@@ -140,7 +144,8 @@ impl Units {
 
     /// Takes these units if all of them are free; whether they were.
     pub(super) fn set_aside(&mut self, first: u64, units: u64) -> bool {
-        let all = first + units <= self.count && (first..first + units).all(|unit| self.is_free(unit));
+        let all =
+            first + units <= self.count && (first..first + units).all(|unit| self.is_free(unit));
         if all {
             self.take_at(first, units);
         }
@@ -181,7 +186,8 @@ mod tests {
         let mut taken: Vec<(u64, u64)> = Vec::new();
         for _ in 0..3000 {
             if random.bool() {
-                let (count, align) = *random.choice(&[(1, 1), (3, 1), (16, 16), (40, 1)]).expect("one");
+                let (count, align) =
+                    *random.choice(&[(1, 1), (3, 1), (16, 16), (40, 1)]).expect("one");
                 if let Some(first) = units.take(count, align) {
                     assert!(first.is_multiple_of(align) && first + count <= 300);
                     assert!(taken.iter().all(|(at, n)| at + n <= first || first + count <= *at));

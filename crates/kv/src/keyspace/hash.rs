@@ -1,5 +1,5 @@
-//! Hashes and sets: the fields are in the value while they are small, else in an index of their own.
-//! A set is a hash whose values are empty.
+//! Hashes and sets: the fields are in the value while they are small, else in an index of their
+//! own. A set is a hash whose values are empty.
 //!
 //! A small hash is written anew with each change, at most [`PACKED_MAX`] bytes. A larger one has a
 //! node with the form of a database: its fields are found, put, split and walked over by the same
@@ -160,7 +160,13 @@ impl Keyspace {
     ///
     /// # Errors
     /// There is no space: a small hash is written anew.
-    pub fn remove_fields(&mut self, db: u8, key: &[u8], found: &Found, names: &[&[u8]]) -> Result<u64, Full> {
+    pub fn remove_fields(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        found: &Found,
+        names: &[&[u8]],
+    ) -> Result<u64, Full> {
         let removed;
         if kind::has_node(found.header.kind) {
             let node = self.node_of(found);
@@ -210,7 +216,11 @@ impl Keyspace {
             return self.random_in(self.node_of(found));
         }
         let mut fields = self.fields(found);
-        if fields.is_empty() { None } else { Some(fields.swap_remove(fastrand::usize(..fields.len())).0) }
+        if fields.is_empty() {
+            None
+        } else {
+            Some(fields.swap_remove(fastrand::usize(..fields.len())).0)
+        }
     }
 
     /// Copies a key, in place of whatever is there.
@@ -249,7 +259,8 @@ impl Keyspace {
         Ok(node)
     }
 
-    /// Puts a value of the type `of`, which has an index, with these fields; returns the index's place.
+    /// Puts a value of the type `of`, which has an index, with these fields; returns the index's
+    /// place.
     fn put_indexed(
         &mut self,
         db: u8,
@@ -273,7 +284,8 @@ mod tests {
 
     #[test]
     fn fields_come_back_as_they_were_packed_and_damage_ends_them() {
-        let fields: Fields = (0..20_u8).map(|n| (vec![n; n.into()], vec![0; 3 * usize::from(n)])).collect();
+        let fields: Fields =
+            (0..20_u8).map(|n| (vec![n; n.into()], vec![0; 3 * usize::from(n)])).collect();
         let bytes = pack(&fields);
         let back: Fields = unpack(&bytes).map(|(f, v)| (f.to_vec(), v.to_vec())).collect();
         assert_eq!(back, fields);

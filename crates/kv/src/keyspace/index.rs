@@ -7,7 +7,8 @@ use smallvec::SmallVec;
 use super::{Found, Keyspace};
 use crate::format::entry::{HEAD, Header, TIME};
 use crate::format::{
-    BUCKETS, CHUNKS, DIRECTORIES, DIRECTORIES_AT, FIRST_BUCKETS, IndexWord, LOG, WORDS, bucket_of, class,
+    BUCKETS, CHUNKS, DIRECTORIES, DIRECTORIES_AT, FIRST_BUCKETS, IndexWord, LOG, WORDS, bucket_of,
+    class,
 };
 use crate::heap::{Damage, Full};
 use crate::planted::Planted;
@@ -38,7 +39,9 @@ impl Keyspace {
         // Nothing is at 0, where a damaged hash leads.
         let buckets = if base == 0 { 0 } else { self.heap.word(base) };
         if buckets > DIRECTORIES * CHUNKS * BUCKETS {
-            self.heap.note(Damage::Structure(format!("the index at {base} says it has {buckets} buckets")));
+            self.heap.note(Damage::Structure(format!(
+                "the index at {base} says it has {buckets} buckets"
+            )));
             return 0;
         }
         buckets
@@ -49,7 +52,8 @@ impl Keyspace {
     pub(super) fn next_bucket(&self, bucket: u64, length: &mut u32) -> u64 {
         *length += 1;
         if *length > CHAIN_MAX {
-            self.heap.note(Damage::Structure(format!("the bucket at {bucket} is in an endless chain")));
+            self.heap
+                .note(Damage::Structure(format!("the bucket at {bucket} is in an endless chain")));
             return 0;
         }
         self.heap.word(bucket + WORDS * 8)
@@ -84,7 +88,10 @@ impl Keyspace {
         if header.is_possible() && at > LOG {
             return header;
         }
-        heap.note(Damage::Structure(format!("no entry can be at {at}: its first word is {:#x}", words[0])));
+        heap.note(Damage::Structure(format!(
+            "no entry can be at {at}: its first word is {:#x}",
+            words[0]
+        )));
         Header::decode([0, 0], || 0)
     }
 
@@ -158,7 +165,9 @@ impl Keyspace {
     fn add_word(&mut self, bucket: u64, word: IndexWord) -> Result<(), Full> {
         let (mut at, mut length) = (bucket, 0);
         loop {
-            if let Some(slot) = (0..WORDS).map(|slot| at + slot * 8).find(|slot| self.heap.word(*slot) == 0) {
+            if let Some(slot) =
+                (0..WORDS).map(|slot| at + slot * 8).find(|slot| self.heap.word(*slot) == 0)
+            {
                 self.heap.set(slot, word.0);
                 return Ok(());
             }
@@ -252,7 +261,8 @@ impl Keyspace {
     /// Gives a bucket these words and no others.
     fn fill(&mut self, bucket: u64, words: &[u64]) -> Result<(), Full> {
         for slot in 0..=WORDS {
-            let value = if slot < WORDS { words.get(slot as usize).copied().unwrap_or(0) } else { 0 };
+            let value =
+                if slot < WORDS { words.get(slot as usize).copied().unwrap_or(0) } else { 0 };
             if self.heap.word(bucket + slot * 8) != value {
                 self.heap.set(bucket + slot * 8, value);
             }

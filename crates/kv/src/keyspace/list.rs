@@ -167,7 +167,8 @@ impl Keyspace {
         }
         let kept = self.list_len(found) - places.len() as u64;
         if found.header.kind == kind::LIST_NODE && kept < places.len() as u64 / 4 {
-            // What is left of a long list is written anew, and the rest freed later, a part at a time.
+            // What is left of a long list is written anew, and the rest freed later, a part at a
+            // time.
             let (mut elements, mut place) = (Vec::new(), 0);
             self.for_list(found, 0, |element| {
                 if places.binary_search(&place).is_err() {

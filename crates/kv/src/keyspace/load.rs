@@ -1,4 +1,5 @@
-//! Keys that come from elsewhere or go there, and what is known of the primary whose data these are.
+//! Keys that come from elsewhere or go there, and what is known of the primary whose data these
+//! are.
 //!
 //! A data set that is being copied is marked as incomplete, durably, before its first key: a server
 //! that is killed in between does not take the half for a whole. The position in the primary's

@@ -4,7 +4,8 @@
 //! finds no space has changed something: the caller takes it back with the heap's savepoint.
 //!
 //! **Invariants**: a key is in one bucket, the one its hash names; the counts of a database are
-//! those of its index; a slot that nothing points to is free. `check` and the crash tests hold them.
+//! those of its index; a slot that nothing points to is free. `check` and the crash tests hold
+//! them.
 
 mod hash;
 mod index;
@@ -19,7 +20,9 @@ pub(crate) use load::Copied;
 pub(crate) use zset::{Scored, order};
 
 use crate::format::entry::{HEAD, Header, PART, TIME, kind, sum_of_part, sum_of_time};
-use crate::format::{BUCKETS, DATABASE, IndexWord, LOG, SEQUENCE, TREE_WORDS, UNIT, class, database_at};
+use crate::format::{
+    BUCKETS, DATABASE, IndexWord, LOG, SEQUENCE, TREE_WORDS, UNIT, class, database_at,
+};
 use crate::heap::{Damage, Full, Heap};
 use tiersmith_pmem::hash_bytes;
 
@@ -257,7 +260,8 @@ impl Keyspace {
         }
         let count = self.field_count(found);
         let entries = bytes.checked_div(sampled).unwrap_or(0) * count;
-        let leaves = if self.heap.word(node + SEQUENCE) == 0 { 0 } else { count.div_ceil(TREE_WORDS) * 512 };
+        let leaves =
+            if self.heap.word(node + SEQUENCE) == 0 { 0 } else { count.div_ceil(TREE_WORDS) * 512 };
         room + DATABASE + runs * UNIT + leaves + entries
     }
 
@@ -350,7 +354,14 @@ impl Keyspace {
     }
 
     /// Puts a value that goes on with what the old one had: its index, if it has one.
-    fn put_on(&mut self, db: u8, key: &[u8], found: &Found, value: &[u8], slack: u64) -> Result<(), Full> {
+    fn put_on(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        found: &Found,
+        value: &[u8],
+        slack: u64,
+    ) -> Result<(), Full> {
         let Header { kind, expires, .. } = found.header;
         let put = Put { kind, value, expires, slack, goes_on: true };
         self.put_into(database_at(db), key, &put)?;
@@ -362,7 +373,12 @@ impl Keyspace {
     ///
     /// # Errors
     /// There is no space.
-    pub fn rename(&mut self, from: (u8, &[u8]), found: &Found, to: (u8, &[u8])) -> Result<(), Full> {
+    pub fn rename(
+        &mut self,
+        from: (u8, &[u8]),
+        found: &Found,
+        to: (u8, &[u8]),
+    ) -> Result<(), Full> {
         let value = self.value(found);
         self.put(to.0, to.1, found.header.kind, &value, found.header.expires)?;
         // The index may have grown, and the entry's word have moved.

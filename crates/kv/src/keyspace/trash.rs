@@ -18,7 +18,8 @@ impl Keyspace {
         }
         let node = self.heap.word(base + 24);
         let trash = self.heap.word(TRASH);
-        let words: Vec<u64> = (0..DATABASE / 8).map(|word| self.heap.word(base + word * 8)).collect();
+        let words: Vec<u64> =
+            (0..DATABASE / 8).map(|word| self.heap.word(base + word * 8)).collect();
         if self.heap.planted().is(Planted::FlushForgetsTrash) {
             self.clear_database(base);
             self.heap.commit();
@@ -51,8 +52,8 @@ impl Keyspace {
         self.touch_all(other);
     }
 
-    /// What a value refers to, if it refers to anything, is to be freed. Where a damaged value led is
-    /// not known: that stays in use, and the key can go all the same.
+    /// What a value refers to, if it refers to anything, is to be freed. Where a damaged value led
+    /// is not known: that stays in use, and the key can go all the same.
     pub(super) fn discard_index(&mut self, found: &Found) {
         if !kind::has_node(found.header.kind) || !self.is_whole(found) {
             return;
@@ -82,8 +83,8 @@ impl Keyspace {
         }
     }
 
-    /// Frees what is in at most `buckets` buckets of the trash, in transactions of its own, of which
-    /// the last is not committed yet.
+    /// Frees what is in at most `buckets` buckets of the trash, in transactions of its own, of
+    /// which the last is not committed yet.
     pub fn empty_trash(&mut self, buckets: u64) {
         for _ in 0..buckets {
             let node = self.heap.word(TRASH);

@@ -67,8 +67,8 @@ impl Keyspace {
         }
     }
 
-    /// The child that element `place` is below, and its place there. `behind`: also the place behind
-    /// a child's last element is in it.
+    /// The child that element `place` is below, and its place there. `behind`: also the place
+    /// behind a child's last element is in it.
     fn child_of(&self, node: u64, head: TreeHead, place: u64, behind: bool) -> (u64, u64) {
         let mut rest = place;
         for number in 0..head.items {
@@ -78,7 +78,9 @@ impl Keyspace {
             }
             rest -= count;
         }
-        self.heap.note(Damage::Structure(format!("the sequence at {node} has fewer elements than it says")));
+        self.heap.note(Damage::Structure(format!(
+            "the sequence at {node} has fewer elements than it says"
+        )));
         (head.items.saturating_sub(1), 0)
     }
 
@@ -87,7 +89,9 @@ impl Keyspace {
         let (child, _) = self.child(node, head, number);
         let found = self.tree_head(child);
         if found.items == 0 || found.level + 1 != head.level {
-            self.heap.note(Damage::Structure(format!("the sequence's node at {node} has a wrong child")));
+            self.heap.note(Damage::Structure(format!(
+                "the sequence's node at {node} has a wrong child"
+            )));
             return None;
         }
         Some((child, found))
@@ -203,7 +207,12 @@ impl Keyspace {
     }
 
     /// Puts an element at a place of the sequence of the node at `base`.
-    pub(super) fn insert_element(&mut self, base: u64, place: u64, element: u64) -> Result<(), Full> {
+    pub(super) fn insert_element(
+        &mut self,
+        base: u64,
+        place: u64,
+        element: u64,
+    ) -> Result<(), Full> {
         let root = self.heap.word(base + SEQUENCE);
         if root == 0 {
             let (leaf, head) = self.new_tree_node(0, TREE_WORDS / 2)?;
@@ -292,8 +301,8 @@ impl Keyspace {
         element
     }
 
-    /// How many elements come before the first for which `before` does not hold; it holds for all up to
-    /// some element, and for none from there on.
+    /// How many elements come before the first for which `before` does not hold; it holds for all
+    /// up to some element, and for none from there on.
     pub(super) fn partition(&self, base: u64, before: impl Fn(u64) -> bool) -> u64 {
         let mut node = self.heap.word(base + SEQUENCE);
         if node == 0 {
@@ -367,7 +376,8 @@ impl Keyspace {
         each: &mut impl FnMut(u64) -> bool,
     ) -> bool {
         if head.level == 0 {
-            return (from..head.items).all(|n| each(self.heap.word(Keyspace::item_at(node, head, n))));
+            return (from..head.items)
+                .all(|n| each(self.heap.word(Keyspace::item_at(node, head, n))));
         }
         let mut skip = from;
         (0..head.items).all(|number| {
@@ -393,7 +403,8 @@ impl Keyspace {
             let Some(child) = self.below(node, head, head.items - 1) else { return Vec::new() };
             (node, head) = child;
         }
-        let elements = (0..head.items).map(|n| self.heap.word(Keyspace::item_at(node, head, n))).collect();
+        let elements =
+            (0..head.items).map(|n| self.heap.word(Keyspace::item_at(node, head, n))).collect();
         self.heap.free_slot(node, TREE_NODE);
         while let Some((node, head)) = path.pop() {
             if head.items > 1 {

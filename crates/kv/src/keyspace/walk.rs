@@ -45,7 +45,12 @@ impl Keyspace {
     }
 
     /// One step over the index at `base`.
-    pub(super) fn scan_index(&self, base: u64, cursor: u64, into: &mut Vec<(Vec<u8>, Found)>) -> u64 {
+    pub(super) fn scan_index(
+        &self,
+        base: u64,
+        cursor: u64,
+        into: &mut Vec<(Vec<u8>, Found)>,
+    ) -> u64 {
         let buckets = self.buckets(base);
         if buckets == 0 {
             return 0;
@@ -133,7 +138,8 @@ impl Keyspace {
                     self.heap.commit();
                 }
             }
-            self.expiry_cursor = if bucket < count { (db, bucket) } else { ((db + 1) % DATABASE_COUNT, 0) };
+            self.expiry_cursor =
+                if bucket < count { (db, bucket) } else { ((db + 1) % DATABASE_COUNT, 0) };
             if left == 0 {
                 break;
             }

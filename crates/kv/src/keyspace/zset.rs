@@ -1,5 +1,5 @@
-//! Sorted sets: members with their scores, in the value while they are small, else in an index, which
-//! finds a score, and a sequence of the same entries, which has them in order.
+//! Sorted sets: members with their scores, in the value while they are small, else in an index,
+//! which finds a score, and a sequence of the same entries, which has them in order.
 
 use std::cmp::Ordering;
 
@@ -27,7 +27,9 @@ fn score_of(bytes: &[u8]) -> f64 {
 impl Keyspace {
     fn packed_scored(&self, found: Option<&Found>) -> Vec<Scored> {
         let Some(found) = found else { return Vec::new() };
-        unpack(&self.value(found)).map(|(member, score)| (member.to_vec(), score_of(score))).collect()
+        unpack(&self.value(found))
+            .map(|(member, score)| (member.to_vec(), score_of(score)))
+            .collect()
     }
 
     /// The score of a member.
@@ -64,7 +66,8 @@ impl Keyspace {
     /// to some member, and for none from there on.
     pub(crate) fn rank(&self, found: &Found, before: impl Fn(&[u8], f64) -> bool) -> u64 {
         if found.header.kind != kind::ZSET_NODE {
-            return self.packed_scored(Some(found)).partition_point(|(m, score)| before(m, *score)) as u64;
+            return self.packed_scored(Some(found)).partition_point(|(m, score)| before(m, *score))
+                as u64;
         }
         self.rank_in(self.node_of(found), before)
     }
@@ -91,7 +94,8 @@ impl Keyspace {
     ) -> Result<(), Full> {
         let bytes: usize = all.iter().map(|(member, _)| member.len() + 16).sum();
         if bytes <= PACKED_MAX {
-            let fields = all.iter().map(|(member, score)| (member.clone(), score.to_le_bytes().to_vec()));
+            let fields =
+                all.iter().map(|(member, score)| (member.clone(), score.to_le_bytes().to_vec()));
             return self.put(db, key, kind::ZSET, &pack(&fields.collect()), expires);
         }
         let node = self.new_node()?;
@@ -114,8 +118,8 @@ impl Keyspace {
         self.remove_element(node, rank);
     }
 
-    /// Gives members new scores, or removes them: those without one. A sorted set that is not there is
-    /// made, and one that is empty is removed.
+    /// Gives members new scores, or removes them: those without one. A sorted set that is not there
+    /// is made, and one that is empty is removed.
     ///
     /// # Errors
     /// There is no space: a small one is written anew.
@@ -177,7 +181,8 @@ impl Keyspace {
         match (score, old) {
             (Some(score), _) => {
                 let at = self.put_member(node, member, score)?;
-                let rank = self.rank_in(node, |other, of| order((other, of), (member, score)).is_lt());
+                let rank =
+                    self.rank_in(node, |other, of| order((other, of), (member, score)).is_lt());
                 self.insert_element(node, rank, at)?;
             }
             (None, Some(old)) => self.unlink_entry(node, &old),

@@ -82,7 +82,8 @@ pub enum Error {
     },
     /// They mean something that is not there.
     #[error(
-        "the dump has {what}, which this server does not keep; nothing of it is left out silently: remove that first"
+        "the dump has {what}, which this server does not keep; nothing of it is left out silently: \
+         remove that first"
     )]
     Unsupported {
         /// What.
@@ -90,7 +91,8 @@ pub enum Error {
     },
     /// A value takes too much memory.
     #[error(
-        "the value of key \"{key}\" takes more than {limit} bytes of memory while it is read, which is the \
+        "the value of key \"{key}\" takes more than {limit} bytes of memory while it is read, \
+         which is the \
          most for this tier; take a larger tier (--size), or remove the key first"
     )]
     LargeValue {
@@ -101,7 +103,8 @@ pub enum Error {
     },
     /// All values together take too much.
     #[error(
-        "the dump unpacks to more than {limit} bytes, several times what the tier holds; take a larger tier \
+        "the dump unpacks to more than {limit} bytes, several times what the tier holds; take a \
+         larger tier \
          (--size)"
     )]
     LargeDump {
@@ -226,9 +229,13 @@ impl<R: Read> Source<'_, R> {
     }
 
     /// What `read` makes of a string that holds a whole value.
-    fn unpacked(&mut self, read: fn(&[u8], &mut Budget) -> Option<Vec<Bytes>>) -> Result<Vec<Bytes>, Error> {
+    fn unpacked(
+        &mut self,
+        read: fn(&[u8], &mut Budget) -> Option<Vec<Bytes>>,
+    ) -> Result<Vec<Bytes>, Error> {
         let bytes = self.string()?;
-        read(&bytes, &mut self.budget).map_or_else(|| self.damaged("a packed value contradicts itself"), Ok)
+        read(&bytes, &mut self.budget)
+            .map_or_else(|| self.damaged("a packed value contradicts itself"), Ok)
     }
 
     fn pairs(&self, all: Vec<Bytes>) -> Result<Vec<(Bytes, Bytes)>, Error> {
@@ -260,7 +267,8 @@ impl<R: Read> Source<'_, R> {
                 let mut all = Vec::new();
                 for _ in 0..self.length()? {
                     let member = self.element()?;
-                    let score = if kind == 5 { f64::from_le_bytes(self.bytes()?) } else { self.score()? };
+                    let score =
+                        if kind == 5 { f64::from_le_bytes(self.bytes()?) } else { self.score()? };
                     all.push((member, score));
                 }
                 Content::Sorted(all)
@@ -316,7 +324,9 @@ impl<R: Read> Source<'_, R> {
                     _ => "a value of a type that Redis 7.0 does not have",
                 };
                 let key = String::from_utf8_lossy(key);
-                return Err(Error::Unsupported { what: format!("{what} (key \"{}\")", key.escape_debug()) });
+                return Err(Error::Unsupported {
+                    what: format!("{what} (key \"{}\")", key.escape_debug()),
+                });
             }
         };
         self.sound(content)
@@ -431,9 +441,13 @@ pub fn restore(bytes: &[u8], key: &[u8], limits: Limits) -> Result<Content, Erro
     }
     let sum = u64::from_le_bytes(*sum);
     if sum != 0 && sum != CRC.checksum(signed) {
-        return Err(Error::Damaged { at: signed.len() as u64, what: "its checksum is another one" });
+        return Err(Error::Damaged {
+            at: signed.len() as u64,
+            what: "its checksum is another one",
+        });
     }
-    let mut source = Source { from: &mut value, at: 0, digest: CRC.digest(), budget: Budget::new(limits) };
+    let mut source =
+        Source { from: &mut value, at: 0, digest: CRC.digest(), budget: Budget::new(limits) };
     let kind = source.byte()?;
     let content = source.content(kind, key);
     source.budget.within(key)?;

@@ -1,5 +1,5 @@
-//! Values that Redis keeps packed in one string: listpacks, ziplists, sets of whole numbers; and the
-//! compression of strings, LZF. Nothing: the bytes contradict themselves.
+//! Values that Redis keeps packed in one string: listpacks, ziplists, sets of whole numbers; and
+//! the compression of strings, LZF. Nothing: the bytes contradict themselves.
 
 use super::Bytes;
 use super::budget::Budget;
@@ -76,7 +76,8 @@ pub(super) fn listpack(bytes: &[u8], budget: &mut Budget) -> Option<Vec<Bytes>> 
 /// The elements of a ziplist.
 pub(super) fn ziplist(bytes: &[u8], budget: &mut Budget) -> Option<Vec<Bytes>> {
     let mut rest = bytes;
-    let (len, _, count) = (unsigned(&mut rest, 4)?, unsigned(&mut rest, 4)?, unsigned(&mut rest, 2)?);
+    let (len, _, count) =
+        (unsigned(&mut rest, 4)?, unsigned(&mut rest, 4)?, unsigned(&mut rest, 2)?);
     if len != bytes.len() as u64 {
         return None;
     }

@@ -55,7 +55,11 @@ impl Door {
         };
         if let Err(refusal) = self.admit(&socket, unix, full) {
             // Best effort: it is closed in any case.
-            let _ = rustix::net::send(&socket, refusal.as_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+            let _ = rustix::net::send(
+                &socket,
+                refusal.as_bytes(),
+                SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+            );
             return Taken::Rejected;
         }
         let (there, here) = addresses(&socket, unix);
@@ -81,7 +85,8 @@ impl Door {
         }
         if self.protected && !unix && !is_local(socket) {
             return Err(
-                "-DENIED the server is in protected mode: no password is set, so only this machine may \
+                "-DENIED the server is in protected mode: no password is set, so only this machine \
+                 may \
                  connect. Set requirepass, or say protected-mode no if the network is trusted.\r\n",
             );
         }

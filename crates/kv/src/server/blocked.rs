@@ -21,7 +21,9 @@ impl Server {
         while let Some((db, key)) = self.shared.ready.pop_front() {
             let line = self.shared.waiting.get(&(db, key.clone()));
             for id in line.into_iter().flatten().copied().collect::<Vec<u64>>() {
-                let Some(kind) = self.keys.get(db, &key).map(|found| found.header.kind) else { break };
+                let Some(kind) = self.keys.get(db, &key).map(|found| found.header.kind) else {
+                    break;
+                };
                 let Some(mut client) = self.clients.remove(&id) else { continue };
                 if client.session.waiting.as_ref().is_some_and(|waiting| waiting.takes(kind)) {
                     self.try_again(&mut client, &key);
@@ -59,7 +61,9 @@ impl Server {
     /// Ends the waiting of those whose time is over, or who are told to.
     pub(super) fn end_waits(&mut self) {
         let now = Instant::now();
-        while let Some((_, id)) = self.shared.deadlines.first().copied().filter(|(until, _)| *until <= now) {
+        while let Some((_, id)) =
+            self.shared.deadlines.first().copied().filter(|(until, _)| *until <= now)
+        {
             if !self.end_wait(id, Why::TimeOut) {
                 self.shared.deadlines.pop_first();
             }
@@ -71,7 +75,8 @@ impl Server {
 
     fn end_wait(&mut self, id: u64, why: Why) -> bool {
         let Some(mut client) = self.clients.remove(&id) else { return false };
-        let waiting: Option<Waiting> = self.shared.wait_no_more(&mut client.session, &mut self.keys);
+        let waiting: Option<Waiting> =
+            self.shared.wait_no_more(&mut client.session, &mut self.keys);
         if waiting.is_some() {
             let resp3 = client.session.resp3;
             let mut reply = Reply { out: &mut client.output, resp3 };

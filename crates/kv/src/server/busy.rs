@@ -20,9 +20,12 @@ use crate::command::{Bystanders, Configuration, Reply, Session, Told, is_passwor
 /// Connections that are taken at one go.
 const ACCEPT_MAX: usize = 16;
 
-const BUSY: &str = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
-const UNKILLABLE: &str = "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either \
-     wait the script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.";
+const BUSY: &str =
+    "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
+const UNKILLABLE: &str = "UNKILLABLE Sorry the script already executed write commands against the \
+                          dataset. You can either \
+     wait the script termination or kill the server in a hard way using the SHUTDOWN NOSAVE \
+     command.";
 
 /// Whether a command may run a script.
 pub(super) fn may_run_script(session: &Session, name: &[u8]) -> bool {
@@ -91,7 +94,8 @@ impl Crowd {
     /// Answers what a client has sent. One that is gone is noticed later.
     fn attend(&mut self, id: u64, wrote: bool) -> Told {
         let Some(client) = self.clients.get_mut(&id) else { return Told::Nothing };
-        let ready = client.unsent() == 0 && client.session.waiting.is_none() && !client.session.closing;
+        let ready =
+            client.unsent() == 0 && client.session.waiting.is_none() && !client.session.closing;
         if !ready || !matches!(client.receive(), Io::Some(_)) {
             return Told::Nothing;
         }
@@ -104,7 +108,13 @@ impl Crowd {
                     let mut arguments: SmallVec<[&[u8]; 8]> = SmallVec::new();
                     client.request.arguments(&input[done..], &mut arguments);
                     let mut reply = Reply { out: &mut client.output, resp3: false };
-                    told = answer(&mut client.session, &arguments, &mut reply, &self.door.password, wrote);
+                    told = answer(
+                        &mut client.session,
+                        &arguments,
+                        &mut reply,
+                        &self.door.password,
+                        wrote,
+                    );
                     drop(arguments);
                     done += bytes;
                     client.request.reset();
@@ -173,7 +183,9 @@ impl Bystanders for Rc<RefCell<Crowd>> {
         let mut crowd = self.borrow_mut();
         let mut ready = Vec::with_capacity(256);
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        if epoll::wait(&crowd.epoll, rustix::buffer::spare_capacity(&mut ready), Some(&now)).is_err() {
+        if epoll::wait(&crowd.epoll, rustix::buffer::spare_capacity(&mut ready), Some(&now))
+            .is_err()
+        {
             return Told::Nothing;
         }
         for event in &ready {

@@ -61,7 +61,9 @@ impl Client {
 
     /// Whether its next request may be executed.
     pub(super) fn may_execute(&self) -> bool {
-        !self.session.closing && self.session.waiting.is_none() && self.unsent() <= super::OUTPUT_PAUSE
+        !self.session.closing
+            && self.session.waiting.is_none()
+            && self.unsent() <= super::OUTPUT_PAUSE
     }
 
     /// Reads what has come.

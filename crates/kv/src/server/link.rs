@@ -48,15 +48,22 @@ pub(super) enum Said {
 impl Said {
     /// Bytes of memory that it takes, more or less.
     fn bytes(&self) -> u64 {
-        let each = |all: &mut dyn Iterator<Item = usize>| all.map(|len| len as u64 + 48).sum::<u64>();
+        let each =
+            |all: &mut dyn Iterator<Item = usize>| all.map(|len| len as u64 + 48).sum::<u64>();
         match self {
             Said::Command { words, .. } => each(&mut words.iter().map(Vec::len)),
             Said::Key(item) => {
                 let content = match &item.content {
                     rdb::Content::String(value) => value.len() as u64,
-                    rdb::Content::List(all) | rdb::Content::Set(all) => each(&mut all.iter().map(Vec::len)),
-                    rdb::Content::Hash(all) => each(&mut all.iter().map(|(f, v)| f.len() + v.len() + 48)),
-                    rdb::Content::Sorted(all) => each(&mut all.iter().map(|(member, _)| member.len() + 8)),
+                    rdb::Content::List(all) | rdb::Content::Set(all) => {
+                        each(&mut all.iter().map(Vec::len))
+                    }
+                    rdb::Content::Hash(all) => {
+                        each(&mut all.iter().map(|(f, v)| f.len() + v.len() + 48))
+                    }
+                    rdb::Content::Sorted(all) => {
+                        each(&mut all.iter().map(|(member, _)| member.len() + 8))
+                    }
                 };
                 content + item.key.len() as u64
             }
@@ -245,7 +252,10 @@ impl Speaker {
         };
         let Address { user, password, own_ip, own_port, .. } = &self.address;
         let said = ask(&mut input, &["PING"])?;
-        if !(said.starts_with("+PONG") || said.starts_with("-NOAUTH") || said.starts_with("-NOPERM")) {
+        if !(said.starts_with("+PONG")
+            || said.starts_with("-NOAUTH")
+            || said.starts_with("-NOPERM"))
+        {
             return Err(format!("the primary answers a PING with `{said}`"));
         }
         if !password.is_empty() {
@@ -280,7 +290,8 @@ impl Speaker {
             }
             (Some("+FULLRESYNC"), Some(history), Some(position), _) if history.len() == 40 => {
                 let history = history.to_owned();
-                let position = position.parse::<u64>().map_err(|_| format!("no position: `{said}`"))?;
+                let position =
+                    position.parse::<u64>().map_err(|_| format!("no position: `{said}`"))?;
                 if !self.say(Said::Begin) {
                     return Ok(());
                 }
@@ -307,7 +318,11 @@ impl Speaker {
             rdb::read(input, self.address.limits, each).map_err(|error| error.to_string())?;
             let mut end = [0; 40];
             input.read_exact(&mut end).map_err(io("read the end of the data"))?;
-            return if end == mark[..] { Ok(()) } else { Err("the data end in the wrong place".to_owned()) };
+            return if end == mark[..] {
+                Ok(())
+            } else {
+                Err("the data end in the wrong place".to_owned())
+            };
         }
         let len = said.parse::<u64>().map_err(|_| format!("no length of the data: `{said}`"))?;
         let mut part = input.take(len);
@@ -344,14 +359,17 @@ impl Speaker {
                         request.reset();
                     }
                     Next::More => break,
-                    Next::Wrong(why) => return Err(format!("the primary sends no commands: {why}")),
+                    Next::Wrong(why) => {
+                        return Err(format!("the primary sends no commands: {why}"));
+                    }
                 }
             }
             bytes.drain(..done);
             let most = self.address.command_max;
             if bytes.len() as u64 > most {
                 return Err(format!(
-                    "the primary sends a command of more than {most} bytes; raise client-query-buffer-limit \
+                    "the primary sends a command of more than {most} bytes; raise \
+                     client-query-buffer-limit \
                      if that is wanted, and say REPLICAOF again"
                 ));
             }

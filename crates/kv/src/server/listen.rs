@@ -38,7 +38,9 @@ fn inode(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// Opens what the configuration names; with port 0 and no unix socket nothing, which is refused.
-pub(super) fn open(configuration: &Configuration) -> Result<(Vec<Listener>, Option<SocketFile>), Error> {
+pub(super) fn open(
+    configuration: &Configuration,
+) -> Result<(Vec<Listener>, Option<SocketFile>), Error> {
     let mut listeners = Vec::new();
     let port = configuration.number("port") as u16;
     if port != 0 {
@@ -78,7 +80,9 @@ pub(super) fn open(configuration: &Configuration) -> Result<(Vec<Listener>, Opti
         file = Some(made);
     }
     if listeners.is_empty() {
-        return Err(Error::Configuration("nothing to listen on: give --port or --unixsocket".to_owned()));
+        return Err(Error::Configuration(
+            "nothing to listen on: give --port or --unixsocket".to_owned(),
+        ));
     }
     Ok((listeners, file))
 }
@@ -97,16 +101,22 @@ fn tcp(address: SocketAddr, backlog: i32) -> std::io::Result<OwnedFd> {
 }
 
 fn unix(path: &Path, permissions: &str) -> Result<(Listener, SocketFile), Error> {
-    let failed = |source, remedy| Error::Listen { address: path.display().to_string(), source, remedy };
+    let failed =
+        |source, remedy| Error::Listen { address: path.display().to_string(), source, remedy };
     let mode = match permissions {
         "" | "0" => 0o700,
-        text => u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777).ok_or_else(|| {
-            Error::Configuration(format!("`unixsocketperm` takes a mode like 770, not `{text}`"))
-        })?,
+        text => {
+            u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777).ok_or_else(|| {
+                Error::Configuration(format!(
+                    "`unixsocketperm` takes a mode like 770, not `{text}`"
+                ))
+            })?
+        }
     };
     // One that a killed server left is in the way; one that somebody answers at stays.
     if inode(path).is_some() && UnixStream::connect(path).is_err() {
-        std::fs::remove_file(path).map_err(|e| failed(e, "remove the socket that an earlier server left"))?;
+        std::fs::remove_file(path)
+            .map_err(|e| failed(e, "remove the socket that an earlier server left"))?;
     }
     // The mode is that of the socket from its first moment: no chmod of a name that may be another
     // file by then. Nothing else runs in this process yet.

@@ -11,7 +11,8 @@
 //! **Invariant**: no byte of a reply leaves before the commit that makes true what it says; also
 //! not the reply to a read, which may have seen another client's change of the same batch.
 //!
-//! Deliberately absent: threads, TLS. Read next: `request.rs`, `client.rs`, `blocked.rs`, `busy.rs`.
+//! Deliberately absent: threads, TLS. Read next: `request.rs`, `client.rs`, `blocked.rs`,
+//! `busy.rs`.
 
 mod accept;
 mod blocked;
@@ -64,8 +65,8 @@ const EXPIRY_TIME_MOST: Duration = Duration::from_millis(10);
 const TRASH_STEP: u64 = 32;
 /// Connections that are taken at one go.
 const ACCEPT_MAX: usize = 256;
-/// Bytes of replies that a client has not taken, beyond which nothing more of it is executed: without
-/// a limit of its own (Redis's default) a pipeline of large reads would fill the memory.
+/// Bytes of replies that a client has not taken, beyond which nothing more of it is executed:
+/// without a limit of its own (Redis's default) a pipeline of large reads would fill the memory.
 const OUTPUT_PAUSE: usize = 64 << 20;
 /// Bytes of replies that are kept for a client that has not given the password.
 const OUTPUT_UNKNOWN: u64 = 64 << 10;
@@ -175,10 +176,14 @@ impl Server {
     /// The system does not let it wait for clients.
     pub fn serve(&mut self, stop: &AtomicI32) -> Result<(), Error> {
         let mut ready = Vec::with_capacity(1024);
-        while !self.shared.shutdown && !self.shared.shutdown_now && stop.load(Ordering::Relaxed) == 0 {
+        while !self.shared.shutdown
+            && !self.shared.shutdown_now
+            && stop.load(Ordering::Relaxed) == 0
+        {
             let busy = self.keys.has_trash() || !self.resumed.is_empty();
             let wait = if busy { Duration::ZERO } else { self.patience() };
-            let wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
+            let wait =
+                rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
             let start = self.shared.events.start();
             ready.clear();
             let spare = rustix::buffer::spare_capacity(&mut ready);
@@ -259,8 +264,8 @@ impl Server {
         }
     }
 
-    /// Watches the listeners, or not: without a descriptor left connections wait in the backlog, and
-    /// the loop must not be told of them again and again.
+    /// Watches the listeners, or not: without a descriptor left connections wait in the backlog,
+    /// and the loop must not be told of them again and again.
     fn watch_listeners(&mut self, watch: bool) {
         self.deaf = !watch;
         let flags = if watch { EventFlags::IN } else { EventFlags::empty() };
@@ -358,7 +363,12 @@ impl Server {
     }
 
     /// Executes a command that may take long; the crowd of the others is answered meanwhile.
-    fn step_beside_others(&mut self, session: &mut Session, arguments: &[&[u8]], out: &mut Vec<u8>) {
+    fn step_beside_others(
+        &mut self,
+        session: &mut Session,
+        arguments: &[&[u8]],
+        out: &mut Vec<u8>,
+    ) {
         self.crowd.borrow_mut().begin(
             std::mem::take(&mut self.clients),
             self.next_id,
@@ -538,7 +548,8 @@ impl Server {
                     && client.session.waiting.is_none()
                     && client.session.last.elapsed().as_secs() > patience
             };
-            let ids: Vec<u64> = self.clients.values().filter(|c| idle(c)).map(|c| c.session.id).collect();
+            let ids: Vec<u64> =
+                self.clients.values().filter(|c| idle(c)).map(|c| c.session.id).collect();
             for id in ids {
                 if let Some(client) = self.clients.remove(&id) {
                     self.close(client);

@@ -9,9 +9,9 @@
 //! | 5 | each command, in one commit with the position behind it | a command and its position, or neither: none is applied twice |
 //! | 6 | REPLCONF ACK with the position, after the commit | nothing that was acknowledged is missing |
 //!
-//! **Invariant**: no position is acknowledged before the commit that has it. A command of the primary
-//! that is refused here ends the following, with the reason in INFO: what comes behind it would not
-//! fit.
+//! **Invariant**: no position is acknowledged before the commit that has it. A command of the
+//! primary that is refused here ends the following, with the reason in INFO: what comes behind it
+//! would not fit.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -60,11 +60,17 @@ impl Server {
             }
             Wanted::Primary { host, port } => {
                 self.keys.follows = true;
-                let waiting = self.clients.values().filter(|client| client.session.waiting.is_some());
+                let waiting =
+                    self.clients.values().filter(|client| client.session.waiting.is_some());
                 self.shared.unblock.extend(waiting.map(|client| (client.session.id, true)));
                 let heard = Instant::now();
-                let mut following =
-                    Following { host, port, link: Link::Down, heard, why: "not connected yet".to_owned() };
+                let mut following = Following {
+                    host,
+                    port,
+                    link: Link::Down,
+                    heard,
+                    why: "not connected yet".to_owned(),
+                };
                 if let Err(error) = self.begin(&following) {
                     following.why = format!("cannot begin: {error}");
                 }
@@ -222,7 +228,9 @@ impl Server {
         // What was refused was taken back, and its position is not reached.
         let said = refusals(&out);
         let name = String::from_utf8_lossy(name).to_ascii_uppercase();
-        Err(format!("this server cannot follow the primary's {name}: {said}; its data are those before that"))
+        Err(format!(
+            "this server cannot follow the primary's {name}: {said}; its data are those before that"
+        ))
     }
 
     /// Tells the primary how far the commit went.
@@ -231,9 +239,11 @@ impl Server {
         let due = replica.asked || replica.acknowledged.elapsed() >= ACKNOWLEDGE;
         let Some(ack) = replica.ack.as_mut().filter(|_| due) else { return };
         let position = self.keys.position().to_string();
-        let bytes = format!("*3\r\n$8\r\nREPLCONF\r\n$3\r\nACK\r\n${}\r\n{position}\r\n", position.len());
+        let bytes =
+            format!("*3\r\n$8\r\nREPLCONF\r\n$3\r\nACK\r\n${}\r\n{position}\r\n", position.len());
         // All clients wait for this thread, so it waits for no primary that does not read.
-        let sent = rustix::net::send(&*ack, bytes.as_bytes(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        let sent =
+            rustix::net::send(&*ack, bytes.as_bytes(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         if sent != Ok(bytes.len()) {
             // The thread that reads notices that the connection is gone, and connects again.
             let _ = ack.shutdown(std::net::Shutdown::Both);

@@ -53,7 +53,11 @@ fn wrong(what: &str) -> Next {
 
 impl Request {
     /// The arguments of a whole request.
-    pub(crate) fn arguments<'a>(&'a self, buffer: &'a [u8], into: &mut smallvec::SmallVec<[&'a [u8]; 8]>) {
+    pub(crate) fn arguments<'a>(
+        &'a self,
+        buffer: &'a [u8],
+        into: &mut smallvec::SmallVec<[&'a [u8]; 8]>,
+    ) {
         into.clear();
         if self.line.is_empty() {
             into.extend(self.arguments.iter().map(|(at, len)| &buffer[*at..*at + *len]));
@@ -235,7 +239,10 @@ mod tests {
 
     #[test]
     fn a_line_has_words_and_quotes() {
-        assert_eq!(arguments(b"  set  k \"a \\x41\\n\" 'b c'\r\n"), [&b"set"[..], b"k", b"a A\n", b"b c"]);
+        assert_eq!(
+            arguments(b"  set  k \"a \\x41\\n\" 'b c'\r\n"),
+            [&b"set"[..], b"k", b"a A\n", b"b c"]
+        );
         assert_eq!(words(b"\"open"), None);
         assert_eq!(words(b"\"a\"b"), None);
     }
@@ -262,8 +269,9 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(3);
         for _ in 0..20_000 {
             let len = random.usize(..60);
-            let bytes: Vec<u8> =
-                (0..len).map(|_| *random.choice(b"*$0123-\r\n\r\nabc\"' \\x").expect("one")).collect();
+            let bytes: Vec<u8> = (0..len)
+                .map(|_| *random.choice(b"*$0123-\r\n\r\nabc\"' \\x").expect("one"))
+                .collect();
             let mut request = Request::default();
             if let Next::Whole(end) = request.read(&bytes, LIMITS) {
                 assert!(end <= bytes.len());

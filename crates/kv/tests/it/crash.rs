@@ -46,7 +46,8 @@ fn make(planted: Planted) -> Result<usize, String> {
                 false => Local::open(map, Planted::None),
             };
             let local = local.map_err(|e| format!("cut {cut}: {e}"))?;
-            let report = check(&Mapping::in_memory(&local.image(), 0)).map_err(|e| e.to_string())?;
+            let report =
+                check(&Mapping::in_memory(&local.image(), 0)).map_err(|e| e.to_string())?;
             if !report.is_sound() || !local.contents().is_empty() {
                 return Err(format!("cut {cut}: {report}"));
             }
@@ -91,7 +92,8 @@ fn copy(planted: Planted) -> Result<usize, String> {
         for choice in player.images(60, cut as u64) {
             let image = &player.image(&choice, &mut buffer)[0];
             looked_at += 1;
-            let local = Local::open(Mapping::in_memory(image, 0), planted).map_err(|e| e.to_string())?;
+            let local =
+                Local::open(Mapping::in_memory(image, 0), planted).map_err(|e| e.to_string())?;
             let found = local.contents();
             let fits = match local.copied() {
                 None => found == old,

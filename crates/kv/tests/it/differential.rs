@@ -95,7 +95,8 @@ impl Choice {
         let number = |choice: &mut Choice| match choice.0.u8(..12) {
             0 => choice.of(NUMBERS).to_owned(),
             _ => {
-                let some = ["1", "2", "3", "-4", "0.5", "1e20", "0", "inf", "-inf", "x", "3.14159", "10"];
+                let some =
+                    ["1", "2", "3", "-4", "0.5", "1e20", "0", "inf", "-inf", "x", "3.14159", "10"];
                 choice.of(&some).to_owned()
             }
         };
@@ -103,7 +104,8 @@ impl Choice {
             0 => choice.of(NUMBERS).to_owned(),
             1 => format!("({}", choice.of(NUMBERS)),
             _ => {
-                let some = ["-inf", "+inf", "(1", "2", "(3", "-4", "0", "10", "x", "(x", "(inf", "", "("];
+                let some =
+                    ["-inf", "+inf", "(1", "2", "(3", "-4", "0", "10", "x", "(x", "(inf", "", "("];
                 choice.of(&some).to_owned()
             }
         };
@@ -194,13 +196,26 @@ impl Choice {
             88..=89 => vec![s("LSET"), l, n, e],
             90..=91 => vec![s("LINSERT"), l, s(self.of(&["BEFORE", "after", "x"])), e, f],
             92..=93 => vec![s("LREM"), l, s(self.of(&["0", "1", "-1", "2", "-2", "x"])), e],
-            94 => vec![s("LTRIM"), l, s(self.of(&["0", "1", "-20", "x"])), s(self.of(&["-1", "-2", "30"]))],
+            94 => vec![
+                s("LTRIM"),
+                l,
+                s(self.of(&["0", "1", "-20", "x"])),
+                s(self.of(&["-1", "-2", "30"])),
+            ],
             95 => vec![s("LPOS"), l, e],
             96 => vec![s("LPOS"), l, e, s(self.of(&["RANK", "COUNT", "MAXLEN", "x"])), n],
-            97 => vec![s("LPOS"), l, e, s("RANK"), s(self.of(&["-1", "2", "-2"])), s("COUNT"), s("0")],
+            97 => {
+                vec![s("LPOS"), l, e, s("RANK"), s(self.of(&["-1", "2", "-2"])), s("COUNT"), s("0")]
+            }
             98 => vec![s("LPOS"), l, e, s("MAXLEN"), n, s("COUNT"), m],
             99..=100 => {
-                vec![s("LMOVE"), l, k, s(self.of(&["LEFT", "RIGHT", "x"])), s(self.of(&["left", "right"]))]
+                vec![
+                    s("LMOVE"),
+                    l,
+                    k,
+                    s(self.of(&["LEFT", "RIGHT", "x"])),
+                    s(self.of(&["left", "right"])),
+                ]
             }
             101 => vec![s("RPOPLPUSH"), l, k],
             102 => {
@@ -224,20 +239,27 @@ impl Choice {
             115 => vec![s("SADD"), q, n, v],
             116..=117 => vec![s("SREM"), q, e, f],
             118 => {
-                vec![s(self.of(&["SCARD", "SMEMBERS", "SPOP", "SRANDMEMBER"])), self.0.u8(..12).to_string()]
+                vec![
+                    s(self.of(&["SCARD", "SMEMBERS", "SPOP", "SRANDMEMBER"])),
+                    self.0.u8(..12).to_string(),
+                ]
             }
             119 => vec![s(self.of(&["SCARD", "SMEMBERS"])), q],
             120 => vec![s("SISMEMBER"), q, e],
             121 => vec![s("SMISMEMBER"), q, e, f, n],
             122 => vec![s("SMOVE"), q, r, e],
             123 => vec![s("SPOP"), q, s(self.of(&["0", "100000", "-1", "x"]))],
-            124 => vec![s("SRANDMEMBER"), q, s(self.of(&["0", "100000", "x", "-9223372036854775808"]))],
+            124 => {
+                vec![s("SRANDMEMBER"), q, s(self.of(&["0", "100000", "x", "-9223372036854775808"]))]
+            }
             125 => vec![s(self.of(&["SINTER", "SUNION", "SDIFF"])), q, r],
             126 => vec![s(self.of(&["SINTER", "SUNION", "SDIFF"])), q, r, a],
             127..=128 => vec![s(self.of(&["SINTERSTORE", "SUNIONSTORE", "SDIFFSTORE"])), q, r, t2],
             129 => vec![s("SINTERCARD"), s(self.of(&["2", "1", "0", "5", "x"])), q, r],
             130 => vec![s("SINTERCARD"), s("2"), q, r, s(self.of(&["LIMIT", "x"])), n],
-            131 => vec![s("SSCAN"), q, s(self.of(&["0", "x"])), s("COUNT"), s(self.of(&["1000", "0"]))],
+            131 => {
+                vec![s("SSCAN"), q, s(self.of(&["0", "x"])), s("COUNT"), s(self.of(&["1000", "0"]))]
+            }
             132 => vec![s(self.of(&["RENAME", "COPY", "SADD"])), q, r],
             133 if self.0.bool() => vec![s("EXPIRE"), q, t],
             133 => vec![s(self.of(&["TTL", "PERSIST", "TYPE", "DEL"])), q],
@@ -258,23 +280,44 @@ impl Choice {
             149 => vec![s("ZCOUNT"), z, score(self), score(self)],
             150 => vec![s("ZLEXCOUNT"), x, member(self), member(self)],
             151 => vec![s(self.of(&["ZRANGE", "ZREVRANGE"])), z, n, m],
-            152..=153 => vec![s(self.of(&["ZRANGE", "ZREVRANGE"])), z, s("0"), s("-1"), s("WITHSCORES")],
+            152..=153 => {
+                vec![s(self.of(&["ZRANGE", "ZREVRANGE"])), z, s("0"), s("-1"), s("WITHSCORES")]
+            }
             154 => vec![s("ZRANGE"), z, n, m, s(self.of(&["REV", "BYSCORE", "x"]))],
             155 => vec![s("ZRANGE"), z, score(self), score(self), s("BYSCORE")],
-            156 => vec![s("ZRANGE"), z, score(self), score(self), s("BYSCORE"), s("REV"), s("WITHSCORES")],
+            156 => vec![
+                s("ZRANGE"),
+                z,
+                score(self),
+                score(self),
+                s("BYSCORE"),
+                s("REV"),
+                s("WITHSCORES"),
+            ],
             157 => {
                 let (from, to) = (score(self), score(self));
                 vec![s("ZRANGE"), z, from, to, s("BYSCORE"), s("LIMIT"), n, m]
             }
-            158 => vec![s("ZRANGE"), x, member(self), member(self), s("BYLEX"), s("LIMIT"), s("1"), n],
-            159 => vec![s("ZRANGE"), z, s("0"), s("5"), s("LIMIT"), s("1"), s(self.of(&["-1", "2"]))],
-            160 => vec![s(self.of(&["ZRANGEBYSCORE", "ZREVRANGEBYSCORE"])), z, score(self), score(self)],
+            158 => {
+                vec![s("ZRANGE"), x, member(self), member(self), s("BYLEX"), s("LIMIT"), s("1"), n]
+            }
+            159 => {
+                vec![s("ZRANGE"), z, s("0"), s("5"), s("LIMIT"), s("1"), s(self.of(&["-1", "2"]))]
+            }
+            160 => vec![
+                s(self.of(&["ZRANGEBYSCORE", "ZREVRANGEBYSCORE"])),
+                z,
+                score(self),
+                score(self),
+            ],
             161 => {
                 let (from, to) = (score(self), score(self));
                 let name = self.of(&["ZRANGEBYSCORE", "ZREVRANGEBYSCORE"]);
                 vec![s(name), z, from, to, s("WITHSCORES"), s("LIMIT"), n, m]
             }
-            162 => vec![s(self.of(&["ZRANGEBYLEX", "ZREVRANGEBYLEX"])), x, member(self), member(self)],
+            162 => {
+                vec![s(self.of(&["ZRANGEBYLEX", "ZREVRANGEBYLEX"])), x, member(self), member(self)]
+            }
             163 => vec![s("ZREVRANGEBYLEX"), x, s("+"), s("-"), s(self.of(&["WITHSCORES", "x"]))],
             164 => vec![s("ZRANGESTORE"), y, z, n, m],
             165 => vec![s("ZRANGESTORE"), y, z, score(self), score(self), s("BYSCORE"), s("REV")],
@@ -282,17 +325,42 @@ impl Choice {
             167 => vec![s("ZREMRANGEBYSCORE"), z, score(self), score(self)],
             168 => vec![s("ZREMRANGEBYLEX"), x, member(self), s("[e2")],
             169 => vec![s(self.of(&["ZPOPMIN", "ZPOPMAX"])), z, n],
-            170 => vec![s("ZMPOP"), s(self.of(&["2", "1", "0"])), z, y, s(self.of(&["MIN", "MAX", "x"]))],
+            170 => vec![
+                s("ZMPOP"),
+                s(self.of(&["2", "1", "0"])),
+                z,
+                y,
+                s(self.of(&["MIN", "MAX", "x"])),
+            ],
             171 => vec![s("ZMPOP"), s("2"), z, y, s("MAX"), s("COUNT"), n],
-            172..=173 => vec![s(self.of(&["ZUNION", "ZINTER", "ZDIFF"])), s("2"), z, y, s("WITHSCORES")],
-            174 => vec![s(self.of(&["ZUNION", "ZINTER", "ZDIFF"])), s(self.of(&["1", "0", "3", "x"])), z, q],
+            172..=173 => {
+                vec![s(self.of(&["ZUNION", "ZINTER", "ZDIFF"])), s("2"), z, y, s("WITHSCORES")]
+            }
+            174 => vec![
+                s(self.of(&["ZUNION", "ZINTER", "ZDIFF"])),
+                s(self.of(&["1", "0", "3", "x"])),
+                z,
+                q,
+            ],
             175..=176 => {
                 let name = self.of(&["ZUNIONSTORE", "ZINTERSTORE", "ZDIFFSTORE"]);
                 vec![s(name), y, s("2"), z, w2]
             }
             177 => {
-                let (name, how) = (self.of(&["ZUNION", "ZINTER"]), self.of(&["SUM", "MIN", "MAX", "x"]));
-                vec![s(name), s("2"), z, y, s("WEIGHTS"), g, h, s("AGGREGATE"), s(how), s("WITHSCORES")]
+                let (name, how) =
+                    (self.of(&["ZUNION", "ZINTER"]), self.of(&["SUM", "MIN", "MAX", "x"]));
+                vec![
+                    s(name),
+                    s("2"),
+                    z,
+                    y,
+                    s("WEIGHTS"),
+                    g,
+                    h,
+                    s("AGGREGATE"),
+                    s(how),
+                    s("WITHSCORES"),
+                ]
             }
             178 => vec![s("ZINTERCARD"), s(self.of(&["2", "1", "0", "x"])), z, y, s("LIMIT"), n],
             179 => vec![s("ZINTERCARD"), s("2"), z, y],
@@ -313,8 +381,18 @@ impl Choice {
             191 => vec![s("SORT"), of(self, &l, &z, &q), s("ALPHA"), s("LIMIT"), n, m],
             192 => vec![s("SORT"), of(self, &l, &z, &q), s(self.of(&["BY", "GET", "x"])), s("k*")],
             193 => {
-                let (get, how) = (self.of(&["#", "k*", "h*->e1"]), self.of(&["ALPHA", "STORE", "DESC"]));
-                vec![s("SORT"), of(self, &l, &z, &q), s("ALPHA"), s("GET"), s("#"), s("GET"), s(get), s(how)]
+                let (get, how) =
+                    (self.of(&["#", "k*", "h*->e1"]), self.of(&["ALPHA", "STORE", "DESC"]));
+                vec![
+                    s("SORT"),
+                    of(self, &l, &z, &q),
+                    s("ALPHA"),
+                    s("GET"),
+                    s("#"),
+                    s("GET"),
+                    s(get),
+                    s(how),
+                ]
             }
             194 => vec![s("SORT"), of(self, &l, &z, &q), s("ALPHA"), s("STORE"), k],
             195 => vec![s("SORT"), of(self, &l, &z, &z), s("BY"), s("nosort"), s("DESC")],
@@ -333,7 +411,9 @@ fn same(words: &[String], ours: &Value, theirs: &Value) -> bool {
     match (words[0].as_str(), ours, theirs) {
         ("TTL" | "PTTL" | "EXPIRETIME", Value::Int(a), Value::Int(b)) => near(*a, *b),
         // Which one Redis has depends on what the key was before.
-        ("OBJECT", Value::Text(ours), Value::Text(theirs)) if ours != "quicklist" => theirs != "quicklist",
+        ("OBJECT", Value::Text(ours), Value::Text(theirs)) if ours != "quicklist" => {
+            theirs != "quicklist"
+        }
         (
             "HGETALL" | "HKEYS" | "HVALS" | "SMEMBERS" | "SPOP" | "SRANDMEMBER" | "ZRANDMEMBER",
             ours,
@@ -383,10 +463,12 @@ fn random_commands_get_the_replies_that_redis_gives() {
         let (mine, their) = (ours.ask(&bytes), theirs.ask(&bytes));
         let equal = same(&words, &mine, &their) || words[0] == "EXEC" && close(&mine, &their);
         if !equal {
-            let cut =
-                |value: &Value| format!("{:?}", deep_sorted(value)).chars().take(400).collect::<String>();
+            let cut = |value: &Value| {
+                format!("{:?}", deep_sorted(value)).chars().take(400).collect::<String>()
+            };
             let (mine, their) = (cut(&mine), cut(&their));
-            differences.push(format!("command {number}: {words:.60?}: ours {mine}, theirs {their}"));
+            differences
+                .push(format!("command {number}: {words:.60?}: ours {mine}, theirs {their}"));
             for client in [&mut ours, &mut theirs] {
                 client.say("DISCARD");
                 client.say("FLUSHALL");
@@ -436,7 +518,10 @@ fn hyperloglogs_count_as_in_redis_and_each_reads_the_others() {
         let count = random.usize(..if round % 10 == 0 { 400 } else { 5 });
         let line = match random.u8(..20) {
             0..=7 => (0..count).fold(format!("PFADD h{a}"), |line, _| {
-                format!("{line} {}", "e".repeat(random.usize(..9)) + &random.u32(..most).to_string())
+                format!(
+                    "{line} {}",
+                    "e".repeat(random.usize(..9)) + &random.u32(..most).to_string()
+                )
             }),
             8..=11 => format!("PFCOUNT h{a}"),
             12 => format!("PFCOUNT h{a} h{b} h{c}"),
@@ -454,7 +539,9 @@ fn hyperloglogs_count_as_in_redis_and_each_reads_the_others() {
                 let (key, moved) = (format!("h{a}"), format!("moved{a}"));
                 for (from, to) in [(0, 1), (1, 0)] {
                     let clients = [&mut ours, &mut theirs];
-                    let Some(value) = clients[from].ask_bytes(&[b"DUMP", key.as_bytes()]) else { continue };
+                    let Some(value) = clients[from].ask_bytes(&[b"DUMP", key.as_bytes()]) else {
+                        continue;
+                    };
                     let words = [b"RESTORE", moved.as_bytes(), b"0", &value, b"REPLACE"];
                     assert_eq!(clients[to].ask(&words), Value::Text("OK".to_owned()));
                     let form = clients[from].ask_bytes(&[b"GETRANGE", key.as_bytes(), b"4", b"4"]);
@@ -474,7 +561,10 @@ fn hyperloglogs_count_as_in_redis_and_each_reads_the_others() {
         };
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let (mine, their) = (ours.say(&line), theirs.say(&line));
-        assert!(same(&words, &mine, &their), "{round}: {line:.80}: ours {mine:?}, theirs {their:?}");
+        assert!(
+            same(&words, &mine, &their),
+            "{round}: {line:.80}: ours {mine:?}, theirs {their:?}"
+        );
     }
     assert!(dense > 10, "{dense} were dense when they went to the other");
     // Bytes that are none, or were one.

@@ -192,10 +192,12 @@ const QUESTIONS: &[&str] = &[
 
 #[test]
 fn a_damaged_tier_answers_or_refuses_and_never_panics_or_gives_another_value() {
-    let mut local = Local::create(Mapping::in_memory(&vec![0; 4 << 20], 0), 4096, Planted::None).unwrap();
+    let mut local =
+        Local::create(Mapping::in_memory(&vec![0; 4 << 20], 0), 4096, Planted::None).unwrap();
     let strings = ["hash", "list", "longer", "set", "sorted"].map(str::as_bytes);
     let strings = |key: &[u8]| !strings.contains(&key);
-    for ((db, key), (value, expires)) in expected().into_iter().filter(|((_, key), _)| strings(key)) {
+    for ((db, key), (value, expires)) in expected().into_iter().filter(|((_, key), _)| strings(key))
+    {
         local.say(&format!("SELECT {db}"));
         local.run(&[b"SET", &key, &value]);
         if let Some(at) = expires {
@@ -206,7 +208,8 @@ fn a_damaged_tier_answers_or_refuses_and_never_panics_or_gives_another_value() {
     local.say("HSET hash a 1 b 2");
     let fields: Vec<String> = (0..900).map(|n| format!("{n} {}", "v".repeat(40))).collect();
     assert!(local.say(&format!("HSET large {}", fields.join(" "))).starts_with(':'));
-    let members: Vec<String> = (0..900).map(|n| format!("{} {n}:{}", n % 90, "m".repeat(30))).collect();
+    let members: Vec<String> =
+        (0..900).map(|n| format!("{} {n}:{}", n % 90, "m".repeat(30))).collect();
     assert_eq!(local.say(&format!("ZADD sorted {}", members.join(" "))), ":900\r\n");
     let elements: Vec<String> = (0..400).map(|n| n.to_string()).collect();
     assert_eq!(local.say(&format!("RPUSH list {}", elements.join(" "))), ":400\r\n");
@@ -263,7 +266,8 @@ fn with_damaged_value(local: &Local, key: &str, at: usize) -> Local {
 
 #[test]
 fn who_waits_for_an_element_that_is_damaged_is_told_so() {
-    let mut local = Local::create(Mapping::in_memory(&vec![0; 4 << 20], 0), 4096, Planted::None).unwrap();
+    let mut local =
+        Local::create(Mapping::in_memory(&vec![0; 4 << 20], 0), 4096, Planted::None).unwrap();
     local.say("RPUSH elements a b c");
     local.commit();
     // Of the first element's length, behind the count and the length of no name.
@@ -275,7 +279,8 @@ fn who_waits_for_an_element_that_is_damaged_is_told_so() {
 
 #[test]
 fn a_key_whose_value_leads_nowhere_can_be_removed_replaced_and_flushed() {
-    let mut local = Local::create(Mapping::in_memory(&vec![0; 4 << 20], 0), 4096, Planted::None).unwrap();
+    let mut local =
+        Local::create(Mapping::in_memory(&vec![0; 4 << 20], 0), 4096, Planted::None).unwrap();
     let elements: Vec<String> = (0..400).map(|n| n.to_string()).collect();
     local.say(&format!("RPUSH elements {}", elements.join(" ")));
     local.say("PEXPIREAT elements 5000");

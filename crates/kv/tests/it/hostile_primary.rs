@@ -51,12 +51,16 @@ fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
 
 fn info(client: &mut Client, name: &str) -> String {
     let Value::Text(all) = client.say("INFO replication") else { panic!("no text") };
-    let line = all.lines().find_map(|line| line.strip_prefix(&format!("{name}:")).map(str::to_owned));
+    let line =
+        all.lines().find_map(|line| line.strip_prefix(&format!("{name}:")).map(str::to_owned));
     line.unwrap_or_default()
 }
 
 /// A replica that follows the listener; the answer to its PSYNC.
-fn followed(answer: &[u8], first: &str) -> (tempfile::TempDir, Served, Client, TcpListener, TcpStream) {
+fn followed(
+    answer: &[u8],
+    first: &str,
+) -> (tempfile::TempDir, Served, Client, TcpListener, TcpStream) {
     let directory = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = Served::start(directory.path(), &full_name!(CHILD));

@@ -34,7 +34,8 @@ fn no_script_ends_the_server() {
         "local function f() pcall(f) return 1 end return f()",
         "local function f() return (string.gsub('a', 'a', f)) end return f()",
         "local function f() xpcall(f, f) return 1 end return f()",
-        "local t = setmetatable({}, {}) getmetatable(t).__index = function(t, k) return t[k] end return t.x",
+        "local t = setmetatable({}, {}) getmetatable(t).__index = function(t, k) return t[k] end \
+         return t.x",
         "local s = string.rep('(', 100) return string.find(s, s)",
         "local t = {} for i = 1, 30000 do t = {t} end return t",
         "local t = {} t[1] = t return cjson.encode(t)",
@@ -52,7 +53,8 @@ fn no_script_ends_the_server() {
         // room left for its answer, which only matters to the checks of a debug build.
         "return select('#', pcall(function() return unpack({}, 1, 100) end))",
         "return select('#', xpcall(function() return unpack({}, 1, 100) end, function() end))",
-        "return select('#', coroutine.resume(coroutine.create(function() return unpack({}, 1, 100) end)))",
+        "return select('#', coroutine.resume(coroutine.create(function() return unpack({}, 1, 100) \
+         end)))",
         "return select('#', coroutine.wrap(function() return unpack({}, 1, 100) end)())",
     ] {
         let began = Instant::now();
@@ -71,7 +73,8 @@ fn what_a_library_makes_has_a_limit() {
     let mut client = server.connect();
     for encode in ["cjson.encode", "cmsgpack.pack"] {
         let script = format!(
-            "local t = string.rep('x', 1000000) for i = 1, 14 do t = {{t, t, t, t}} end return #{encode}(t)"
+            "local t = string.rep('x', 1000000) for i = 1, 14 do t = {{t, t, t, t}} end return \
+             #{encode}(t)"
         );
         let Value::Error(why) = eval(&mut client, &script) else { panic!("{encode} has an end") };
         assert!(why.contains("the result is too large"), "{why}");

@@ -16,8 +16,8 @@ fn serves_when_it_is_asked_to() {
     serve_if_asked();
 }
 
-/// What a client knows of its groups: the last value acknowledged, and the last sent; and behind the
-/// groups the same of its list, to which it pushes 0, 1, 2 and so on.
+/// What a client knows of its groups: the last value acknowledged, and the last sent; and behind
+/// the groups the same of its list, to which it pushes 0, 1, 2 and so on.
 type Known = Vec<(u64, u64)>;
 
 fn group_request(client: u64, group: u64, value: u64, how: u64) -> (Vec<u8>, usize) {
@@ -46,8 +46,16 @@ fn group_request(client: u64, group: u64, value: u64, how: u64) -> (Vec<u8>, usi
             bytes.extend(request(&[b"SET", key.as_bytes(), value.as_bytes()]));
         } else {
             bytes.extend(request(&[b"DEL", key.as_bytes()]));
-            bytes.extend(request(&[b"APPEND", key.as_bytes(), &value.as_bytes()[..2.min(value.len())]]));
-            bytes.extend(request(&[b"APPEND", key.as_bytes(), &value.as_bytes()[2.min(value.len())..]]));
+            bytes.extend(request(&[
+                b"APPEND",
+                key.as_bytes(),
+                &value.as_bytes()[..2.min(value.len())],
+            ]));
+            bytes.extend(request(&[
+                b"APPEND",
+                key.as_bytes(),
+                &value.as_bytes()[2.min(value.len())..],
+            ]));
         }
     }
     bytes.extend(request(&[b"EXEC"]));
@@ -115,7 +123,9 @@ fn write_until_killed(mut client: served::Client, id: u64, seed: u64, known: &mu
 
 /// The list of a client has all that was acknowledged, in order, and nothing that was not sent.
 fn look_at_list(reader: &mut served::Client, client: u64, known: &mut (u64, u64)) {
-    let Value::List(all) = reader.say(&format!("LRANGE c{client}:list 0 -1")) else { panic!("no list") };
+    let Value::List(all) = reader.say(&format!("LRANGE c{client}:list 0 -1")) else {
+        panic!("no list")
+    };
     let len = all.len() as u64;
     assert!((known.0..=known.1).contains(&len), "client {client}: {len} elements of {known:?}");
     for (element, number) in all.iter().zip(0_u64..) {
@@ -140,8 +150,9 @@ fn nothing_acknowledged_is_lost_and_nothing_is_half_done_when_the_server_is_kill
         for (client, known) in (0_u64..).zip(&mut known) {
             look_at_list(&mut reader, client, &mut known[GROUPS as usize]);
             for (group, (acknowledged, sent)) in (0_u64..).zip(&mut known[..GROUPS as usize]) {
-                let values: Vec<Value> =
-                    (0..GROUP).map(|n| reader.say(&format!("GET c{client}:g{group}:{n}"))).collect();
+                let values: Vec<Value> = (0..GROUP)
+                    .map(|n| reader.say(&format!("GET c{client}:g{group}:{n}")))
+                    .collect();
                 let what = format!("seed {seed}, round {rounds}, client {client}, group {group}");
                 assert!(values.iter().all(|v| *v == values[0]), "{what}: half done: {values:?}");
                 let found = number(&values[0]);
@@ -165,7 +176,10 @@ fn nothing_acknowledged_is_lost_and_nothing_is_half_done_when_the_server_is_kill
         assert_sound(directory.path());
         rounds += 1;
     }
-    assert!(known.iter().flatten().any(|(acknowledged, _)| *acknowledged > 50), "nothing was written");
+    assert!(
+        known.iter().flatten().any(|(acknowledged, _)| *acknowledged > 50),
+        "nothing was written"
+    );
 }
 
 /// What a client knows of a pair of keys that one MSET changes: the last value acknowledged, and
@@ -179,7 +193,8 @@ struct Pair {
 /// Changes and removes pairs until the server is killed; how many changes found no space.
 fn fill_until_killed(mut client: served::Client, id: u64, seed: u64, pairs: &mut [Pair]) -> u64 {
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut next = pairs.iter().map(|pair| pair.acknowledged.max(pair.sent.unwrap_or(0))).max().unwrap_or(0);
+    let mut next =
+        pairs.iter().map(|pair| pair.acknowledged.max(pair.sent.unwrap_or(0))).max().unwrap_or(0);
     let mut refused = 0;
     loop {
         let chosen = random.usize(..pairs.len());
@@ -212,7 +227,8 @@ fn fill_until_killed(mut client: served::Client, id: u64, seed: u64, pairs: &mut
 }
 
 #[test]
-fn a_nearly_full_tier_loses_nothing_acknowledged_and_keeps_nothing_refused_when_the_server_is_killed() {
+fn a_nearly_full_tier_loses_nothing_acknowledged_and_keeps_nothing_refused_when_the_server_is_killed()
+ {
     let directory = tempfile::tempdir().unwrap();
     let seed = 20_260_102;
     let mut known = vec![vec![Pair::default(); 60]; CLIENTS as usize];
@@ -237,7 +253,10 @@ fn a_nearly_full_tier_loses_nothing_acknowledged_and_keeps_nothing_refused_when_
             let value = "b".repeat(len);
             for ballast in 0.. {
                 let key = format!("ballast:{round}:{len}:{ballast}");
-                if matches!(reader.ask(&[b"SET", key.as_bytes(), value.as_bytes()]), Value::Error(_)) {
+                if matches!(
+                    reader.ask(&[b"SET", key.as_bytes(), value.as_bytes()]),
+                    Value::Error(_)
+                ) {
                     break;
                 }
             }
@@ -255,7 +274,8 @@ fn a_nearly_full_tier_loses_nothing_acknowledged_and_keeps_nothing_refused_when_
                 .zip(0..)
                 .zip(&mut known)
                 .map(|((client, id), pairs)| {
-                    scope.spawn(move || fill_until_killed(client, id, seed + round * 10 + id, pairs))
+                    scope
+                        .spawn(move || fill_until_killed(client, id, seed + round * 10 + id, pairs))
                 })
                 .collect();
             std::thread::sleep(Duration::from_millis(150 + round * 13));

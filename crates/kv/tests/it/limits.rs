@@ -32,7 +32,8 @@ fn memory(served: &Served) -> u64 {
 
 fn info(client: &mut Client, name: &str) -> String {
     let Value::Text(all) = client.say("INFO everything") else { panic!("no text") };
-    let line = all.lines().find_map(|line| line.strip_prefix(&format!("{name}:")).map(str::to_owned));
+    let line =
+        all.lines().find_map(|line| line.strip_prefix(&format!("{name}:")).map(str::to_owned));
     line.unwrap_or_default()
 }
 
@@ -50,7 +51,8 @@ fn compressed(start: &[u8], middle: [u8; 2], len: usize, end: u8) -> Vec<u8> {
     let mut left = len - start.len() - 2 - 1;
     // A copy of at most 264 bytes, of what begins two bytes before.
     while left > 2 {
-        let count = left.min(264) - if left.min(264) < left && left - left.min(264) < 3 { 3 } else { 0 };
+        let count =
+            left.min(264) - if left.min(264) < left && left - left.min(264) < 3 { 3 } else { 0 };
         match count - 2 {
             more @ 7.. => packed.extend([0xe0, (more - 7) as u8, 1]),
             few => packed.extend([(few as u8) << 5, 1]),
@@ -123,14 +125,16 @@ fn a_dump_that_unpacks_to_much_more_than_the_tier_is_refused() {
 #[test]
 fn an_import_of_a_dump_that_grows_in_memory_is_refused_in_a_sentence() {
     let map = tiersmith_pmem::Mapping::in_memory(&vec![0; 8 << 20], 0);
-    let said = tiersmith_kv::import(map, &mut list_of(7 + (64 << 20)).as_slice()).unwrap_err().to_string();
+    let said =
+        tiersmith_kv::import(map, &mut list_of(7 + (64 << 20)).as_slice()).unwrap_err().to_string();
     assert!(said.contains("larger tier"), "{said}");
 }
 
 #[test]
 fn a_request_beyond_the_query_buffer_ends_its_client_also_while_a_script_runs() {
     let directory = tempfile::tempdir().unwrap();
-    let server = server(directory.path(), "client-query-buffer-limit 1mb\nbusy-reply-threshold 50\n");
+    let server =
+        server(directory.path(), "client-query-buffer-limit 1mb\nbusy-reply-threshold 50\n");
     let before = memory(&server);
     let (mut large, mut runs, mut other) = (server.connect(), server.connect(), server.connect());
     let push = |client: &mut Client| {
@@ -194,8 +198,8 @@ fn messages_of_a_script_do_not_collect_beyond_their_subscribers_limit() {
     let before = memory(&server);
     let (mut slow, mut other) = (server.connect(), server.connect());
     slow.say("SUBSCRIBE c");
-    let script =
-        "local m = string.rep('x', 100000) for i = 1, 5000 do redis.call('publish', 'c', m .. i) end";
+    let script = "local m = string.rep('x', 100000) for i = 1, 5000 do redis.call('publish', 'c', \
+                  m .. i) end";
     assert_eq!(other.ask(&[b"EVAL", script.as_bytes(), b"0"]), Value::Nil);
     let most = status(&server, "VmHWM");
     assert!(most < before + (250 << 20), "{} MiB", most >> 20);
@@ -211,7 +215,8 @@ fn scripts_that_eval_brought_go_before_they_fill_the_memory() {
     let Value::Text(kept) = kept else { panic!("{kept:?}") };
     let body = "y".repeat(1 << 20);
     for n in 0..600 {
-        let said = client.ask(&[b"EVAL", format!("local s = '{body}' return {n}").as_bytes(), b"0"]);
+        let said =
+            client.ask(&[b"EVAL", format!("local s = '{body}' return {n}").as_bytes(), b"0"]);
         assert_eq!(said, Value::Int(n));
     }
     for n in 0..2000 {

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::served::{Client, Served, TIER, Value, assert_sound, contents, free_port, serve_if_asked, text};
+use crate::served::{
+    Client, Served, TIER, Value, assert_sound, contents, free_port, serve_if_asked, text,
+};
 use tiersmith_kv::{Imported, export, import, import_parts};
 use tiersmith_pmem::{Access, Mapping, OpenOptions};
 
@@ -29,7 +31,8 @@ fn error(value: &Value) -> &str {
 /// A line of INFO.
 fn info(client: &mut Client, name: &str) -> String {
     let Value::Text(all) = client.say("INFO everything") else { panic!("no text") };
-    let line = all.lines().find_map(|line| line.strip_prefix(&format!("{name}:")).map(str::to_owned));
+    let line =
+        all.lines().find_map(|line| line.strip_prefix(&format!("{name}:")).map(str::to_owned));
     line.unwrap_or_default()
 }
 
@@ -66,8 +69,18 @@ fn fill(redis: &mut Client) {
         }
         redis.say("SADD i:32 1 -70000");
         redis.say("SADD i:64 1 -7000000000");
-        for n in ["1", "-1", "100", "-4096", "4095", "4096", "32767", "-8388608", "2147483647", "-9000000000"]
-        {
+        for n in [
+            "1",
+            "-1",
+            "100",
+            "-4096",
+            "4095",
+            "4096",
+            "32767",
+            "-8388608",
+            "2147483647",
+            "-9000000000",
+        ] {
             redis.say(&format!("RPUSH l:numbers {n}"));
         }
         for len in [1, 63, 64, 127, 128, 4095, 4096, 9000, 70_000] {
@@ -115,7 +128,8 @@ fn a_dump_of_redis_is_read_whole_or_refused() {
         &mut dump.as_slice(),
     );
     assert!(again.unwrap_err().to_string().contains("keys, and an import would mix with them"));
-    // A dump that is damaged or cut leaves an empty tier, or (without a checksum's help) never a panic.
+    // A dump that is damaged or cut leaves an empty tier, or (without a checksum's help) never a
+    // panic.
     theirs.say("FLUSHALL");
     for n in 0..6 {
         theirs.say(&format!("SET s{n} {}", "ab".repeat(n * 20)));
@@ -175,7 +189,8 @@ fn a_real_redis_reads_what_is_exported_and_dumped_and_so_do_we() {
             };
             let restore = |from: &mut Client, to: &mut Client, as_key: &str| {
                 let Some(bytes) = from.ask_bytes(&[b"DUMP", key.as_bytes()]) else { return };
-                let words = [b"RESTORE", as_key.as_bytes(), time.as_bytes(), &bytes, b"ABSTTL", b"REPLACE"];
+                let words =
+                    [b"RESTORE", as_key.as_bytes(), time.as_bytes(), &bytes, b"ABSTTL", b"REPLACE"];
                 assert_eq!(to.ask(&words), text("OK"), "{key}");
             };
             restore(&mut ours, &mut theirs, &key);
@@ -288,7 +303,9 @@ fn an_append_only_file_of_redis_is_replayed_whole_or_refused() {
     ours.kill();
     // One of a killed Redis may end anywhere in its last file: what is whole is there, and no half.
     let head = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n".to_vec();
-    let tail = b"*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n2\r\n*1\r\n$4\r\nEXEC\r\n".to_vec();
+    let tail =
+        b"*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n2\r\n*1\r\n$4\r\nEXEC\r\n"
+            .to_vec();
     for cut in [0, 5, 20, tail.len() - 1, tail.len()] {
         let part = [&head[..], &tail[..cut]].concat();
         let imported = replay(directory.path(), &[part]).unwrap();
@@ -400,7 +417,10 @@ fn a_real_primary_is_followed_and_each_of_its_commands_counts_once() {
         let said = ours.say(&format!("REPLICAOF 127.0.0.1 {}", pair.port));
         assert_eq!(said, text("OK"));
         wait_until_up(&mut ours);
-        assert!(contents(&mut ours) == contents(&mut theirs), "the copy differs (diskless {diskless})");
+        assert!(
+            contents(&mut ours) == contents(&mut theirs),
+            "the copy differs (diskless {diskless})"
+        );
         assert!(error(&ours.say("SET a 1")).starts_with("READONLY"));
         assert!(error(&ours.say("EVAL redis.call('set','a','1') 0")).starts_with("READONLY"));
         let Value::List(role) = ours.say("ROLE") else { panic!("no role") };
@@ -432,7 +452,8 @@ fn a_real_primary_is_followed_and_each_of_its_commands_counts_once() {
         assert_eq!(info(&mut theirs, "sync_full"), "1");
         // Keys go when the primary says so.
         wait_for("the end of keys that expire", || {
-            theirs.say("KEYS short*") == Value::List(Vec::new()) && ours.say("DBSIZE") == theirs.say("DBSIZE")
+            theirs.say("KEYS short*") == Value::List(Vec::new())
+                && ours.say("DBSIZE") == theirs.say("DBSIZE")
         });
         // What this server does not have ends the following, and says so.
         theirs.say("XADD stream * a b");
@@ -459,8 +480,11 @@ fn nothing_that_wait_confirmed_is_lost_when_the_primary_is_killed_and_we_go_on()
                 scope.spawn(move || {
                     let mut last = 0;
                     for n in 1.. {
-                        let wrote =
-                            client.send(&[b"SET", format!("w{id}").as_bytes(), n.to_string().as_bytes()]);
+                        let wrote = client.send(&[
+                            b"SET",
+                            format!("w{id}").as_bytes(),
+                            n.to_string().as_bytes(),
+                        ]);
                         if wrote.is_err()
                             || client.read().is_err()
                             || client.send(&[b"WAIT", b"1", b"0"]).is_err()
@@ -499,7 +523,9 @@ fn nothing_that_wait_confirmed_is_lost_when_the_primary_is_killed_and_we_go_on()
 
 #[test]
 fn half_of_a_copy_is_never_taken_for_a_whole() {
-    let Some(mut pair) = follow(&["--repl-diskless-sync-delay", "0", "--rdb-key-save-delay", "3000"]) else {
+    let Some(mut pair) =
+        follow(&["--repl-diskless-sync-delay", "0", "--rdb-key-save-delay", "3000"])
+    else {
         println!("skipped: redis-server is not installed");
         return;
     };
@@ -513,7 +539,9 @@ fn half_of_a_copy_is_never_taken_for_a_whole() {
         "a part of the copy",
         || matches!(ours.say("GET mine"), Value::Error(said) if said.starts_with("LOADING")),
     );
-    assert!(error(&ours.say("REPLICAOF NO ONE")).contains("a part of the primary's data is missing"));
+    assert!(
+        error(&ours.say("REPLICAOF NO ONE")).contains("a part of the primary's data is missing")
+    );
     std::thread::sleep(Duration::from_millis(200));
     pair.ours.kill();
     pair.redis.kill();
@@ -522,7 +550,9 @@ fn half_of_a_copy_is_never_taken_for_a_whole() {
     assert!(report.incomplete && report.to_string().contains("a part is missing"), "{report}");
     pair.ours = server(pair.directory.path(), "");
     let mut ours = pair.ours.connect();
-    for line in ["GET mine", "GET key:1", "DBSIZE", "SET a 1", "EVAL return(redis.call('get','a')) 0"] {
+    for line in
+        ["GET mine", "GET key:1", "DBSIZE", "SET a 1", "EVAL return(redis.call('get','a')) 0"]
+    {
         assert!(error(&ours.say(line)).starts_with("LOADING"), "{line}");
     }
     assert_eq!(ours.say("PING"), text("PONG"));

@@ -57,9 +57,12 @@ fn scripts_get_the_replies_that_redis_gives() {
                 client.say("SADD set m");
             }
             let arguments = ["3", "str", "list", "hash", "one", "2", "x y"];
-            let (mine, their) = (eval(&mut ours, script, &arguments), eval(&mut theirs, script, &arguments));
+            let (mine, their) =
+                (eval(&mut ours, script, &arguments), eval(&mut theirs, script, &arguments));
             if mine != their {
-                differences.push(format!("RESP{protocol} {script}\n  ours   {mine:?}\n  theirs {their:?}"));
+                differences.push(format!(
+                    "RESP{protocol} {script}\n  ours   {mine:?}\n  theirs {their:?}"
+                ));
             }
             let (mine, their) = (ours.say("DBSIZE"), theirs.say("DBSIZE"));
             if mine != their {
@@ -68,7 +71,12 @@ fn scripts_get_the_replies_that_redis_gives() {
             tried += 1;
         }
     }
-    assert!(differences.is_empty(), "{} of {tried}:\n{}", differences.len(), differences.join("\n"));
+    assert!(
+        differences.is_empty(),
+        "{} of {tried}:\n{}",
+        differences.len(),
+        differences.join("\n")
+    );
     assert!(tried > 200, "{tried}");
 }
 
@@ -119,7 +127,9 @@ fn scripts_reach_nothing_of_the_machine_and_cannot_end_the_server() {
     let directory = tempfile::tempdir().unwrap();
     let server = server(&directory, "");
     let mut client = server.connect();
-    for name in ["os", "io", "debug", "package", "require", "loadfile", "dofile", "module", "setfenv"] {
+    for name in
+        ["os", "io", "debug", "package", "require", "loadfile", "dofile", "module", "setfenv"]
+    {
         let said = eval(&mut client, &format!("return {name}"), &["0"]);
         assert!(error(&said).contains("nonexistent global variable"), "{name}: {said:?}");
     }
@@ -131,7 +141,10 @@ fn scripts_reach_nothing_of_the_machine_and_cannot_end_the_server() {
         ("getmetatable('').__index = nil", "readonly table"),
         ("rawset(string, 'rep', nil)", "readonly table"),
         ("setmetatable(redis, nil)", "readonly table"),
-        ("local t = {} while true do t[#t + 1] = string.rep('x', 1e6) .. #t end", "not enough memory"),
+        (
+            "local t = {} while true do t[#t + 1] = string.rep('x', 1e6) .. #t end",
+            "not enough memory",
+        ),
         ("return string.rep('x', 1e9)", "not enough memory"),
         ("local function f() return f() + 1 end return f()", "stack overflow"),
         ("local t = {} t[1] = t return t", ""),
@@ -146,7 +159,11 @@ fn scripts_reach_nothing_of_the_machine_and_cannot_end_the_server() {
         ("return unpack({}, 1, 1e8)", "too many results"),
         ("error(setmetatable({}, {__tostring = function() error('x') end}))", ""),
         ("return coroutine.wrap(function() return redis.call('nosuch') end)()", "Unknown Redis"),
-        ("local c = coroutine.create(function() while true do coroutine.yield() end end) return 1", ""),
+        (
+            "local c = coroutine.create(function() while true do coroutine.yield() end end) return \
+             1",
+            "",
+        ),
         ("return table.concat({}, 'x', 1, 1e9)", "invalid value"),
         ("collectgarbage('stop') collectgarbage('setpause', 1e9) return 1", ""),
     ] {
@@ -190,7 +207,8 @@ fn a_script_that_takes_long_is_ended_by_script_kill_and_only_before_it_wrote() {
         "while true do end",
         "while true do pcall(function() while true do end end) end",
         "while true do xpcall(function() while true do end end, function() end) end",
-        "while true do local c = coroutine.create(function() while true do end end) coroutine.resume(c) end",
+        "while true do local c = coroutine.create(function() while true do end end) \
+         coroutine.resume(c) end",
         "local c = coroutine.wrap(function() while true do end end) while true do pcall(c) end",
         "while true do redis.pcall('get', 'x') end",
     ] {
@@ -204,14 +222,18 @@ fn a_script_that_takes_long_is_ended_by_script_kill_and_only_before_it_wrote() {
         assert!(error(&late.say("SET a 1")).starts_with("BUSY"));
         assert_eq!(late.say("SCRIPT KILL"), text("OK"));
         let said = runner.read().unwrap();
-        assert!(error(&said).contains("Script killed by user with SCRIPT KILL"), "{script}: {said:?}");
+        assert!(
+            error(&said).contains("Script killed by user with SCRIPT KILL"),
+            "{script}: {said:?}"
+        );
         assert_eq!(runner.say("PING"), text("PONG"));
         assert_eq!(late.say("PING"), text("PONG"));
     }
     assert!(error(&other.say("SCRIPT KILL")).starts_with("NOTBUSY"));
     // One that wrote is not ended, and with the server all of it goes.
     assert_eq!(other.say("SET before 1"), text("OK"));
-    let script = "redis.call('set', 'before', '2') redis.call('set', 'half', '1') while true do end";
+    let script =
+        "redis.call('set', 'before', '2') redis.call('set', 'half', '1') while true do end";
     runner.send(&[b"EVAL", script.as_bytes(), b"0"]).unwrap();
     wait_until_busy(&mut other);
     assert!(error(&other.say("SCRIPT KILL")).starts_with("UNKILLABLE"));
@@ -228,14 +250,17 @@ fn a_script_that_takes_long_is_ended_by_script_kill_and_only_before_it_wrote() {
 /// queue whose jobs are taken, delayed and completed.
 #[test]
 fn scripts_of_client_libraries_work() {
-    const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) \
+    const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', \
+                           KEYS[1]) \
                            else return 0 end";
-    const LIMIT: &str = "local n = redis.call('incr', KEYS[1]) if n == 1 then redis.call('pexpire', KEYS[1], \
+    const LIMIT: &str = "local n = redis.call('incr', KEYS[1]) if n == 1 then \
+                         redis.call('pexpire', KEYS[1], \
                          ARGV[2]) end return {n, n <= tonumber(ARGV[1]) and 1 or 0}";
     const ADD: &str = r"
         local id = redis.call('INCR', KEYS[1])
         local job = cjson.decode(ARGV[1])
-        redis.call('HMSET', KEYS[2] .. id, 'name', job.name, 'data', cjson.encode(job.data), 'attempts', 0)
+        redis.call('HMSET', KEYS[2] .. id, 'name', job.name,
+                   'data', cjson.encode(job.data), 'attempts', 0)
         if job.delay and job.delay > 0 then
             redis.call('ZADD', KEYS[4], job.delay * 4096 + bit.band(id, 0xfff), id)
         else
@@ -244,7 +269,8 @@ fn scripts_of_client_libraries_work() {
         redis.call('PUBLISH', KEYS[3], id)
         return id .. ''";
     const TAKE: &str = r"
-        local due = redis.call('ZRANGEBYSCORE', KEYS[4], 0, tonumber(ARGV[1]) * 4096 + 4095, 'LIMIT', 0, 1000)
+        local due = redis.call('ZRANGEBYSCORE', KEYS[4], 0,
+                               tonumber(ARGV[1]) * 4096 + 4095, 'LIMIT', 0, 1000)
         for _, id in ipairs(due) do
             redis.call('ZREM', KEYS[4], id)
             redis.call('LPUSH', KEYS[3], id)
@@ -282,7 +308,10 @@ fn scripts_of_client_libraries_work() {
     assert!(fields.contains(&text("mail")) && fields.contains(&text("1")), "{fields:?}");
     assert_eq!(eval(&mut client, TAKE, &with(&["10"])), Value::Nil);
     assert_eq!(eval(&mut client, FINISH, &with(&["1", "10"])), Value::Int(5));
-    assert_eq!(error(&eval(&mut client, FINISH, &with(&["1", "10"]))), "LOCK the job is not active");
+    assert_eq!(
+        error(&eval(&mut client, FINISH, &with(&["1", "10"]))),
+        "LOCK the job is not active"
+    );
     let Value::List(taken) = eval(&mut client, TAKE, &with(&["50"])) else { panic!("no job") };
     assert_eq!(taken[0], text("2"));
 }
@@ -292,7 +321,8 @@ fn a_script_in_a_full_tier_is_told_so_and_the_server_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let server = server(&directory, "");
     let mut client = server.connect();
-    let fill = "local n = 0 while true do local r = redis.pcall('set', 'k' .. n, ARGV[1]) if type(r) == 'table' \
+    let fill = "local n = 0 while true do local r = redis.pcall('set', 'k' .. n, ARGV[1]) if \
+                type(r) == 'table' \
                 and r.err then return {n, r.err} end n = n + 1 end";
     let large = "x".repeat(100_000);
     let Value::List(said) = eval(&mut client, fill, &["0", &large]) else { panic!("no list") };

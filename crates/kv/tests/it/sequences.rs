@@ -151,7 +151,8 @@ fn random_changes_of_a_large_sorted_set_leave_it_in_order() {
             }
             if number % 250 == 0 {
                 let (low, high) = (random.i64(-60..0), random.i64(0..60));
-                let part: Vec<_> = model.iter().filter(|(s, _)| (low..=high).contains(s)).cloned().collect();
+                let part: Vec<_> =
+                    model.iter().filter(|(s, _)| (low..=high).contains(s)).cloned().collect();
                 let said = local.say(&format!("ZRANGEBYSCORE z {low} {high} WITHSCORES"));
                 assert_eq!(said, show(&part), "round {round}");
                 local.commit();
@@ -160,7 +161,8 @@ fn random_changes_of_a_large_sorted_set_leave_it_in_order() {
         }
         // What is small again in the first rounds is one with a node still.
         if round == 0 {
-            let padded: Vec<String> = (0..400).map(|n| format!("0 {n}{}", "x".repeat(80))).collect();
+            let padded: Vec<String> =
+                (0..400).map(|n| format!("0 {n}{}", "x".repeat(80))).collect();
             local.say(&format!("ZADD z {}", padded.join(" ")));
             model.extend((0..400).map(|n| (0, format!("{n}{}", "x".repeat(80)))));
             model.sort();
@@ -188,7 +190,8 @@ fn a_list_keeps_its_time_when_its_only_element_moves_to_its_other_end() {
 
 #[test]
 fn what_is_left_of_a_long_list_or_sorted_set_in_a_full_tier_is_what_was_not_removed() {
-    let mut local = Local::create(Mapping::in_memory(&vec![0; 6 << 20], 0), 4096, Planted::None).unwrap();
+    let mut local =
+        Local::create(Mapping::in_memory(&vec![0; 6 << 20], 0), 4096, Planted::None).unwrap();
     let elements: Vec<String> = (0..20_000).map(|n| n.to_string()).collect();
     for part in elements.chunks(50) {
         local.say(&format!("RPUSH l {}", part.join(" ")));

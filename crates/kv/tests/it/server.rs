@@ -144,7 +144,9 @@ fn a_scan_finds_every_key_that_is_there_all_the_time_while_others_come() {
     }
     let (mut cursor, mut found, mut new) = ("0".to_owned(), std::collections::BTreeSet::new(), 0);
     loop {
-        let Value::List(mut reply) = client.say(&format!("SCAN {cursor} COUNT 7")) else { panic!() };
+        let Value::List(mut reply) = client.say(&format!("SCAN {cursor} COUNT 7")) else {
+            panic!()
+        };
         let Some(Value::List(keys)) = reply.pop() else { panic!("no keys") };
         let Some(Value::Text(next)) = reply.pop() else { panic!("no cursor") };
         found.extend(keys);
@@ -341,7 +343,10 @@ fn limits_of_clients_passwords_and_settings_are_those_of_redis() {
     let unknown = client.say("NOSUCH a b");
     assert_eq!(error(&unknown), "ERR unknown command 'NOSUCH', with args beginning with: 'a' 'b' ");
     assert_eq!(error(&client.say("GET")), "ERR wrong number of arguments for 'get' command");
-    assert_eq!(client.say("CONFIG GET appendfsync"), Value::List(vec![text("appendfsync"), text("always")]));
+    assert_eq!(
+        client.say("CONFIG GET appendfsync"),
+        Value::List(vec![text("appendfsync"), text("always")])
+    );
     assert!(error(&client.say("CONFIG SET appendfsync no")).contains("every write is durable"));
     let others: Vec<_> = (0..2).map(|_| served.connect()).collect();
     let mut one_too_many = served.connect();
@@ -475,7 +480,11 @@ fn replies_have_the_shapes_of_the_protocol_that_the_client_speaks() {
         ("SINTER s s", "*1\r\n$1\r\na\r\n", "~1\r\n$1\r\na\r\n"),
         ("ZADD z 1.5 a", ":1\r\n", ":1\r\n"),
         ("ZSCORE z a", "$3\r\n1.5\r\n", ",1.5\r\n"),
-        ("ZRANGE z 0 -1 WITHSCORES", "*2\r\n$1\r\na\r\n$3\r\n1.5\r\n", "*1\r\n*2\r\n$1\r\na\r\n,1.5\r\n"),
+        (
+            "ZRANGE z 0 -1 WITHSCORES",
+            "*2\r\n$1\r\na\r\n$3\r\n1.5\r\n",
+            "*1\r\n*2\r\n$1\r\na\r\n,1.5\r\n",
+        ),
         ("ZADD z XX INCR 1 b", "$-1\r\n", "_\r\n"),
         ("LPOP nothing 2", "*-1\r\n", "_\r\n"),
         ("ZPOPMIN z", "*2\r\n$1\r\na\r\n$3\r\n1.5\r\n", "*2\r\n$1\r\na\r\n,1.5\r\n"),
@@ -544,7 +553,9 @@ fn who_waits_for_an_element_is_served_in_turn_and_loses_nothing() {
     assert_eq!(mover.read().unwrap(), text("z"));
     assert_eq!(last.read().unwrap(), Value::List(vec![text("two"), Value::List(vec![text("z")])]));
     let mut bytes = UnixStream::connect(&served.socket).unwrap();
-    bytes.write_all(&served::request(&[b"BLMOVE", b"one", b"two", b"LEFT", b"LEFT", b"0.01"])).unwrap();
+    bytes
+        .write_all(&served::request(&[b"BLMOVE", b"one", b"two", b"LEFT", b"LEFT", b"0.01"]))
+        .unwrap();
     let mut reply = [0; 5];
     bytes.read_exact(&mut reply).unwrap();
     assert_eq!(&reply, b"*-1\r\n");
@@ -607,7 +618,9 @@ fn what_clients_ask_about_the_server_is_answered_as_redis_answers() {
         line.parse::<i64>().unwrap()
     };
     for key in ["list", "sorted"] {
-        let Value::Int(said) = client.say(&format!("MEMORY USAGE {key}")) else { panic!("no number") };
+        let Value::Int(said) = client.say(&format!("MEMORY USAGE {key}")) else {
+            panic!("no number")
+        };
         let before = used(&mut client);
         client.say(&format!("DEL {key}"));
         let began = std::time::Instant::now();
@@ -617,14 +630,18 @@ fn what_clients_ask_about_the_server_is_answered_as_redis_answers() {
         }
         std::thread::sleep(Duration::from_millis(100));
         freed = before - used(&mut client);
-        assert!((said - freed).abs() <= freed / 10, "{key}: {said} bytes were said, {freed} were freed");
+        assert!(
+            (said - freed).abs() <= freed / 10,
+            "{key}: {said} bytes were said, {freed} were freed"
+        );
     }
 }
 
 /// How often the server has waited for clients.
 fn turns(client: &mut served::Client) -> u64 {
     let Value::Text(waits) = client.say("INFO waits") else { panic!("no text") };
-    let counted = waits.lines().find_map(|line| line.strip_prefix("wait_client_message:class=Idle,waits="));
+    let counted =
+        waits.lines().find_map(|line| line.strip_prefix("wait_client_message:class=Idle,waits="));
     counted.unwrap().split(',').next().unwrap().parse().unwrap()
 }
 

@@ -62,8 +62,11 @@ fn what_gives_space_back_works_in_a_full_tier() {
     let mut local = Local::create(tier(70), 16 << 10, Planted::None).unwrap();
     // Small hashes of several sizes, then whatever still has room.
     let mut hashes = 0;
-    while local.say(&format!("HSET h{hashes} a {} b {} c 1", "a".repeat(hashes % 700), "b".repeat(100)))
-        == ":3\r\n"
+    while local.say(&format!(
+        "HSET h{hashes} a {} b {} c 1",
+        "a".repeat(hashes % 700),
+        "b".repeat(100)
+    )) == ":3\r\n"
     {
         local.commit();
         hashes += 1;
@@ -134,7 +137,8 @@ fn a_key_of_a_copy_whose_record_finds_no_space_is_refused_and_leaves_nothing() {
     for count in (1000..9000).step_by(53) {
         let mut local = Local::create(tier(8), 4096, Planted::None).unwrap();
         let all = (0..count).map(|n| format!("element {n}").into_bytes()).collect();
-        let item = Item { db: 0, key: b"list".to_vec(), content: Content::List(all), expires: None };
+        let item =
+            Item { db: 0, key: b"list".to_vec(), content: Content::List(all), expires: None };
         refused += usize::from(local.load(&item).is_err());
         local.commit();
         assert_sound(&local);
@@ -155,8 +159,9 @@ fn a_script_that_waited_for_space_and_finds_none_for_its_record_leaves_nothing_o
         for key in 0..keys {
             local.say(&format!("DEL k{key}"));
         }
-        let script =
-            format!("for n = 1, {count} do redis.call('set', 'x' .. n, string.rep('y', 300)) end return 1");
+        let script = format!(
+            "for n = 1, {count} do redis.call('set', 'x' .. n, string.rep('y', 300)) end return 1"
+        );
         let said = String::from_utf8(local.run(&[b"EVAL", script.as_bytes(), b"0"])).unwrap();
         local.commit();
         assert_sound(&local);

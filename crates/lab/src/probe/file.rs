@@ -1,6 +1,8 @@
-//! Measures a directory through a file in it: with direct I/O where the file system takes it, else through the page cache, and says which.
+//! Measures a directory through a file in it: with direct I/O where the file system takes it, else
+//! through the page cache, and says which.
 //!
-//! A write is durable when `fdatasync` after it has returned; with direct I/O too, since a device may have a cache of its own.
+//! A write is durable when `fdatasync` after it has returned; with direct I/O too, since a device
+//! may have a cache of its own.
 //!
 //! **Invariant**: the file is noted before it is made and removed at the end.
 
@@ -22,13 +24,21 @@ const ALIGNMENT: usize = 4096;
 ///
 /// # Errors
 /// A directory that cannot be written or has too little room; [`Error::Interrupted`].
-pub fn measure(dir: &Path, seconds: f64, leftovers: &Leftovers, progress: &dyn Fn(&str)) -> Result<Place> {
+pub fn measure(
+    dir: &Path,
+    seconds: f64,
+    leftovers: &Leftovers,
+    progress: &dyn Fn(&str),
+) -> Result<Place> {
     let place = |reason: String| Error::Place { what: "probe", path: dir.into(), reason };
     if !dir.is_dir() {
         return Err(place("it is not a directory; give one on the storage to measure".into()));
     }
     if bytes_free(dir) < 2 * AREA_BYTES {
-        return Err(place(format!("{} MiB must be free; free space there", (2 * AREA_BYTES) >> 20)));
+        return Err(place(format!(
+            "{} MiB must be free; free space there",
+            (2 * AREA_BYTES) >> 20
+        )));
     }
     let path = dir.join(format!(".tiersmith-probe.{}", std::process::id()));
     let area = Area::make(&path, leftovers);
@@ -39,12 +49,14 @@ pub fn measure(dir: &Path, seconds: f64, leftovers: &Leftovers, progress: &dyn F
     let mut notes = Vec::new();
     if !direct {
         notes.push(
-            "The file system takes no direct I/O: reads are answered by the page cache, that is, by memory."
+            "The file system takes no direct I/O: reads are answered by the page cache, that is, \
+             by memory."
                 .to_owned(),
         );
     } else if measurements.iter().any(|m| !m.how.starts_with("direct")) {
         notes.push(
-            "512-byte operations go through the page cache: direct I/O wants larger ones here.".to_owned(),
+            "512-byte operations go through the page cache: direct I/O wants larger ones here."
+                .to_owned(),
         );
     }
     Ok(Place {
@@ -105,8 +117,8 @@ impl Area {
                 progress(&format!("{} of {size} bytes", operation.name()));
                 let file = direct.as_ref().unwrap_or(&self.buffered);
                 let bytes = &mut self.buffer[self.start..][..size];
-                let measured =
-                    one(file, direct.is_some(), operation, bytes, seconds).during("measure", &self.path)?;
+                let measured = one(file, direct.is_some(), operation, bytes, seconds)
+                    .during("measure", &self.path)?;
                 found.push(measured);
             }
             self.direct = direct.or_else(|| {
@@ -158,13 +170,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let place = measure(dir.path(), 0.01, &Leftovers::default(), &|_| {}).unwrap();
         assert_eq!(place.measurements.len(), 9);
-        assert!(place.measurements.iter().all(|m| m.count > 0 && m.median_ns > 0 && !m.how.is_empty()));
+        assert!(
+            place.measurements.iter().all(|m| m.count > 0 && m.median_ns > 0 && !m.how.is_empty())
+        );
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]
     fn a_place_that_cannot_be_measured_is_refused_and_left_alone() {
-        let error = measure(Path::new("/nowhere"), 0.01, &Leftovers::default(), &|_| {}).unwrap_err();
+        let error =
+            measure(Path::new("/nowhere"), 0.01, &Leftovers::default(), &|_| {}).unwrap_err();
         assert!(error.to_string().contains("not a directory"), "{error}");
         let leftovers = Leftovers::default();
         leftovers.stop();

@@ -1,4 +1,5 @@
-//! What storage the kernel says there is: block devices, persistent memory, DAX mounts, shared memory.
+//! What storage the kernel says there is: block devices, persistent memory, DAX mounts, shared
+//! memory.
 //!
 //! The place of sysfs is a parameter, so that tests can describe machines that are not there.
 //!
@@ -76,10 +77,14 @@ pub struct Found {
 
 /// Looks around.
 pub fn look(sysfs: &Path) -> Found {
-    let mut candidates: Vec<Candidate> =
-        mounts().into_iter().filter(|mount| mount.dax).map(|mount| candidate(mount, true)).collect();
-    candidates
-        .extend(mounts().into_iter().filter(|m| m.at == Path::new("/dev/shm")).map(|m| candidate(m, false)));
+    let mut candidates: Vec<Candidate> = mounts()
+        .into_iter()
+        .filter(|mount| mount.dax)
+        .map(|mount| candidate(mount, true))
+        .collect();
+    candidates.extend(
+        mounts().into_iter().filter(|m| m.at == Path::new("/dev/shm")).map(|m| candidate(m, false)),
+    );
     // Of two mounts at one place the later one is seen.
     candidates.reverse();
     let mut seen = Vec::new();
@@ -150,7 +155,8 @@ fn namespaces(sysfs: &Path) -> Vec<Namespace> {
             persistence_domain: text(devices.join(format!("region{region}/persistence_domain"))),
             // One that another driver holds (fsdax, sector) has its device below the holder.
             block_device: names_in(&dir.join("block")).into_iter().next().or_else(|| {
-                let holder = devices.join(text(dir.join("holder")).filter(|name| !name.contains('/'))?);
+                let holder =
+                    devices.join(text(dir.join("holder")).filter(|name| !name.contains('/'))?);
                 names_in(&holder.join("block")).into_iter().next()
             }),
             bytes,
@@ -228,7 +234,9 @@ mod tests {
     fn a_machine_that_says_nothing_has_nothing() {
         let found = look(Path::new("/nowhere"));
         assert!(
-            found.block_devices.is_empty() && found.namespaces.is_empty() && found.dax_devices.is_empty()
+            found.block_devices.is_empty()
+                && found.namespaces.is_empty()
+                && found.dax_devices.is_empty()
         );
     }
 }

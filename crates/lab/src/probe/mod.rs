@@ -1,11 +1,14 @@
 //! Probe: what storage is here, how it is reached, and how fast it is.
 //!
-//! What there is comes from the kernel ([`found`]); how fast it is, from doing it: reads, durable writes and a mixture of both, at 512 B,
-//! 4 KiB and 512 KiB, one at a time. Files are measured here (`file.rs`); mappings are measured by the command line, which may know how
-//! persistent memory is mapped, with the same clock and the same sizes ([`timed`]).
+//! What there is comes from the kernel ([`found`]); how fast it is, from doing it: reads, durable
+//! writes and a mixture of both, at 512 B, 4 KiB and 512 KiB, one at a time. Files are measured
+//! here (`file.rs`); mappings are measured by the command line, which may know how persistent
+//! memory is mapped, with the same clock and the same sizes ([`timed`]).
 //!
-//! **Invariants**: each figure says how it was made (direct, through the page cache, mapped); what is made for measuring is removed.
-//! **Deliberately absent**: queues. One operation at a time is what a commit waits for; a device that likes many at once does better.
+//! **Invariants**: each figure says how it was made (direct, through the page cache, mapped); what
+//! is made for measuring is removed.
+//! **Deliberately absent**: queues. One operation at a time is what a commit waits for; a device
+//! that likes many at once does better.
 
 pub mod file;
 pub mod found;
@@ -57,7 +60,8 @@ pub struct Measurement {
     pub operation: Operation,
     /// Bytes of each.
     pub size_bytes: u64,
-    /// How: `direct I/O`, `page cache and fdatasync`, `mapped, non-temporal stores and a fence`, ...
+    /// How: `direct I/O`, `page cache and fdatasync`, `mapped, non-temporal stores and a fence`,
+    /// ...
     pub how: String,
     /// How many were done.
     pub count: u64,
@@ -88,7 +92,8 @@ pub struct Place {
     pub measurements: Vec<Measurement>,
 }
 
-/// Does `each` for `seconds`, timing every one; a tenth of the time before is not counted. `each` is given the number of the operation.
+/// Does `each` for `seconds`, timing every one; a tenth of the time before is not counted. `each`
+/// is given the number of the operation.
 ///
 /// # Errors
 /// What `each` fails with.

@@ -18,7 +18,8 @@ pub fn account(product: &dyn Product) -> Result<Option<Account>> {
         return Ok(None);
     }
     let passwd = fs::read_to_string("/etc/passwd").during("read", "/etc/passwd")?;
-    let found = [product.account_name(), "nobody"].into_iter().find_map(|name| account_in(&passwd, name));
+    let found =
+        [product.account_name(), "nobody"].into_iter().find_map(|name| account_in(&passwd, name));
     found.map(Some).ok_or_else(|| Error::Target {
         what: format!("looking for an account for {}", product.title()),
         database: "/etc/passwd".into(),
@@ -35,6 +36,7 @@ pub fn account(product: &dyn Product) -> Result<Option<Account>> {
 /// A directory above that the account may not pass; what to do.
 pub fn make_reachable(dir: &Path, product: &dyn Product) -> Result<()> {
     let Some(account) = account(product)? else { return Ok(()) };
-    std::os::unix::fs::chown(dir, Some(account.uid), Some(account.gid)).during("change the owner of", dir)?;
+    std::os::unix::fs::chown(dir, Some(account.uid), Some(account.gid))
+        .during("change the owner of", dir)?;
     can_reach(dir, &account)
 }

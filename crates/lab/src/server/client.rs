@@ -1,6 +1,7 @@
 //! What the lab asks of a connection, whatever the protocol: SLOB's statements, and figures.
 //!
-//! **Invariant**: an update is durable when [`Client::commit`] returned, not before, unless the product commits with each statement.
+//! **Invariant**: an update is durable when [`Client::commit`] returned, not before, unless the
+//! product commits with each statement.
 //! **Deliberately absent**: timing, retrying: `target/server/session.rs`.
 
 use std::path::Path;
@@ -19,7 +20,8 @@ pub struct Range {
     pub before: i64,
 }
 
-/// The server ended this transaction, because it and another waited for each other. Nothing of it is left; it can be tried again.
+/// The server ended this transaction, because it and another waited for each other. Nothing of it
+/// is left; it can be tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlock;
 
@@ -60,11 +62,15 @@ pub trait Client: Send {
     /// # Errors
     /// What the server says; no row.
     fn ask(&mut self, statement: &str) -> Result<String> {
-        let first = self.table(statement)?.into_iter().next().and_then(|row| row.into_iter().next());
-        first.ok_or_else(|| refused(first_words(statement), Path::new(""))("it returned no row".into()))
+        let first =
+            self.table(statement)?.into_iter().next().and_then(|row| row.into_iter().next());
+        first.ok_or_else(|| {
+            refused(first_words(statement), Path::new(""))("it returned no row".into())
+        })
     }
 
-    /// Every row, each column as text, NULL as nothing. Redis: the lines of a reply, split at the first colon.
+    /// Every row, each column as text, NULL as nothing. Redis: the lines of a reply, split at the
+    /// first colon.
     ///
     /// # Errors
     /// What the server says.
@@ -114,7 +120,8 @@ pub trait Client: Send {
     /// The changes are durable when it returns.
     fn commit(&mut self) -> Result<()>;
 
-    /// Makes what this connection counted visible to [`super::Product::figures`] now, if the server gathers it first. Between transactions.
+    /// Makes what this connection counted visible to [`super::Product::figures`] now, if the server
+    /// gathers it first. Between transactions.
     fn tell_figures(&mut self) {}
 
     /// The first column of the first row as a number.

@@ -1,4 +1,5 @@
-//! Finding a server's programs: on PATH, and where Debian puts what is not meant to be called by hand.
+//! Finding a server's programs: on PATH, and where Debian puts what is not meant to be called by
+//! hand.
 //!
 //! **Deliberately absent**: installing anything.
 
@@ -47,11 +48,15 @@ pub fn find(product: &dyn Product) -> Result<Programs> {
 /// # Errors
 /// What is missing, and which package has it.
 pub fn find_in(product: &dyn Product, directories: &[PathBuf]) -> Result<Programs> {
-    let file = |name: &str| directories.iter().map(|dir| dir.join(name)).find(|path| is_program(path));
-    let of_fork = |name: &str| product.fork().iter().find(|(own, _)| *own == name).map(|(_, fork)| *fork);
+    let file =
+        |name: &str| directories.iter().map(|dir| dir.join(name)).find(|path| is_program(path));
+    let of_fork =
+        |name: &str| product.fork().iter().find(|(own, _)| *own == name).map(|(_, fork)| *fork);
     // All are of one of the two.
-    let is_fork =
-        product.needed().iter().any(|name| file(name).is_none() && of_fork(name).and_then(file).is_some());
+    let is_fork = product
+        .needed()
+        .iter()
+        .any(|name| file(name).is_none() && of_fork(name).and_then(file).is_some());
     let look = |name: &'static str| {
         let called = if is_fork { of_fork(name).unwrap_or(name) } else { name };
         file(called).map(|path| (name, path))
@@ -79,8 +84,9 @@ pub fn find_in(product: &dyn Product, directories: &[PathBuf]) -> Result<Program
 /// The first word with a digit first and a dot in it, of what `--version` prints.
 fn version_of(program: &Path) -> String {
     let printed = Command::new(program).arg("--version").stdin(Stdio::null()).output();
-    let printed =
-        printed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let printed = printed
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        .unwrap_or_default();
     version_in(&printed).unwrap_or_else(|| {
         program
             .file_name()
@@ -106,11 +112,13 @@ mod tests {
         for (printed, version) in [
             ("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)", "15.18"),
             (
-                "mariadbd  Ver 10.11.19-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64 (Debian 12)",
+                "mariadbd  Ver 10.11.19-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64 (Debian \
+                 12)",
                 "10.11.19",
             ),
             (
-                "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d7c971a948f0",
+                "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 \
+                 build=ae4d7c971a948f0",
                 "7.0.15",
             ),
         ] {
@@ -124,12 +132,15 @@ mod tests {
     #[test]
     fn a_fork_is_found_by_its_own_names_and_named_in_the_version() {
         let dir = tempfile::tempdir().unwrap();
-        // Written by another process: a program that this one has open for writing at a moment when it starts another cannot be started.
+        // Written by another process: a program that this one has open for writing at a moment when
+        // it starts another cannot be started.
         let program = |name: &str, printed: &str| {
             let path = dir.path().join(name).display().to_string();
             let script = "printf '#!/bin/sh\\necho \"%s\"\\n' \"$2\" > \"$1\" && chmod 755 \"$1\"";
-            let wrote =
-                Command::new("sh").args(["-c", script, "sh", &path, printed]).stdin(Stdio::null()).status();
+            let wrote = Command::new("sh")
+                .args(["-c", script, "sh", &path, printed])
+                .stdin(Stdio::null())
+                .status();
             assert!(wrote.unwrap().success());
         };
         let redis = super::super::product("redis").unwrap();
@@ -139,7 +150,10 @@ mod tests {
         program("valkey-benchmark", "");
         let found = find().unwrap();
         assert_eq!(found.version(), "8.0.1 (valkey-server)");
-        assert_eq!(found.get("redis-benchmark"), Some(dir.path().join("valkey-benchmark").as_path()));
+        assert_eq!(
+            found.get("redis-benchmark"),
+            Some(dir.path().join("valkey-benchmark").as_path())
+        );
         program("redis-server", "Redis server v=7.0.15 sha=00000000:0");
         let found = find().unwrap();
         assert_eq!((found.version(), found.get("redis-benchmark")), ("7.0.15", None));

@@ -1,6 +1,7 @@
 //! MariaDB: `mariadb-install-db`, `mariadbd`, its protocol.
 //!
-//! **Deliberately absent**: MySQL, whose directories are made in another way; passwords: only the account can enter the socket's directory.
+//! **Deliberately absent**: MySQL, whose directories are made in another way; passwords: only the
+//! account can enter the socket's directory.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -68,10 +69,16 @@ impl Product for Mariadb {
         let mut datadir = OsString::from("--datadir=");
         datadir.push(data);
         let install = programs.path("mariadb-install-db").into();
-        let words =
-            ["--auth-root-authentication-method=normal", "--skip-test-db", "--innodb-log-file-size=16M"];
+        let words = [
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+            "--innodb-log-file-size=16M",
+        ];
         Some(
-            [install, "--no-defaults".into(), datadir].into_iter().chain(words.map(OsString::from)).collect(),
+            [install, "--no-defaults".into(), datadir]
+                .into_iter()
+                .chain(words.map(OsString::from))
+                .collect(),
         )
     }
 
@@ -108,7 +115,11 @@ impl Product for Mariadb {
 
     fn connect(&self, socket: &Path) -> Result<Box<dyn Client>> {
         let connection = connection(socket)?;
-        Ok(Box::new(MariadbClient { connection, socket: socket.into(), statements: Prepared::new() }))
+        Ok(Box::new(MariadbClient {
+            connection,
+            socket: socket.into(),
+            statements: Prepared::new(),
+        }))
     }
 
     fn speaks_sql(&self) -> bool {
@@ -135,26 +146,32 @@ impl Product for Mariadb {
     fn redo_profile(&self) -> &'static str {
         "description = \"MariaDB: InnoDB's redo alone on the tier\"\n\
          [default]\nclass = \"pass\"\nblock_size = 16384\n\
-         [[rule]]\nfiles = [\"ib_logfile[0-9]*\"]\nclass = \"data\"\nblock_size = 4096\nwhy = \"InnoDB redo log: each commit waits for it\"\n"
+         [[rule]]\nfiles = [\"ib_logfile[0-9]*\"]\nclass = \"data\"\nblock_size = 4096\nwhy = \
+         \"InnoDB redo log: each commit waits for it\"\n"
     }
 
     fn remark(&self, log: &str) -> Option<String> {
         let line = log.lines().rev().find(|line| line.contains("(memory-mapped)"))?;
         Some(format!(
-            "MariaDB took its redo for persistent memory and mapped it by itself ({}): it is a PMEM-aware database then, and writes redo \
+            "MariaDB took its redo for persistent memory and mapped it by itself ({}): it is a \
+             PMEM-aware database then, and writes redo \
              without a system call.",
             line.split("InnoDB: ").last().unwrap_or(line).trim()
         ))
     }
 
     fn figures(&self, client: &mut dyn Client, snapshot: &mut Snapshot) -> Result<()> {
-        let sql = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_os_log_written', 'Innodb_log_writes', 'Innodb_log_write_requests', \
-                   'Innodb_buffer_pool_reads', 'Innodb_buffer_pool_read_requests', 'Innodb_data_fsyncs', 'Innodb_dblwr_pages_written')";
+        let sql = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_os_log_written', \
+                   'Innodb_log_writes', 'Innodb_log_write_requests', \
+                   'Innodb_buffer_pool_reads', 'Innodb_buffer_pool_read_requests', \
+                   'Innodb_data_fsyncs', 'Innodb_dblwr_pages_written')";
         for row in client.table(sql)? {
             let [name, value] = row.as_slice() else { continue };
             let value = value.parse().unwrap_or(0);
             match name.as_str() {
-                "Innodb_os_log_written" => snapshot.add_counter(statistic::REDO_SIZE, "bytes", value),
+                "Innodb_os_log_written" => {
+                    snapshot.add_counter(statistic::REDO_SIZE, "bytes", value)
+                }
                 "Innodb_buffer_pool_reads" => {
                     snapshot.add_counter("pages read into the buffer pool", "pages", value)
                 }
@@ -164,11 +181,15 @@ impl Product for Mariadb {
                 other => snapshot.add_counter(other, "times", value),
             }
         }
-        let sql = "SELECT COUNT_WRITE, SUM_TIMER_WRITE DIV 1000, COUNT_MISC, SUM_TIMER_MISC DIV 1000, SUM_NUMBER_OF_BYTES_WRITE \
-                   FROM performance_schema.file_summary_by_event_name WHERE EVENT_NAME = 'wait/io/file/innodb/innodb_log_file'";
-        // Only where performance_schema is on, and the server times its redo: MariaDB of 10.8 and newer does not.
+        let sql = "SELECT COUNT_WRITE, SUM_TIMER_WRITE DIV 1000, COUNT_MISC, SUM_TIMER_MISC DIV \
+                   1000, SUM_NUMBER_OF_BYTES_WRITE \
+                   FROM performance_schema.file_summary_by_event_name WHERE EVENT_NAME = \
+                   'wait/io/file/innodb/innodb_log_file'";
+        // Only where performance_schema is on, and the server times its redo: MariaDB of 10.8 and
+        // newer does not.
         if let Some(row) = client.table(sql)?.into_iter().next() {
-            let figure = |n: usize| row.get(n).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+            let figure =
+                |n: usize| row.get(n).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
             if figure(0) + figure(2) == 0 {
                 return Ok(());
             }
@@ -215,7 +236,9 @@ impl MariadbClient {
     fn prepared(&mut self, kind: Kind, schema: u32) -> Result<Statement> {
         let failed = self.failed("preparing a statement");
         let connection = &mut self.connection;
-        self.statements.get(kind, schema, || connection.prep(kind.text(schema, MARKS))).map_err(failed)
+        self.statements
+            .get(kind, schema, || connection.prep(kind.text(schema, MARKS)))
+            .map_err(failed)
     }
 }
 
@@ -229,7 +252,8 @@ impl Client for MariadbClient {
     }
 
     fn table(&mut self, statement: &str) -> Result<Vec<Vec<String>>> {
-        let rows: Vec<Row> = self.connection.query(statement).map_err(self.failed(first_words(statement)))?;
+        let rows: Vec<Row> =
+            self.connection.query(statement).map_err(self.failed(first_words(statement)))?;
         let text = |value: Value| match value {
             Value::NULL => String::new(),
             Value::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -245,17 +269,22 @@ impl Client for MariadbClient {
         let columns: Vec<String> =
             (2..=20).map(|n| format!("c{n} VARCHAR({}) CHARACTER SET ascii", rows.width)).collect();
         let values = vec!["v"; 19].join(", ");
-        // A tenth of a page is filled when a table is built again, so that no second row is put into it.
-        let mut sql = vec![format!("CREATE DATABASE {user}"), "SET GLOBAL innodb_fill_factor = 10".into()];
+        // A tenth of a page is filled when a table is built again, so that no second row is put
+        // into it.
+        let mut sql =
+            vec![format!("CREATE DATABASE {user}"), "SET GLOBAL innodb_fill_factor = 10".into()];
         for (table, count) in [("cf1", rows.rows), ("cf2", rows.scan_rows)] {
             sql.push(format!(
-                "CREATE TABLE {user}.{table} (place INT AUTO_INCREMENT PRIMARY KEY, custid BIGINT NOT NULL, {}) ENGINE=InnoDB \
+                "CREATE TABLE {user}.{table} (place INT AUTO_INCREMENT PRIMARY KEY, custid BIGINT \
+                 NOT NULL, {}) ENGINE=InnoDB \
                  ROW_FORMAT=DYNAMIC",
                 columns.join(", ")
             ));
             sql.push(format!(
-                "INSERT INTO {user}.{table} SELECT NULL, custid, {values} FROM (SELECT seq AS custid, RPAD(MD5(seq), {}, 'x') AS v, \
-                 MD5(CONCAT(seq, '{}')) AS hash FROM {user}.seq_1_to_{count}) AS numbered ORDER BY hash",
+                "INSERT INTO {user}.{table} SELECT NULL, custid, {values} FROM (SELECT seq AS \
+                 custid, RPAD(MD5(seq), {}, 'x') AS v, \
+                 MD5(CONCAT(seq, '{}')) AS hash FROM {user}.seq_1_to_{count}) AS numbered ORDER BY \
+                 hash",
                 rows.width, rows.seed
             ));
             sql.push(format!("ALTER TABLE {user}.{table} FORCE, ALGORITHM=INPLACE"));
@@ -313,14 +342,18 @@ mod tests {
 
     #[test]
     fn a_redo_that_mariadb_mapped_by_itself_is_remarked() {
-        let mapped = "[Note] InnoDB: End of log at LSN=44760\n[Note] InnoDB: log sequence number 44760 (memory-mapped); transaction id 14\n";
+        let mapped = "[Note] InnoDB: End of log at LSN=44760\n[Note] InnoDB: log sequence number \
+                      44760 (memory-mapped); transaction id 14\n";
         let remark = Mariadb.remark(mapped).unwrap();
         assert!(
-            remark.contains("PMEM-aware") && remark.contains("log sequence number 44760 (memory-mapped)"),
+            remark.contains("PMEM-aware")
+                && remark.contains("log sequence number 44760 (memory-mapped)"),
             "{remark}"
         );
         assert_eq!(
-            Mariadb.remark("[Note] InnoDB: File system buffers for log disabled (block size=4096 bytes)\n"),
+            Mariadb.remark(
+                "[Note] InnoDB: File system buffers for log disabled (block size=4096 bytes)\n"
+            ),
             None
         );
     }

@@ -1,13 +1,15 @@
 //! Database servers the lab can find, make and start: PostgreSQL, MariaDB, Redis.
 //!
-//! A server runs in a directory that is made for it, on a unix socket in a directory of its own, as an unprivileged account when the
-//! caller is root. Nothing of an installed cluster is touched: not its directory, not its socket, not its port.
+//! A server runs in a directory that is made for it, on a unix socket in a directory of its own, as
+//! an unprivileged account when the caller is root. Nothing of an installed cluster is touched: not
+//! its directory, not its socket, not its port.
 //!
-//! To add a product, copy `redis.rs`: a [`Product`] that says how a data directory is made and the server is called, and a [`Client`]
-//! that speaks its protocol. Finding, accounts, starting, waiting, stopping and killing are written once, in the other files.
+//! To add a product, copy `redis.rs`: a [`Product`] that says how a data directory is made and the
+//! server is called, and a [`Client`] that speaks its protocol. Finding, accounts, starting,
+//! waiting, stopping and killing are written once, in the other files.
 //!
-//! **Invariants**: a [`Server`] that is dropped leaves no process and no socket; what has to be waited for is asked for again and again,
-//! never slept for.
+//! **Invariants**: a [`Server`] that is dropped leaves no process and no socket; what has to be
+//! waited for is asked for again and again, never slept for.
 //! **Deliberately absent**: loads (`target/server/`), tiers and mounts (`mounted.rs`).
 
 pub mod account;
@@ -71,13 +73,15 @@ pub trait Product: Sync + std::fmt::Debug {
     /// For people.
     fn title(&self) -> &'static str;
 
-    /// Programs without which there is no server; the first is the server itself, asked for its version.
+    /// Programs without which there is no server; the first is the server itself, asked for its
+    /// version.
     fn needed(&self) -> &'static [&'static str];
 
     /// Programs that are used when they are there.
     fn useful(&self) -> &'static [&'static str];
 
-    /// What a fork calls these programs: the product's name, the fork's. They are looked for when the product's own are not there.
+    /// What a fork calls these programs: the product's name, the fork's. They are looked for when
+    /// the product's own are not there.
     fn fork(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
@@ -128,10 +132,12 @@ pub trait Product: Sync + std::fmt::Debug {
         Err(refused("connecting", socket)(format!("{} does not speak SQL", self.title())))
     }
 
-    /// Where the redo is within the data directory. A directory can be moved and leaves a symbolic link; a file is found by a setting.
+    /// Where the redo is within the data directory. A directory can be moved and leaves a symbolic
+    /// link; a file is found by a setting.
     fn redo_within(&self) -> &'static str;
 
-    /// The setting that holds on to whole pages twice against torn ones, and its value when it does not; nothing if there is none.
+    /// The setting that holds on to whole pages twice against torn ones, and its value when it does
+    /// not; nothing if there is none.
     fn torn_page_protection(&self) -> Option<(&'static str, &'static str)>;
 
     /// Settings for so many bytes of page cache.
@@ -140,7 +146,8 @@ pub trait Product: Sync + std::fmt::Debug {
     /// The store's profile with which only the redo is on the tier.
     fn redo_profile(&self) -> &'static str;
 
-    /// Whether a change is durable with the statement that makes it, so that there is no COMMIT to time.
+    /// Whether a change is durable with the statement that makes it, so that there is no COMMIT to
+    /// time.
     fn commits_with_each_statement(&self) -> bool {
         false
     }
@@ -151,7 +158,8 @@ pub trait Product: Sync + std::fmt::Debug {
         None
     }
 
-    /// Waits until what [`Product::figures`] tells is no longer moved by connections that have ended. This one is the only one left.
+    /// Waits until what [`Product::figures`] tells is no longer moved by connections that have
+    /// ended. This one is the only one left.
     ///
     /// # Errors
     /// What the server says; somebody is connected still, after a long while.
@@ -180,7 +188,10 @@ pub fn product(name: &str) -> Result<&'static dyn Product> {
     products().iter().find(|p| p.name() == name).copied().ok_or_else(|| Error::Setting {
         setting: "target",
         value: name.to_owned(),
-        reason: format!("give one of {}", products().iter().map(|p| p.name()).collect::<Vec<_>>().join(", ")),
+        reason: format!(
+            "give one of {}",
+            products().iter().map(|p| p.name()).collect::<Vec<_>>().join(", ")
+        ),
     })
 }
 

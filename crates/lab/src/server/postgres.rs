@@ -1,6 +1,7 @@
 //! PostgreSQL: `initdb`, `postgres`, its protocol.
 //!
-//! **Deliberately absent**: passwords and TLS. The socket is in a directory that only the account can enter.
+//! **Deliberately absent**: passwords and TLS. The socket is in a directory that only the account
+//! can enter.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -66,7 +67,8 @@ impl Product for Postgres {
     }
 
     fn creation(&self, programs: &Programs, data: &Path) -> Option<Vec<OsString>> {
-        let mut words: Vec<OsString> = vec![programs.path("initdb").into(), "-D".into(), data.into()];
+        let mut words: Vec<OsString> =
+            vec![programs.path("initdb").into(), "-D".into(), data.into()];
         words.extend(
             ["--no-sync", "-k", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"]
                 .map(OsString::from),
@@ -132,14 +134,17 @@ impl Product for Postgres {
         "description = \"PostgreSQL: WAL alone on the tier\"\n\
          [default]\nclass = \"pass\"\nblock_size = 8192\n\
          [[rule]]\nfiles = [\"pg_wal/archive_status/**\"]\nclass = \"pass\"\nwhy = \"small\"\n\
-         [[rule]]\nfiles = [\"pg_wal/*\"]\nclass = \"redo\"\nwhy = \"write-ahead log: each commit waits for it\"\n"
+         [[rule]]\nfiles = [\"pg_wal/*\"]\nclass = \"redo\"\nwhy = \"write-ahead log: each commit \
+         waits for it\"\n"
     }
 
     fn settle(&self, client: &mut dyn Client) -> Result<()> {
-        // A process adds up what it counted before it leaves the list of processes, so who has gone has told. The WAL writer tells when it
-        // likes.
-        let others = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
-        let told = "SELECT (wal_write, wal_sync, wal_records, wal_fpi, wal_bytes)::text FROM pg_stat_wal";
+        // A process adds up what it counted before it leaves the list of processes, so who has gone
+        // has told. The WAL writer tells when it likes.
+        let others = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' \
+                      AND pid <> pg_backend_pid()";
+        let told =
+            "SELECT (wal_write, wal_sync, wal_records, wal_fpi, wal_bytes)::text FROM pg_stat_wal";
         let began = Instant::now();
         let mut last = String::new();
         loop {
@@ -150,9 +155,12 @@ impl Product for Postgres {
                 return Ok(());
             }
             if left > 0 && began.elapsed() > PATIENCE {
-                return Err(refused("waiting for the load's clients to leave", Path::new("PostgreSQL"))(
-                    format!("{left} are connected still after {PATIENCE:?}"),
-                ));
+                return Err(refused(
+                    "waiting for the load's clients to leave",
+                    Path::new("PostgreSQL"),
+                )(format!(
+                    "{left} are connected still after {PATIENCE:?}"
+                )));
             }
             // Figures that never rest (somebody else's work) are no reason to wait for ever.
             if left == 0 && began.elapsed() > RESTLESS {
@@ -164,8 +172,10 @@ impl Product for Postgres {
     }
 
     fn figures(&self, client: &mut dyn Client, snapshot: &mut Snapshot) -> Result<()> {
-        let sql = "SELECT wal_write, wal_sync, (wal_write_time * 1e6)::int8, (wal_sync_time * 1e6)::int8, wal_bytes::int8, wal_records, \
-                   wal_fpi, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::int8 FROM pg_stat_wal";
+        let sql = "SELECT wal_write, wal_sync, (wal_write_time * 1e6)::int8, (wal_sync_time * \
+                   1e6)::int8, wal_bytes::int8, wal_records, \
+                   wal_fpi, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::int8 FROM \
+                   pg_stat_wal";
         let row = client.table(sql)?.into_iter().next().unwrap_or_default();
         let figure = |n: usize| row.get(n).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
         snapshot.waits.push(wait(
@@ -186,7 +196,8 @@ impl Product for Postgres {
         snapshot.add_counter(statistic::REDO_SIZE, "bytes", figure(7));
         snapshot.add_counter("WAL records", "records", figure(5));
         snapshot.add_counter("WAL full page images", "pages", figure(6));
-        let sql = "SELECT sum(blks_read)::int8, sum(blks_read + blks_hit)::int8 FROM pg_stat_database";
+        let sql =
+            "SELECT sum(blks_read)::int8, sum(blks_read + blks_hit)::int8 FROM pg_stat_database";
         let row = client.table(sql)?.into_iter().next().unwrap_or_default();
         let figure = |n: usize| row.get(n).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
         snapshot.add_counter("pages read into shared buffers", "pages", figure(0));
@@ -206,10 +217,16 @@ fn connection(socket: &Path) -> Result<postgres::Client> {
 }
 
 fn failed(what: &str, socket: &Path, e: &postgres::Error) -> crate::error::Error {
-    let detail =
-        e.as_db_error().map_or_else(|| e.to_string(), |db| format!("{}: {}", db.severity(), db.message()));
-    let cause = std::error::Error::source(e).map_or_else(String::new, |source| format!(" ({source})"));
-    refused(what, socket)(if e.as_db_error().is_some() { detail } else { format!("{detail}{cause}") })
+    let detail = e
+        .as_db_error()
+        .map_or_else(|| e.to_string(), |db| format!("{}: {}", db.severity(), db.message()));
+    let cause =
+        std::error::Error::source(e).map_or_else(String::new, |source| format!(" ({source})"));
+    refused(what, socket)(if e.as_db_error().is_some() {
+        detail
+    } else {
+        format!("{detail}{cause}")
+    })
 }
 
 /// One value for all columns.
@@ -271,12 +288,16 @@ impl Client for PostgresClient {
         let values = vec!["v"; 19].join(", ");
         let mut sql = format!("CREATE SCHEMA {user};");
         for (table, count) in [("cf1", rows.rows), ("cf2", rows.scan_rows)] {
-            // One row fills more than a tenth of a page, so that no second one is put beside it; its new versions are.
+            // One row fills more than a tenth of a page, so that no second one is put beside it;
+            // its new versions are.
             sql.push_str(&format!(
-                "CREATE TABLE {user}.{table} (custid int8 NOT NULL, {}) WITH (fillfactor = 10, autovacuum_enabled = off);
+                "CREATE TABLE {user}.{table} (custid int8 NOT NULL, {}) WITH (fillfactor = 10, \
+                 autovacuum_enabled = off);
                  ALTER TABLE {user}.{table} {};
-                 INSERT INTO {user}.{table} SELECT custid, {values} FROM (SELECT custid, rpad(md5(custid::text), {}, 'x') AS v
-                 FROM generate_series(1, {count}) custid ORDER BY md5(custid::text || '{}')) AS shuffled;",
+                 INSERT INTO {user}.{table} SELECT custid, {values} FROM (SELECT custid, \
+                 rpad(md5(custid::text), {}, 'x') AS v
+                 FROM generate_series(1, {count}) custid ORDER BY md5(custid::text || '{}')) AS \
+                 shuffled;",
                 typed.join(", "),
                 plain.join(", "),
                 rows.width,
@@ -284,7 +305,8 @@ impl Client for PostgresClient {
             ));
         }
         sql.push_str(&format!(
-            "CREATE INDEX i_cf1 ON {user}.cf1 (custid); VACUUM ANALYZE {user}.cf1; VACUUM ANALYZE {user}.cf2; CHECKPOINT;"
+            "CREATE INDEX i_cf1 ON {user}.cf1 (custid); VACUUM ANALYZE {user}.cf1; VACUUM ANALYZE \
+             {user}.cf2; CHECKPOINT;"
         ));
         for statement in sql.split(';').filter(|statement| !statement.trim().is_empty()) {
             self.batch(statement)?;
@@ -299,13 +321,15 @@ impl Client for PostgresClient {
     fn select(&mut self, range: Range) -> Result<u64> {
         let statement = self.prepared(Kind::Select, range.schema)?;
         let row = self.connection.query_one(&statement, &[&range.after, &range.before]);
-        row.map(|row| u64::try_from(row.get::<_, i64>(0)).unwrap_or(0)).map_err(|e| self.failed("SELECT", &e))
+        row.map(|row| u64::try_from(row.get::<_, i64>(0)).unwrap_or(0))
+            .map_err(|e| self.failed("SELECT", &e))
     }
 
     fn scan(&mut self, schema: u32) -> Result<u64> {
         let statement = self.prepared(Kind::Scan, schema)?;
         let row = self.connection.query_one(&statement, &[]);
-        row.map(|row| u64::try_from(row.get::<_, i64>(0)).unwrap_or(0)).map_err(|e| self.failed("SELECT", &e))
+        row.map(|row| u64::try_from(row.get::<_, i64>(0)).unwrap_or(0))
+            .map_err(|e| self.failed("SELECT", &e))
     }
 
     fn update(
@@ -332,6 +356,7 @@ impl Client for PostgresClient {
 
     fn tell_figures(&mut self) {
         // Else a process tells what it counted once a second.
-        self.tells_figures = self.tells_figures && self.batch("SELECT pg_stat_force_next_flush()").is_ok();
+        self.tells_figures =
+            self.tells_figures && self.batch("SELECT pg_stat_force_next_flush()").is_ok();
     }
 }

@@ -1,7 +1,7 @@
 //! Redis, with its append-only file synced at each command: the smallest [`Product`], to copy.
 //!
-//! SLOB's row is a key with a string as value; a range of rows is one MGET or MSET, which is one transaction of Redis; a scan is an MGET for
-//! every 64 rows.
+//! SLOB's row is a key with a string as value; a range of rows is one MGET or MSET, which is one
+//! transaction of Redis; a scan is an MGET for every 64 rows.
 //!
 //! **Deliberately absent**: snapshots (RDB), replication, clusters.
 
@@ -90,7 +90,9 @@ impl Product for Redis {
         ];
         words.extend(usual.into_iter().flatten().map(OsString::from));
         words.extend(
-            site.settings.iter().flat_map(|(name, value)| [format!("--{name}").into(), value.into()]),
+            site.settings
+                .iter()
+                .flat_map(|(name, value)| [format!("--{name}").into(), value.into()]),
         );
         words
     }
@@ -104,8 +106,8 @@ impl Product for Redis {
     }
 
     fn connect(&self, socket: &Path) -> Result<Box<dyn Client>> {
-        let streams =
-            UnixStream::connect(socket).and_then(|stream| Ok((BufReader::new(stream.try_clone()?), stream)));
+        let streams = UnixStream::connect(socket)
+            .and_then(|stream| Ok((BufReader::new(stream.try_clone()?), stream)));
         let (input, output) = streams.map_err(|e| refused("connecting", socket)(e.to_string()))?;
         Ok(Box::new(RedisClient { input, output, socket: socket.into() }))
     }
@@ -125,7 +127,8 @@ impl Product for Redis {
     fn redo_profile(&self) -> &'static str {
         "description = \"Redis: the append-only file on the tier\"\n\
          [default]\nclass = \"pass\"\nblock_size = 4096\n\
-         [[rule]]\nfiles = [\"appendonly.aof\", \"**/*.incr.aof\", \"**/temp-*.incr\"]\nclass = \"redo\"\n\
+         [[rule]]\nfiles = [\"appendonly.aof\", \"**/*.incr.aof\", \"**/temp-*.incr\"]\nclass = \
+         \"redo\"\n\
          why = \"append-only file: each write command waits for it\"\n"
     }
 
@@ -142,20 +145,29 @@ impl Product for Redis {
             let [name, value] = row.as_slice() else { continue };
             let Ok(value) = value.parse::<u64>() else { continue };
             match name.as_str() {
-                "total_connections_received" => snapshot.add_counter(statistic::LOGONS, "connections", value),
+                "total_connections_received" => {
+                    snapshot.add_counter(statistic::LOGONS, "connections", value)
+                }
                 "used_memory" | "used_memory_rss" => snapshot.add_level(name, "bytes", value),
                 "aof_delayed_fsync" => snapshot.add_counter("AOF delayed fsync", "times", value),
                 _ => {}
             }
         }
-        // The monitor knows only what took a millisecond or longer: a part of the waits, and said so.
+        // The monitor knows only what took a millisecond or longer: a part of the waits, and said
+        // so.
         for (event, name) in [
             ("aof-fsync-always", "AOF sync of 1 ms or longer"),
             ("aof-write-alone", "AOF write of 1 ms or longer"),
         ] {
             let history = client.table(&format!("LATENCY HISTORY {event}"))?;
-            if let Some(slowest) = history.iter().filter_map(|row| row.last()?.parse::<u64>().ok()).max() {
-                snapshot.add_level(&format!("{name}: longest of the last {}", history.len()), "ms", slowest);
+            if let Some(slowest) =
+                history.iter().filter_map(|row| row.last()?.parse::<u64>().ok()).max()
+            {
+                snapshot.add_level(
+                    &format!("{name}: longest of the last {}", history.len()),
+                    "ms",
+                    slowest,
+                );
             }
         }
         Ok(())
@@ -171,7 +183,8 @@ struct RedisClient {
 impl RedisClient {
     /// What is refused is an error.
     fn command(&mut self, words: &[&str]) -> Result<Reply> {
-        let reply = resp::send(&mut self.output, words).and_then(|()| resp::receive(&mut self.input));
+        let reply =
+            resp::send(&mut self.output, words).and_then(|()| resp::receive(&mut self.input));
         let reply = match reply {
             Ok(Reply::Refused(reason)) => Err(io::Error::other(reason)),
             other => other,
@@ -187,7 +200,8 @@ impl RedisClient {
 
     /// How many of these keys have a value.
     fn get(&mut self, keys: &[String]) -> Result<u64> {
-        let words: Vec<&str> = std::iter::once("MGET").chain(keys.iter().map(String::as_str)).collect();
+        let words: Vec<&str> =
+            std::iter::once("MGET").chain(keys.iter().map(String::as_str)).collect();
         let reply = self.command(&words)?;
         Ok(reply.list().iter().filter(|value| value.text().is_some()).count() as u64)
     }
@@ -212,8 +226,8 @@ fn keys(range: Range) -> Vec<String> {
     (range.after + 1..range.before).map(|custid| key("cf1", range.schema, custid)).collect()
 }
 
-/// Bytes of the append-only file, by the rows of INFO. A file that was rewritten is shorter than before and says nothing of what was
-/// written: nothing then. (-1: it was not rewritten.)
+/// Bytes of the append-only file, by the rows of INFO. A file that was rewritten is shorter than
+/// before and says nothing of what was written: nothing then. (-1: it was not rewritten.)
 fn redo_written(info: &[Vec<String>]) -> Option<u64> {
     let number = |wanted: &str| {
         let of = |row: &Vec<String>| match row.as_slice() {
@@ -234,7 +248,9 @@ fn lines(reply: &Reply, out: &mut Vec<Vec<String>>) {
         Reply::Number(number) => out.push(vec![number.to_string()]),
         // A row of numbers.
         Reply::List(replies) if replies.iter().all(|reply| matches!(reply, Reply::Number(_))) => {
-            out.push(replies.iter().filter_map(Reply::number).map(|number| number.to_string()).collect());
+            out.push(
+                replies.iter().filter_map(Reply::number).map(|number| number.to_string()).collect(),
+            );
         }
         Reply::List(replies) => replies.iter().for_each(|reply| lines(reply, out)),
         Reply::Nothing | Reply::Refused(_) => {}
@@ -275,7 +291,8 @@ impl Client for RedisClient {
         for (table, count) in [("cf1", rows.rows), ("cf2", rows.scan_rows)] {
             for first in (1..=count).step_by(AT_ONCE as usize) {
                 let last = count.min(first + AT_ONCE - 1);
-                let keys: Vec<String> = (first..=last).map(|n| key(table, rows.schema, n as i64)).collect();
+                let keys: Vec<String> =
+                    (first..=last).map(|n| key(table, rows.schema, n as i64)).collect();
                 let mut words = vec!["MSET"];
                 keys.iter().for_each(|key| words.extend([key.as_str(), &value]));
                 self.command(&words)?;

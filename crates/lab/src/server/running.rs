@@ -1,7 +1,7 @@
 //! Making a data directory, and a server while it runs.
 //!
-//! **Invariants**: the socket's directory is private to the account; a server that does not answer within [`PATIENCE`] is killed, and the
-//! error has the end of its log.
+//! **Invariants**: the socket's directory is private to the account; a server that does not answer
+//! within [`PATIENCE`] is killed, and the error has the end of its log.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, chown};
@@ -20,14 +20,16 @@ use crate::place::Leftovers;
 use crate::process::{Identity, Process, command, log_end};
 use crate::sql::Sql;
 
-/// How long a server may take to start, or to stop. A loaded machine is slow; a server that hangs hangs for ever.
+/// How long a server may take to start, or to stop. A loaded machine is slow; a server that hangs
+/// hangs for ever.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// How long is waited between two tries to connect.
 const LOOK: Duration = Duration::from_millis(30);
 /// The longest path of a socket that every system takes.
 const SOCKET_PATH: usize = 100;
 
-/// Makes an empty data directory at `site.data`, which must not exist. Its parent must be reachable for the server's account.
+/// Makes an empty data directory at `site.data`, which must not exist. Its parent must be reachable
+/// for the server's account.
 ///
 /// # Errors
 /// What is there already; what the product's own program says.
@@ -36,9 +38,13 @@ const SOCKET_PATH: usize = 100;
 /// None: a new directory is worth nothing.
 pub fn create(product: &dyn Product, programs: &Programs, site: &Site) -> Result<()> {
     let account = account(product)?;
-    fs::DirBuilder::new().mode(0o700).create(&site.data).during("make the data directory", &site.data)?;
+    fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&site.data)
+        .during("make the data directory", &site.data)?;
     if let Some(account) = &account {
-        chown(&site.data, Some(account.uid), Some(account.gid)).during("change the owner of", &site.data)?;
+        chown(&site.data, Some(account.uid), Some(account.gid))
+            .during("change the owner of", &site.data)?;
         can_reach(&site.data, account)?;
     }
     let Some(words) = product.creation(programs, &site.data) else { return Ok(()) };
@@ -52,8 +58,12 @@ pub fn create(product: &dyn Product, programs: &Programs, site: &Site) -> Result
     };
     match process.wait(PATIENCE) {
         Some(status) if status.success() => Ok(()),
-        Some(status) => Err(failed(format!("{} ended with {status}", Path::new(program).display()))),
-        None => Err(failed(format!("{} did not end in {PATIENCE:?}", Path::new(program).display()))),
+        Some(status) => {
+            Err(failed(format!("{} ended with {status}", Path::new(program).display())))
+        }
+        None => {
+            Err(failed(format!("{} did not end in {PATIENCE:?}", Path::new(program).display())))
+        }
     }
 }
 
@@ -72,11 +82,16 @@ impl Server {
     ///
     /// # Errors
     /// It ended, or did not answer in three minutes; the end of its log.
-    pub fn start(product: &'static dyn Product, programs: &Programs, site: &Site) -> Result<Server> {
+    pub fn start(
+        product: &'static dyn Product,
+        programs: &Programs,
+        site: &Site,
+    ) -> Result<Server> {
         let account = account(product)?;
         let sockets = SocketDirectory::make(account.as_ref(), &site.leftovers)?;
         let program = programs.path(product.needed().first().copied().unwrap_or_default());
-        let mut command = command(program, &product.arguments(site, &sockets.path), account.as_ref())?;
+        let mut command =
+            command(program, &product.arguments(site, &sockets.path), account.as_ref())?;
         command.env("HOME", &site.data);
         let process = Process::start(command, &site.log)?;
         site.leftovers.note_process(process.identity());
@@ -94,7 +109,9 @@ impl Server {
             };
             let reason = match self.process.ended() {
                 Some(status) => format!("it ended with {status}"),
-                None if began.elapsed() > PATIENCE => format!("it did not answer in {PATIENCE:?}: {said}"),
+                None if began.elapsed() > PATIENCE => {
+                    format!("it did not answer in {PATIENCE:?}: {said}")
+                }
                 None => {
                     std::thread::sleep(LOOK);
                     continue;
@@ -175,7 +192,10 @@ impl Server {
     /// `setpriv` is not installed.
     pub fn command(&self, program: &Path) -> Result<Command> {
         let mut command = command(program, &[], self.account.as_ref())?;
-        command.env("PGHOST", &self.sockets.path).env("PGUSER", self.user()).env("PGDATABASE", "postgres");
+        command
+            .env("PGHOST", &self.sockets.path)
+            .env("PGUSER", self.user())
+            .env("PGDATABASE", "postgres");
         command.env("MYSQL_UNIX_PORT", self.socket()).env("HOME", &self.sockets.path);
         Ok(command)
     }

@@ -1,6 +1,8 @@
-//! SLOB's statements as SQL, the same for every server that speaks it, and which of them a connection has prepared.
+//! SLOB's statements as SQL, the same for every server that speaks it, and which of them a
+//! connection has prepared.
 //!
-//! **Invariant**: a transaction of one server is that of another, but for the marks of its parameters.
+//! **Invariant**: a transaction of one server is that of another, but for the marks of its
+//! parameters.
 //! **Deliberately absent**: loading, which differs by product.
 
 use tiersmith_awr::WaitStat;
@@ -111,12 +113,19 @@ mod tests {
         let marks = Marks { after: "?", before: "?", value: "?" };
         let heavy = Kind::of_update(true).text(0, marks);
         assert_eq!(heavy.matches('?').count(), 21);
-        assert!(heavy.starts_with("UPDATE user1.cf1 SET c2 = ?, c3 = ?") && heavy.contains("c20 = ? WHERE"));
+        assert!(
+            heavy.starts_with("UPDATE user1.cf1 SET c2 = ?, c3 = ?")
+                && heavy.contains("c20 = ? WHERE")
+        );
         assert_eq!(Kind::of_update(false).text(1, marks).matches('?').count(), 4);
         let mut prepared = Prepared::new();
-        let mut get =
-            |kind, schema, n: u32| prepared.get(kind, schema, || Ok::<u32, ()>(n)).unwrap_or_default();
-        assert_eq!([get(Kind::Scan, 0, 1), get(Kind::Scan, 1, 2), get(Kind::Scan, 0, 3)], [1, 2, 1]);
+        let mut get = |kind, schema, n: u32| {
+            prepared.get(kind, schema, || Ok::<u32, ()>(n)).unwrap_or_default()
+        };
+        assert_eq!(
+            [get(Kind::Scan, 0, 1), get(Kind::Scan, 1, 2), get(Kind::Scan, 0, 3)],
+            [1, 2, 1]
+        );
     }
 
     /// A server that has synced its redo so often, 10 ms each time.
@@ -178,7 +187,8 @@ mod tests {
                 product.figures(&mut Told { syncs }, &mut snapshot).expect("it is told");
                 snapshot
             };
-            let interval = Interval::between(&snapshot(1, 1), &snapshot(61, 1001)).expect("one interval");
+            let interval =
+                Interval::between(&snapshot(1, 1), &snapshot(61, 1001)).expect("one interval");
             let found = findings(&interval);
             let slow = found.iter().find(|found| found.name == "Redo is slow to become durable");
             let slow = slow.unwrap_or_else(|| panic!("{name}: {found:?}"));

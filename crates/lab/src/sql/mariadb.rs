@@ -36,7 +36,11 @@ impl MariadbSql {
     }
 
     fn failed(&self, what: &str, e: &mysql::Error) -> Error {
-        Error::Target { what: beginning(what), database: self.socket.clone(), reason: e.to_string() }
+        Error::Target {
+            what: beginning(what),
+            database: self.socket.clone(),
+            reason: e.to_string(),
+        }
     }
 
     fn broken(&self, what: &str, e: &mysql::Error) -> Broken {
@@ -66,7 +70,11 @@ fn parameters(values: &[Value]) -> Params {
         Value::Int(number) => mysql::Value::Int(*number),
         Value::Text(text) => mysql::Value::Bytes(text.clone().into_bytes()),
     };
-    if values.is_empty() { Params::Empty } else { Params::Positional(values.iter().map(one).collect()) }
+    if values.is_empty() {
+        Params::Empty
+    } else {
+        Params::Positional(values.iter().map(one).collect())
+    }
 }
 
 fn value(found: mysql::Value) -> Value {
@@ -85,9 +93,12 @@ impl Sql for MariadbSql {
 
     fn rows(&mut self, statement: &'static str, values: &[Value]) -> Outcome<Vec<Row>> {
         let prepared = self.prepare(statement)?;
-        let found: mysql::Result<Vec<mysql::Row>> = self.connection.exec(&prepared, parameters(values));
+        let found: mysql::Result<Vec<mysql::Row>> =
+            self.connection.exec(&prepared, parameters(values));
         let row = |row: mysql::Row| Row(row.unwrap().into_iter().map(value).collect());
-        found.map(|rows| rows.into_iter().map(row).collect()).map_err(|e| self.broken(statement, &e))
+        found
+            .map(|rows| rows.into_iter().map(row).collect())
+            .map_err(|e| self.broken(statement, &e))
     }
 
     fn change(&mut self, statement: &'static str, values: &[Value]) -> Outcome<u64> {
@@ -113,7 +124,8 @@ impl Sql for MariadbSql {
     }
 
     fn table(&mut self, query: &str) -> Result<Vec<Vec<String>>> {
-        let found: Vec<mysql::Row> = self.connection.query(query).map_err(|e| self.failed(query, &e))?;
+        let found: Vec<mysql::Row> =
+            self.connection.query(query).map_err(|e| self.failed(query, &e))?;
         let text = |cell: mysql::Value| match value(cell) {
             Value::Null => String::new(),
             Value::Int(number) => number.to_string(),

@@ -1,7 +1,7 @@
 //! SQL that is the same text on every database: what loads with statements of their own speak.
 //!
-//! A statement marks its parameters with `?` and may end in ` FOR UPDATE`. A connection writes it as
-//! its product wants it (PostgreSQL numbers the marks, SQLite locks the whole database when a
+//! A statement marks its parameters with `?` and may end in ` FOR UPDATE`. A connection writes it
+//! as its product wants it (PostgreSQL numbers the marks, SQLite locks the whole database when a
 //! transaction begins), prepares it when it is used first, and keeps it.
 //!
 //! **Invariant**: a transaction that has to be tried again is told apart from one that failed.
@@ -175,7 +175,8 @@ pub trait Sql: Send {
     /// What the database says.
     fn analyse(&mut self, tables: &[Table]) -> crate::Result<()>;
 
-    /// Makes what this connection counted visible to the server's figures now. Between transactions.
+    /// Makes what this connection counted visible to the server's figures now. Between
+    /// transactions.
     fn tell_figures(&mut self) {}
 }
 

@@ -55,7 +55,9 @@ impl PostgresSql {
 
     fn broken(&self, what: &str, e: &ServerError) -> Broken {
         match e.code() {
-            Some(&SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE) => Broken::Again,
+            Some(&SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE) => {
+                Broken::Again
+            }
             _ => Broken::Failed(self.failed(what, e)),
         }
     }
@@ -64,7 +66,8 @@ impl PostgresSql {
         if let Some(prepared) = self.prepared.get(statement) {
             return Ok(prepared.clone());
         }
-        let prepared = self.connection.prepare(&text(statement)).map_err(|e| self.broken(statement, &e))?;
+        let prepared =
+            self.connection.prepare(&text(statement)).map_err(|e| self.broken(statement, &e))?;
         self.prepared.insert(statement, prepared.clone());
         Ok(prepared)
     }
@@ -111,7 +114,9 @@ impl Sql for PostgresSql {
 
     fn change(&mut self, statement: &'static str, values: &[Value]) -> Outcome<u64> {
         let prepared = self.prepare(statement)?;
-        self.connection.execute(&prepared, &parameters(values)).map_err(|e| self.broken(statement, &e))
+        self.connection
+            .execute(&prepared, &parameters(values))
+            .map_err(|e| self.broken(statement, &e))
     }
 
     fn commit(&mut self) -> Outcome<()> {
@@ -139,7 +144,8 @@ impl Sql for PostgresSql {
 
     fn fill(&mut self, table: &Table, rows: &mut dyn Iterator<Item = Row>) -> Result<()> {
         let (what, database) = (format!("loading {}", table.name), self.socket.clone());
-        let target = |reason| Error::Target { what: what.clone(), database: database.clone(), reason };
+        let target =
+            |reason| Error::Target { what: what.clone(), database: database.clone(), reason };
         let failed = |e: ServerError| target(reason(&e));
         let unsent = |e: std::io::Error| target(e.to_string());
         let copy = format!("COPY {} FROM STDIN", table.name);
@@ -172,7 +178,8 @@ impl Sql for PostgresSql {
 
     fn tell_figures(&mut self) {
         // Else a process tells what it counted once a second.
-        self.tells_figures = self.tells_figures && self.batch("SELECT pg_stat_force_next_flush()").is_ok();
+        self.tells_figures =
+            self.tells_figures && self.batch("SELECT pg_stat_force_next_flush()").is_ok();
     }
 }
 

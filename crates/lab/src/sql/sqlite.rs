@@ -1,7 +1,7 @@
 //! SQL on a connection of SQLite.
 //!
-//! **Invariant**: a transaction that writes has the lock from its beginning (`BEGIN IMMEDIATE`), so it
-//! never finds half way that another one was faster.
+//! **Invariant**: a transaction that writes has the lock from its beginning (`BEGIN IMMEDIATE`), so
+//! it never finds half way that another one was faster.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -68,7 +68,10 @@ impl SqliteSql {
 
     fn run(&self, statement: &'static str) -> Outcome<()> {
         let prepared = self.connection.prepare_cached(statement);
-        prepared.and_then(|mut run| run.execute([])).map(drop).map_err(|e| self.broken(statement, &e))
+        prepared
+            .and_then(|mut run| run.execute([]))
+            .map(drop)
+            .map_err(|e| self.broken(statement, &e))
     }
 }
 

@@ -1,8 +1,10 @@
 //! A study as one page that needs nothing else: no script, no file beside it.
 //!
-//! First the comparison, then the warnings, the published figures, and for each case Oracle's Compare Periods report beside its baseline.
+//! First the comparison, then the warnings, the published figures, and for each case Oracle's
+//! Compare Periods report beside its baseline.
 //!
-//! **Invariant**: an emulated tier is a banner on top; that figures cannot be trusted is said before the first of them.
+//! **Invariant**: an emulated tier is a banner on top; that figures cannot be trusted is said
+//! before the first of them.
 
 use tiersmith_awr::page::{Bar, Chart, Page};
 use tiersmith_awr::{Item, Quantity, compare, figure, report};
@@ -17,7 +19,8 @@ use crate::error::Result;
 /// # Errors
 /// If snapshots of a run do not belong together, which a study's own always do.
 pub fn render(result: &StudyResult) -> Result<String> {
-    let mut page = Page::new(format!("Tiersmith study: what a fast tier does for {}", result.database));
+    let mut page =
+        Page::new(format!("Tiersmith study: what a fast tier does for {}", result.database));
     let machine = &result.machine;
     page.lead(format!(
         "{} UTC, {}, {} processors, {}. {} {}, load: {}, {} s per run, {} round(s).",
@@ -31,13 +34,18 @@ pub fn render(result: &StudyResult) -> Result<String> {
         result.seconds,
         result.rounds
     ));
-    for (_, warning) in
-        result.all_warnings().iter().filter(|(_, w)| ["emulated", "home-model"].contains(&w.code.as_str()))
+    for (_, warning) in result
+        .all_warnings()
+        .iter()
+        .filter(|(_, w)| ["emulated", "home-model"].contains(&w.code.as_str()))
     {
         page.banner(warning.sentence.clone());
     }
     if result.has_warnings() {
-        page.warning("Some of these figures cannot be trusted. They are marked with (?); the reasons are in the section Warnings and notes.");
+        page.warning(
+            "Some of these figures cannot be trusted. They are marked with (?); the \
+                      reasons are in the section Warnings and notes.",
+        );
     }
     for pct in result.update_pcts() {
         comparison(&mut page, result, pct);
@@ -92,16 +100,20 @@ fn comparison(page: &mut Page, result: &StudyResult, pct: u32) {
     let rows = result.rows(pct);
     page.section(&format!("Comparison at UPDATE_PCT {pct}"));
     let on_tier = rows.iter().any(|row| row.case.placement != Placement::Home);
-    let label =
-        if result.places.emulated && on_tier { " Cases with something on the tier: EMULATED." } else { "" };
+    let label = if result.places.emulated && on_tier {
+        " Cases with something on the tier: EMULATED."
+    } else {
+        ""
+    };
     let bars = |value: &dyn Fn(&Row<'_>) -> f64, ratio: &dyn Fn(&Row<'_>) -> Option<f64>| {
         rows.iter()
             .enumerate()
             .map(|(n, row)| Bar {
                 label: format!("{}{}", row.case.title, if row.doubted { tables::MARK } else { "" }),
                 value: value(row),
-                detail: ratio(row)
-                    .map_or_else(String::new, |ratio| format!("{} x the baseline", figure::number(ratio))),
+                detail: ratio(row).map_or_else(String::new, |ratio| {
+                    format!("{} x the baseline", figure::number(ratio))
+                }),
                 colour: n as u8,
             })
             .collect::<Vec<Bar>>()
@@ -112,7 +124,9 @@ fn comparison(page: &mut Page, result: &StudyResult, pct: u32) {
             title: "Transactions per second".into(),
             explanation: format!("Committed and durable; longer is better.{label}"),
             quantity: Quantity::Number,
-            bars: bars(&|row| row.run.measured.transactions_per_s(), &|row| row.transactions_ratio()),
+            bars: bars(&|row| row.run.measured.transactions_per_s(), &|row| {
+                row.transactions_ratio()
+            }),
         });
     }
     if pct < 100 {
@@ -138,13 +152,15 @@ fn comparison(page: &mut Page, result: &StudyResult, pct: u32) {
     page.table(&tables::waits(result, pct));
 }
 
-/// The workload repository's report of a case, as one section: beside its baseline, or alone if it is one.
+/// The workload repository's report of a case, as one section: beside its baseline, or alone if it
+/// is one.
 fn details(page: &mut Page, row: &Row<'_>) -> Result<()> {
     let interval = row.run.interval()?;
     let (title, report) = match row.baseline {
-        Some(baseline) => {
-            (format!("{} beside {}", row.case.id, baseline.case), compare(&baseline.interval()?, &interval))
-        }
+        Some(baseline) => (
+            format!("{} beside {}", row.case.id, baseline.case),
+            compare(&baseline.interval()?, &interval),
+        ),
         None => (row.case.id.clone(), report(&interval)),
     };
     page.section(&format!("{title}, UPDATE_PCT {}", row.run.update_pct));

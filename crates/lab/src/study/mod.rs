@@ -1,11 +1,13 @@
 //! A study: a set of cases on one machine, each beside its baseline.
 //!
-//! For every round, UPDATE_PCT and case: copies of loaded databases are put on the home's storage and synced, opened (and attached, where
-//! the case says so), read once, loaded for a while, checked, and taken away. Cases take turns, so that a slow minute of the machine
-//! hits a case and its baseline alike when there are several rounds.
+//! For every round, UPDATE_PCT and case: copies of loaded databases are put on the home's storage
+//! and synced, opened (and attached, where the case says so), read once, loaded for a while,
+//! checked, and taken away. Cases take turns, so that a slow minute of the machine hits a case and
+//! its baseline alike when there are several rounds.
 //!
-//! **Invariants**: every file made lies in the study's own directories, which go at the end, after an error and after an interruption;
-//! a run whose database is not sound afterwards gives an error, not a figure.
+//! **Invariants**: every file made lies in the study's own directories, which go at the end, after
+//! an error and after an interruption; a run whose database is not sound afterwards gives an error,
+//! not a figure.
 //! **Deliberately absent**: the terminal (progress is told to the caller) and signals.
 //!
 //! Read next: `result.rs` (what is kept), `trust.rs` (when it is doubted), `text.rs` and `html.rs`.
@@ -74,7 +76,8 @@ pub struct Options {
     pub keys: keys::Instead,
     /// The company of the load `tpcc`, instead of the cases' own.
     pub tpcc: tpcc::Instead,
-    /// A latency profile of slow storage laid over the home, by name; every figure is labelled then.
+    /// A latency profile of slow storage laid over the home, by name; every figure is labelled
+    /// then.
     pub home_model: Option<String>,
     /// Where home goes.
     pub home: Option<PathBuf>,
@@ -118,11 +121,19 @@ impl Options {
     fn cases(&self) -> Result<Vec<Case>> {
         if !(0.05..=86_400.0).contains(&self.seconds) {
             let reason = "give 0.05 to 86400".into();
-            return Err(Error::Setting { setting: "seconds", value: self.seconds.to_string(), reason });
+            return Err(Error::Setting {
+                setting: "seconds",
+                value: self.seconds.to_string(),
+                reason,
+            });
         }
         if !(1..=1000).contains(&self.rounds) {
             let reason = "give 1 to 1000".into();
-            return Err(Error::Setting { setting: "rounds", value: self.rounds.to_string(), reason });
+            return Err(Error::Setting {
+                setting: "rounds",
+                value: self.rounds.to_string(),
+                reason,
+            });
         }
         if let Some(clients) = self.clients.filter(|clients| !(1..=90).contains(clients)) {
             let reason = "give 1 to 90".into();
@@ -190,8 +201,13 @@ struct Study<'a> {
 /// Runs a study.
 ///
 /// # Errors
-/// What it could not do, and why; [`Error::Interrupted`] when `leftovers` was told to stop. Everything made is taken away in any case.
-pub fn run(options: &Options, leftovers: Leftovers, progress: &dyn Progress) -> Result<StudyResult> {
+/// What it could not do, and why; [`Error::Interrupted`] when `leftovers` was told to stop.
+/// Everything made is taken away in any case.
+pub fn run(
+    options: &Options,
+    leftovers: Leftovers,
+    progress: &dyn Progress,
+) -> Result<StudyResult> {
     let began = Instant::now();
     let taken_unix_ns = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -206,7 +222,8 @@ pub fn run(options: &Options, leftovers: Leftovers, progress: &dyn Progress) -> 
     warnings.extend(trust::places(&places, &cases));
     warnings.extend(options.home_model.as_deref().map(trust::modelled));
     let summary = PlaceSummary::of(&places);
-    let mut study = Study { options, cases, kind, places, progress, repository, templates: Vec::new() };
+    let mut study =
+        Study { options, cases, kind, places, progress, repository, templates: Vec::new() };
     warnings.extend(study.leave_out()?);
     let runs = study.all()?;
     let Study { cases, places, .. } = study;
@@ -265,7 +282,12 @@ fn load_of(cases: &[Case]) -> String {
             )
         }
         (Some(case), Load::Tpcc) => {
-            format!("{}: {} ({})", load.title(), case.tpcc.describe(case.server.clients), tpcc::LABEL)
+            format!(
+                "{}: {} ({})",
+                load.title(),
+                case.tpcc.describe(case.server.clients),
+                tpcc::LABEL
+            )
         }
         _ if embedded => Load::Slob.title().into(),
         _ => load.title().into(),
@@ -279,7 +301,10 @@ fn is_server(case: &Case) -> bool {
 /// What a study needs of its places.
 fn wishes(options: &Options, cases: &[Case]) -> Wishes {
     let per_schema = |case: &Case, bytes: u64| bytes * u64::from(case.slob.schemas);
-    let home = cases.iter().map(|case| per_schema(case, 3 * case.database_bytes() + case.tier_bytes())).max();
+    let home = cases
+        .iter()
+        .map(|case| per_schema(case, 3 * case.database_bytes() + case.tier_bytes()))
+        .max();
     Wishes {
         home: options.home.clone(),
         fast: options.fast.clone(),
@@ -306,14 +331,16 @@ impl Study<'_> {
         let mut stay = Vec::new();
         for case in &self.cases {
             match self.kind.cannot(&self.ground(case, &case.slob, &|_| true)) {
-                Some(because) => {
-                    notes.push(trust::note("skipped", format!("skipped: {}, because {because}.", case.id)))
-                }
+                Some(because) => notes.push(trust::note(
+                    "skipped",
+                    format!("skipped: {}, because {because}.", case.id),
+                )),
                 None => stay.push(case.clone()),
             }
         }
         if stay.is_empty() {
-            let reason = notes.iter().map(|note| note.sentence.as_str()).collect::<Vec<_>>().join(" ");
+            let reason =
+                notes.iter().map(|note| note.sentence.as_str()).collect::<Vec<_>>().join(" ");
             return Err(Error::Case { case: "of this study".into(), reason });
         }
         self.cases = stay;
@@ -321,8 +348,10 @@ impl Study<'_> {
     }
 
     fn all(&mut self) -> Result<Vec<RunResult>> {
-        // Cases that share an UPDATE_PCT follow each other, so that a case and its baseline are close in time.
-        let mut pcts: Vec<u32> = self.cases.iter().flat_map(|case| case.update_pcts.clone()).collect();
+        // Cases that share an UPDATE_PCT follow each other, so that a case and its baseline are
+        // close in time.
+        let mut pcts: Vec<u32> =
+            self.cases.iter().flat_map(|case| case.update_pcts.clone()).collect();
         let mut seen = Vec::new();
         pcts.retain(|pct| {
             !seen.contains(pct) && {
@@ -401,7 +430,8 @@ impl Study<'_> {
         };
         run.warnings = trust::run(&run, case, &slob);
         run.warnings.extend(killed.map(|sentence| trust::note("killed", sentence)));
-        run.warnings.extend(remarks.into_iter().map(|(code, sentence)| trust::note(code, sentence)));
+        run.warnings
+            .extend(remarks.into_iter().map(|(code, sentence)| trust::note(code, sentence)));
         if let Some(repository) = &self.repository {
             let begin = repository.take(&run.measured.begin)?;
             let end = repository.take(&run.measured.end)?;

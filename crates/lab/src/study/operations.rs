@@ -49,7 +49,11 @@ fn throughput(result: &StudyResult, pct: u32) -> Option<Table> {
         .figures("TPM", "", "Transactions of all five kinds per minute.")
         .figures("x base", "", "TPM over the baseline's.")
         .figures("Taken back", "", "New-Orders with an item that nobody sells: one of a hundred.")
-        .figures("Tried again", "", "Times that a transaction was begun again, ended for another one.");
+        .figures(
+            "Tried again",
+            "",
+            "Times that a transaction was begun again, ended for another one.",
+        );
     for row in &rows {
         let measured = &row.run.measured;
         let Some((orders, all)) = nopm(measured).zip(tpm(measured)) else { continue };

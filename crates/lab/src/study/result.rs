@@ -1,7 +1,8 @@
 //! What a study found: the raw snapshots and what follows from them, as it is written to JSON.
 //!
-//! **Invariants**: everything printed follows from what is here, so the text and the page can be made again from the file; a figure of an
-//! emulated tier is in a result that says so; of several rounds the median run is shown, never the best.
+//! **Invariants**: everything printed follows from what is here, so the text and the page can be
+//! made again from the file; a figure of an emulated tier is in a result that says so; of several
+//! rounds the median run is shown, never the best.
 
 use std::path::PathBuf;
 
@@ -16,7 +17,8 @@ use crate::published::Published;
 use crate::run::Measured;
 use crate::server::REDO_SYNC;
 
-/// What servers call writing redo, and making it durable. Their processes share these waits: they are no request's alone.
+/// What servers call writing redo, and making it durable. Their processes share these waits: they
+/// are no request's alone.
 const REDO_WRITES: [&str; 2] = ["WALWrite", "InnoDB redo write"];
 /// The two last in results of an earlier version.
 const REDO_SYNCS: [&str; 3] = [REDO_SYNC, "WALSync", "InnoDB redo sync"];
@@ -166,7 +168,9 @@ impl Machine {
     pub fn read() -> Machine {
         let host = host::read();
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = |line: &str| Some(line.strip_prefix("model name")?.split_once(':')?.1.trim().to_owned());
+        let model = |line: &str| {
+            Some(line.strip_prefix("model name")?.split_once(':')?.1.trim().to_owned())
+        };
         Machine {
             name: host.name,
             platform: host.platform,
@@ -218,12 +222,15 @@ impl RunResult {
         Ok(Interval::between(&self.measured.begin, &self.measured.end)?.labelled(&label))
     }
 
-    /// Waits and time of a wait event: of requests, or, if a server counted it, of all its processes.
+    /// Waits and time of a wait event: of requests, or, if a server counted it, of all its
+    /// processes.
     fn wait(&self, event: &str) -> Option<(u64, u64)> {
         let of_server = REDO_WRITES.contains(&event) || REDO_SYNCS.contains(&event);
         let find = |snapshot: &Snapshot| {
-            let same =
-                snapshot.waits.iter().filter(|wait| wait.name == event && (of_server || !wait.background));
+            let same = snapshot
+                .waits
+                .iter()
+                .filter(|wait| wait.name == event && (of_server || !wait.background));
             same.fold((0, 0), |(count, ns), wait| (count + wait.count, ns + wait.total_ns))
         };
         let (before, after) = (find(&self.measured.begin), find(&self.measured.end));
@@ -235,9 +242,11 @@ impl RunResult {
         self.wait(event).filter(|(count, _)| *count > 0).map(|(count, ns)| ns as f64 / count as f64)
     }
 
-    /// What the database calls an event of its redo: a server's own name if it has one, else the name of the file layer.
+    /// What the database calls an event of its redo: a server's own name if it has one, else the
+    /// name of the file layer.
     fn own_name(&self, names: &[&'static str], of_files: &'static str) -> &'static str {
-        let has = |name: &&&'static str| self.measured.end.waits.iter().any(|wait| wait.name == **name);
+        let has =
+            |name: &&&'static str| self.measured.end.waits.iter().any(|wait| wait.name == **name);
         names.iter().find(has).copied().unwrap_or(of_files)
     }
 
@@ -265,24 +274,29 @@ impl RunResult {
         (self.measured.transactions > 0).then(|| bytes as f64 / self.measured.transactions as f64)
     }
 
-    /// Pages written whole into the redo for each transaction, where the database counts them: PostgreSQL.
+    /// Pages written whole into the redo for each transaction, where the database counts them:
+    /// PostgreSQL.
     pub fn whole_pages_per_transaction(&self) -> Option<f64> {
         let pages = self.counter("WAL full page images")?;
         (self.measured.transactions > 0).then(|| pages as f64 / self.measured.transactions as f64)
     }
 
-    /// Time to write redo and make it durable, for each transaction. Where a write is durable on return the sync that follows is short;
-    /// where it is not, the write is: only their sum can be compared.
+    /// Time to write redo and make it durable, for each transaction. Where a write is durable on
+    /// return the sync that follows is short; where it is not, the write is: only their sum can be
+    /// compared.
     pub fn redo_ns_per_transaction(&self) -> Option<f64> {
         let (writes, write_ns) = self.wait(self.redo_write())?;
         let (syncs, sync_ns) = self.wait(self.redo_sync())?;
         let transactions = self.measured.transactions;
-        (writes + syncs > 0 && transactions > 0).then(|| (write_ns + sync_ns) as f64 / transactions as f64)
+        (writes + syncs > 0 && transactions > 0)
+            .then(|| (write_ns + sync_ns) as f64 / transactions as f64)
     }
 
     /// How much a counter grew.
     pub fn counter(&self, name: &str) -> Option<u64> {
-        let value = |snapshot: &Snapshot| snapshot.counters.iter().find(|c| c.name == name).map(|c| c.value);
+        let value = |snapshot: &Snapshot| {
+            snapshot.counters.iter().find(|c| c.name == name).map(|c| c.value)
+        };
         value(&self.measured.end)?.checked_sub(value(&self.measured.begin).unwrap_or(0))
     }
 
@@ -349,7 +363,8 @@ impl StudyResult {
     /// Every warning, those of runs with the run's name; notes last.
     pub fn all_warnings(&self) -> Vec<(String, &Warning)> {
         let runs = self.runs.iter().flat_map(|run| {
-            let round = if self.rounds > 1 { format!(", round {}", run.round) } else { String::new() };
+            let round =
+                if self.rounds > 1 { format!(", round {}", run.round) } else { String::new() };
             let name = format!("{} at UPDATE_PCT {}{round}", run.case, run.update_pct);
             run.warnings.iter().map(move |warning| (name.clone(), warning))
         });
@@ -359,13 +374,16 @@ impl StudyResult {
         all
     }
 
-    /// Every warning once, for people: which runs (empty: all of it), the sentence of the first of them, and whether it is a note.
+    /// Every warning once, for people: which runs (empty: all of it), the sentence of the first of
+    /// them, and whether it is a note.
     pub fn grouped_warnings(&self) -> Vec<(String, String, bool)> {
         let mut groups: Vec<(&str, Vec<String>, &Warning)> = Vec::new();
         for (about, warning) in self.all_warnings() {
-            // A warning says the same of each run with other figures; a note may say something else of each.
+            // A warning says the same of each run with other figures; a note may say something else
+            // of each.
             let same = |first: &Warning| {
-                first.code == warning.code && (!warning.is_note || first.sentence == warning.sentence)
+                first.code == warning.code
+                    && (!warning.is_note || first.sentence == warning.sentence)
             };
             match groups
                 .iter_mut()
@@ -383,7 +401,10 @@ impl StudyResult {
             [first, _, _, ..] => format!("{first}, and {} more runs", runs.len() - 1),
             few => few.join(" and "),
         };
-        groups.into_iter().map(|(_, runs, w)| (about(&runs), w.sentence.clone(), w.is_note)).collect()
+        groups
+            .into_iter()
+            .map(|(_, runs, w)| (about(&runs), w.sentence.clone(), w.is_note))
+            .collect()
     }
 
     /// Whether something in it cannot be trusted.
@@ -408,10 +429,13 @@ impl StudyResult {
     /// What is wrong with it.
     pub fn from_json(text: &str, place: &str) -> Result<StudyResult> {
         let wrong = |reason: String| Error::Case { case: place.to_owned(), reason };
-        let result: StudyResult =
-            serde_json::from_str(text).map_err(|e| wrong(format!("it is not the result of a study: {e}")))?;
+        let result: StudyResult = serde_json::from_str(text)
+            .map_err(|e| wrong(format!("it is not the result of a study: {e}")))?;
         if result.format != FORMAT {
-            return Err(wrong(format!("it has format {}, this program reads {FORMAT}", result.format)));
+            return Err(wrong(format!(
+                "it has format {}, this program reads {FORMAT}",
+                result.format
+            )));
         }
         Ok(result)
     }

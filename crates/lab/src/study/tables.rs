@@ -1,6 +1,7 @@
 //! The tables of a study: data, written once, shown as text and as a page.
 //!
-//! **Invariant**: a figure that is doubted carries a mark in its row, and the table says what the mark means.
+//! **Invariant**: a figure that is doubted carries a mark in its row, and the table says what the
+//! mark means.
 
 use tiersmith_awr::{Cell, Interval, Table};
 
@@ -24,25 +25,30 @@ fn is_marked(rows: &[Row<'_>]) -> bool {
 /// What a database administrator asks first: how many transactions, and what a commit costs.
 pub fn comparison(result: &StudyResult, pct: u32) -> Table {
     let rows = result.rows(pct);
-    let mut table =
-        Table::new(format!("UPDATE_PCT {pct}: throughput and commits, each case beside its baseline"))
-            .text("Case", "A case of the study.")
-            .text("On tier", "What the case puts on the fast tier.")
-            .figures("Trans /s", "", "Transactions committed per second.")
-            .figures("x base", "", "Transactions per second over the baseline's.")
-            .figures("Execs /s", "", "SQL statements run per second: SELECT and UPDATE.")
-            .figures("x base", "", "Executions per second over the baseline's.")
-            .figures(
-                "Commit avg",
-                "",
-                "Mean time of COMMIT, as the client sees it; of a SET, where that is a transaction.",
-            )
-            .figures("Commit p99", "", "99 of 100 commits took no longer.")
-            .figures("Select avg", "", "Mean time of a SELECT of WORK_UNIT - 1 rows, or of a GET.");
+    let mut table = Table::new(format!(
+        "UPDATE_PCT {pct}: throughput and commits, each case beside its baseline"
+    ))
+    .text("Case", "A case of the study.")
+    .text("On tier", "What the case puts on the fast tier.")
+    .figures("Trans /s", "", "Transactions committed per second.")
+    .figures("x base", "", "Transactions per second over the baseline's.")
+    .figures("Execs /s", "", "SQL statements run per second: SELECT and UPDATE.")
+    .figures("x base", "", "Executions per second over the baseline's.")
+    .figures(
+        "Commit avg",
+        "",
+        "Mean time of COMMIT, as the client sees it; of a SET, where that is a transaction.",
+    )
+    .figures("Commit p99", "", "99 of 100 commits took no longer.")
+    .figures("Select avg", "", "Mean time of a SELECT of WORK_UNIT - 1 rows, or of a GET.");
     let programs = rows.iter().any(|row| row.run.measured.transaction.is_some());
     if programs {
         table = table
-            .figures("Trans avg", "", "Mean time of a transaction, as the load program measured it.")
+            .figures(
+                "Trans avg",
+                "",
+                "Mean time of a transaction, as the load program measured it.",
+            )
             .figures(
                 "Trans p99",
                 "",
@@ -91,11 +97,33 @@ pub fn waits(result: &StudyResult, pct: u32) -> Table {
     let rows = result.rows(pct);
     let mut table = Table::new(format!("UPDATE_PCT {pct}: DB time and waits"))
         .text("Case", "A case of the study.")
-        .figures("DB time /exec", "", "DB time over executions: what one statement costs, commit included.")
+        .figures(
+            "DB time /exec",
+            "",
+            "DB time over executions: what one statement costs, commit \
+                                       included.",
+        )
         .figures("DB CPU %", "", "Share of DB time in which a processor worked outside of waits.")
-        .figures("log file sync avg", "", "Mean wait of a commit for its redo to be durable. Zero-length where the write was durable already. Of a server: its redo sync.")
-        .figures("log file parallel write avg", "", "Mean time of a write to the redo; on the tier it is durable then, in a file it is not. Of a server: WALWrite, InnoDB's write.")
-        .figures("Redo /trans", "", "Time to write redo and make it durable, for each transaction: both events before.")
+        .figures(
+            "log file sync avg",
+            "",
+            "Mean wait of a commit for its redo to be durable. \
+                                           Zero-length where the write was durable already. Of a \
+                                           server: its redo sync.",
+        )
+        .figures(
+            "log file parallel write avg",
+            "",
+            "Mean time of a write to the redo; on the tier \
+                                                     it is durable then, in a file it is not. Of a \
+                                                     server: WALWrite, InnoDB's write.",
+        )
+        .figures(
+            "Redo /trans",
+            "",
+            "Time to write redo and make it durable, for each transaction: \
+                                     both events before.",
+        )
         .text("Top event", "The wait event with most time, and its share of DB time.")
         .figures("Reads from tier %", "", "Share of block reads that the tier answered.");
     let counted = rows.iter().any(|row| row.run.redo_bytes_per_transaction().is_some());
@@ -112,8 +140,10 @@ pub fn waits(result: &StudyResult, pct: u32) -> Table {
         table = table.figures(
             "Whole pages /trans",
             "",
-            "Pages written whole into the redo for each transaction: the first change of a page after a checkpoint (full_page_writes). The \
-             fewer transactions since a checkpoint, the more; so of two runs the slower has more, and bytes with it.",
+            "Pages written whole into the redo for each transaction: the first change of a page \
+             after a checkpoint (full_page_writes). The \
+             fewer transactions since a checkpoint, the more; so of two runs the slower has more, \
+             and bytes with it.",
         );
     }
     for row in &rows {
@@ -145,13 +175,15 @@ pub fn waits(result: &StudyResult, pct: u32) -> Table {
     add_notes(&mut table, result, &rows);
     if table.rows.iter().flatten().any(|cell| *cell == Cell::Empty) {
         table.note(
-            "An empty cell was not measured: the case has no such thing, or the database does not tell it.",
+            "An empty cell was not measured: the case has no such thing, or the database does not \
+             tell it.",
         );
     }
     table
 }
 
-/// Takes away the columns in which no run has anything, and names them: a server does not tell all that SQLite does, nor the other way round.
+/// Takes away the columns in which no run has anything, and names them: a server does not tell all
+/// that SQLite does, nor the other way round.
 fn leave_out_empty(table: &mut Table) {
     let is_empty = |cell: Option<&Cell>| match cell {
         Some(Cell::Text(text)) => text.is_empty(),
@@ -179,12 +211,16 @@ fn leave_out_empty(table: &mut Table) {
 pub(super) fn add_notes(table: &mut Table, result: &StudyResult, rows: &[Row<'_>]) {
     if is_marked(rows) {
         table.note(format!(
-            "{}: the figure, or its baseline's, cannot be trusted; the reasons are listed under warnings.",
+            "{}: the figure, or its baseline's, cannot be trusted; the reasons are listed under \
+             warnings.",
             MARK.trim()
         ));
     }
     if result.places.emulated && rows.iter().any(|row| row.case.placement != Placement::Home) {
-        table.note("EMULATED: figures of cases with something on the tier are of memory that stands for persistent memory.");
+        table.note(
+            "EMULATED: figures of cases with something on the tier are of memory that \
+                    stands for persistent memory.",
+        );
     }
     if let Some(model) = &result.home_model {
         table.note(format!(
@@ -195,25 +231,39 @@ pub(super) fn add_notes(table: &mut Table, result: &StudyResult, rows: &[Row<'_>
 
 fn top_event(interval: &Interval) -> Option<String> {
     let top = interval.foreground().into_iter().find(|wait| wait.count > 0)?;
-    let share = interval.db_time_ns.filter(|ns| *ns > 0).map(|all| 100.0 * top.total_ns as f64 / all as f64);
+    let share = interval
+        .db_time_ns
+        .filter(|ns| *ns > 0)
+        .map(|all| 100.0 * top.total_ns as f64 / all as f64);
     Some(match share {
         Some(share) => format!("{} {share:.0} %", top.name),
         None => top.name.clone(),
     })
 }
 
-/// The published figures that this study measures too, as ratios to the baseline; nothing if there are none.
+/// The published figures that this study measures too, as ratios to the baseline; nothing if there
+/// are none.
 pub fn beside_published(result: &StudyResult) -> Option<Table> {
-    let mut table = Table::new("Beside published figures: ratios to the baseline, at UPDATE_PCT 100")
-        .text("Case", "The case of this study that stands for the experiment.")
-        .text("Published", "Document/case.")
-        .text("Figure", "What was printed.")
-        .figures("Printed", "", "What the document printed, over what it printed of its baseline.")
-        .figures("Here", "", "The same ratio measured here. Times of redo are those to write it and make it durable, for each transaction.");
+    let mut table = Table::new(
+        "Beside published figures: ratios to the baseline, at UPDATE_PCT \
+                                100",
+    )
+    .text("Case", "The case of this study that stands for the experiment.")
+    .text("Published", "Document/case.")
+    .text("Figure", "What was printed.")
+    .figures("Printed", "", "What the document printed, over what it printed of its baseline.")
+    .figures(
+        "Here",
+        "",
+        "The same ratio measured here. Times of redo are those to write it \
+                              and make it durable, for each transaction.",
+    );
     for case in &result.cases {
         for published in result.published.iter().filter(|p| case.published.contains(&p.id)) {
             for figure in &published.figures {
-                if let (Some(printed), Some(here)) = (figure.ratio(), here(result, &case.id, &figure.name)) {
+                if let (Some(printed), Some(here)) =
+                    (figure.ratio(), here(result, &case.id, &figure.name))
+                {
                     table.row(vec![
                         Cell::text(&case.id),
                         Cell::text(&published.id),
@@ -232,7 +282,9 @@ pub fn beside_published(result: &StudyResult) -> Option<Table> {
     }
     note_readings(&mut table, result);
     if result.places.emulated {
-        table.note("EMULATED: the ratios measured here are of memory that stands for persistent memory.");
+        table.note(
+            "EMULATED: the ratios measured here are of memory that stands for persistent memory.",
+        );
     }
     (!table.rows.is_empty()).then_some(table)
 }
@@ -241,7 +293,8 @@ pub fn beside_published(result: &StudyResult) -> Option<Table> {
 fn note_readings(table: &mut Table, result: &StudyResult) {
     let read = result.published.iter().filter(|p| !p.source.reading.is_empty());
     let document = |p: &Published| p.id.split('/').next().unwrap_or_default().to_owned();
-    let mut readings: Vec<String> = read.map(|p| format!("{}: {}", document(p), p.source.reading)).collect();
+    let mut readings: Vec<String> =
+        read.map(|p| format!("{}: {}", document(p), p.source.reading)).collect();
     readings.sort();
     readings.dedup();
     for reading in readings {
@@ -249,7 +302,8 @@ fn note_readings(table: &mut Table, result: &StudyResult) {
     }
 }
 
-/// Everything that public documents printed for the cases, with its source; nothing if no case names one.
+/// Everything that public documents printed for the cases, with its source; nothing if no case
+/// names one.
 pub fn published(result: &StudyResult) -> Option<Table> {
     if result.published.is_empty() {
         return None;
@@ -314,7 +368,8 @@ fn here(result: &StudyResult, case: &str, figure: &str) -> Option<f64> {
         "transactions_per_s" | "transactions_ratio" | "tpm_gain_pct" | "throughput_ratio" => {
             row.transactions_ratio()
         }
-        // Oracle's log writer waits in this event until its write is durable; so does the device of the last.
+        // Oracle's log writer waits in this event until its write is durable; so does the device of
+        // the last.
         "log_file_parallel_write_avg_us" | "log_file_sync_avg_ms" | "log_write_us" => redo(),
         _ => None,
     }

@@ -1,6 +1,7 @@
 //! A study for a terminal.
 //!
-//! **Invariant**: every figure is in [`StudyResult`]; an emulated tier and every warning are said before and after the figures.
+//! **Invariant**: every figure is in [`StudyResult`]; an emulated tier and every warning are said
+//! before and after the figures.
 
 use std::fmt::Write as _;
 
@@ -37,7 +38,9 @@ pub fn render(result: &StudyResult) -> String {
 
 fn head(out: &mut String, result: &StudyResult) {
     let machine = &result.machine;
-    let or = |text: &Option<String>| text.as_deref().map_or_else(|| "unknown".to_owned(), figure::visible);
+    let or = |text: &Option<String>| {
+        text.as_deref().map_or_else(|| "unknown".to_owned(), figure::visible)
+    };
     let memory = machine
         .memory_bytes
         .map_or_else(String::new, |bytes| format!(", {} of memory", figure::bytes(bytes as f64)));
@@ -51,10 +54,19 @@ fn head(out: &mut String, result: &StudyResult) {
         machine.cpus,
         or(&machine.platform)
     );
-    let _ = writeln!(out, "database  {} {}, load: {}", result.database, result.database_version, result.load);
-    let model = result.home_model.as_ref().map_or_else(String::new, |name| format!(", MODELLED as {name}"));
-    let _ =
-        writeln!(out, "home      {}{}", figure::visible(&result.places.home_is_on), figure::visible(&model));
+    let _ = writeln!(
+        out,
+        "database  {} {}, load: {}",
+        result.database, result.database_version, result.load
+    );
+    let model =
+        result.home_model.as_ref().map_or_else(String::new, |name| format!(", MODELLED as {name}"));
+    let _ = writeln!(
+        out,
+        "home      {}{}",
+        figure::visible(&result.places.home_is_on),
+        figure::visible(&model)
+    );
     let _ = writeln!(out, "tier      {}{label}", figure::visible(&result.places.tier_is_on));
     let _ = writeln!(
         out,
@@ -73,16 +85,25 @@ fn head(out: &mut String, result: &StudyResult) {
         } else {
             String::new()
         };
-        let baseline =
-            case.baseline.as_ref().map_or_else(|| "baseline".to_owned(), |b| format!("against {b}"));
-        let _ = writeln!(out, "{:<width$} {} ({baseline}{tier})", case.id, figure::visible(&case.title));
+        let baseline = case
+            .baseline
+            .as_ref()
+            .map_or_else(|| "baseline".to_owned(), |b| format!("against {b}"));
+        let _ = writeln!(
+            out,
+            "{:<width$} {} ({baseline}{tier})",
+            case.id,
+            figure::visible(&case.title)
+        );
     }
 }
 
 fn warnings(out: &mut String, result: &StudyResult) {
     let (notes, warnings): (Vec<_>, Vec<_>) =
         result.grouped_warnings().into_iter().partition(|(_, _, is_note)| *is_note);
-    for (title, list) in [("Warnings: why these figures cannot be trusted", warnings), ("Notes", notes)] {
+    for (title, list) in
+        [("Warnings: why these figures cannot be trusted", warnings), ("Notes", notes)]
+    {
         if list.is_empty() {
             continue;
         }

@@ -1,8 +1,10 @@
 //! When a figure should not be believed: what was wrong with the machine, the place, or the run.
 //!
-//! A warning is shown wherever the figure is: in the text, the page and the JSON. A note is no warning; it is what a reader has to know.
+//! A warning is shown wherever the figure is: in the text, the page and the JSON. A note is no
+//! warning; it is what a reader has to know.
 //!
-//! **Invariant**: a limit is a constant here, with its reason. **Deliberately absent**: significance tests; several rounds show more.
+//! **Invariant**: a limit is a constant here, with its reason. **Deliberately absent**:
+//! significance tests; several rounds show more.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -55,12 +57,14 @@ pub(super) fn note(code: &str, sentence: String) -> Warning {
 /// Of a study whose home is slowed down as a latency profile says.
 pub(super) fn modelled(name: &str) -> Warning {
     let mut sentence = format!(
-        "MODELLED: the home's storage was slowed down to the latencies of the profile {name}; it is not such storage. Every figure here is of \
+        "MODELLED: the home's storage was slowed down to the latencies of the profile {name}; it \
+         is not such storage. Every figure here is of \
          that model."
     );
     if let Ok(model) = mounted::home_model(name) {
         sentence.push_str(&format!(
-            " It is {}: {} us are added to a read, {} us to a write, {} us to a sync, and {} MiB/s go through at most. Its figures are from {}",
+            " It is {}: {} us are added to a read, {} us to a write, {} us to a sync, and {} MiB/s \
+             go through at most. Its figures are from {}",
             model.description(),
             model.read().as_micros(),
             model.write().as_micros(),
@@ -86,7 +90,8 @@ pub fn before(machine: &Machine, busy: Option<f64>, cases: &[Case]) -> Vec<Warni
     if let Some(busy) = busy.filter(|busy| *busy > BUSY_CPUS) {
         let cpus = machine.cpus;
         let sentence = format!(
-            "Other programs used {busy:.1} of {cpus} processors before the study began: they take part in the figures."
+            "Other programs used {busy:.1} of {cpus} processors before the study began: they take \
+             part in the figures."
         );
         found.push(warning("machine-busy", sentence));
     }
@@ -94,11 +99,15 @@ pub fn before(machine: &Machine, busy: Option<f64>, cases: &[Case]) -> Vec<Warni
         found.push(warning("debug-build", "This is a debug build: build with --release.".into()));
     }
     let batches = cases.iter().any(|c| {
-        c.target == SQLITE && c.placement == Placement::All && c.sqlite.journal_mode == JournalMode::Delete
+        c.target == SQLITE
+            && c.placement == Placement::All
+            && c.sqlite.journal_mode == JournalMode::Delete
     });
     if batches && !sqlite::has_batch_atomic_writes() {
-        let sentence = "This SQLite was compiled without SQLITE_ENABLE_BATCH_ATOMIC_WRITE: a case of batch-atomic commits \
-                        writes a journal instead. Set LIBSQLITE3_FLAGS=-DSQLITE_ENABLE_BATCH_ATOMIC_WRITE when building.";
+        let sentence = "This SQLite was compiled without SQLITE_ENABLE_BATCH_ATOMIC_WRITE: a case \
+                        of batch-atomic commits \
+                        writes a journal instead. Set \
+                        LIBSQLITE3_FLAGS=-DSQLITE_ENABLE_BATCH_ATOMIC_WRITE when building.";
         found.push(warning("no-batch-atomic", sentence.into()));
     }
     let is_slob = |case: &Case| case.load() == Load::Slob;
@@ -116,7 +125,8 @@ pub fn before(machine: &Machine, busy: Option<f64>, cases: &[Case]) -> Vec<Warni
             [case, others @ ..] => format!("{}, and {} more", case.id, others.len()),
         };
         let sentence = format!(
-            "{who}: the scale is {blocks_of_case} blocks, and SLOB's smallest is {SLOB_SCALE_MIN_BLOCKS}: caches hold more of it than of a \
+            "{who}: the scale is {blocks_of_case} blocks, and SLOB's smallest is \
+             {SLOB_SCALE_MIN_BLOCKS}: caches hold more of it than of a \
              real database."
         );
         found.push(warning("small-scale", sentence));
@@ -124,8 +134,12 @@ pub fn before(machine: &Machine, busy: Option<f64>, cases: &[Case]) -> Vec<Warni
     for case in cases {
         let is_slob = is_slob(case);
         if is_slob && case.slob.sessions() > machine.cpus {
-            let sentence =
-                format!("{}: {} sessions share {} processors.", case.id, case.slob.sessions(), machine.cpus);
+            let sentence = format!(
+                "{}: {} sessions share {} processors.",
+                case.id,
+                case.slob.sessions(),
+                machine.cpus
+            );
             found.push(note("more-sessions-than-processors", sentence));
         }
         if case.target == SQLITE && case.database_bytes() < 4 * case.sqlite.page_cache.bytes() {
@@ -145,7 +159,8 @@ pub fn places(places: &Places, cases: &[Case]) -> Vec<Warning> {
         places.notes.iter().map(|sentence| note("place", sentence.clone())).collect();
     if places.emulated && cases.iter().any(|case| case.placement != Placement::Home) {
         let sentence = format!(
-            "EMULATED: the tier is {} and only stands for persistent memory. It would not survive a power cut, and it is as fast as this \
+            "EMULATED: the tier is {} and only stands for persistent memory. It would not survive \
+             a power cut, and it is as fast as this \
              machine's memory; persistent memory is slower to write.",
             places.tier_is_on
         );
@@ -153,16 +168,22 @@ pub fn places(places: &Places, cases: &[Case]) -> Vec<Warning> {
     }
     if places.home_is_on.in_memory() {
         let sentence = format!(
-            "The home is in memory ({}): nothing here is compared with a disk. Give --home DIR on a disk.",
+            "The home is in memory ({}): nothing here is compared with a disk. Give --home DIR on \
+             a disk.",
             places.home_is_on
         );
         found.push(warning("home-in-memory", sentence));
     }
-    let largest =
-        cases.iter().map(|case| case.database_bytes() * u64::from(case.slob.schemas)).max().unwrap_or(0);
+    let largest = cases
+        .iter()
+        .map(|case| case.database_bytes() * u64::from(case.slob.schemas))
+        .max()
+        .unwrap_or(0);
     if largest < memory_available() {
-        let sentence = "The databases fit the operating system's page cache, and every run begins by reading them once: reads of the home's \
-                        storage are answered from memory. What is compared is writing and syncing; a disk's read times are not in it.";
+        let sentence = "The databases fit the operating system's page cache, and every run begins \
+                        by reading them once: reads of the home's \
+                        storage are answered from memory. What is compared is writing and syncing; \
+                        a disk's read times are not in it.";
         found.push(note("os-page-cache", sentence.into()));
     }
     found
@@ -200,7 +221,8 @@ pub fn run(run: &RunResult, case: &Case, slob: &slob::Settings) -> Vec<Warning> 
     let variation = measured.variation();
     if variation > VARIATION {
         let sentence = format!(
-            "Its throughput varied by {:.0} % (standard deviation over mean of {} slices): it had not settled, or something else ran.",
+            "Its throughput varied by {:.0} % (standard deviation over mean of {} slices): it had \
+             not settled, or something else ran.",
             variation * 100.0,
             measured.slices.len()
         );
@@ -209,7 +231,8 @@ pub fn run(run: &RunResult, case: &Case, slob: &slob::Settings) -> Vec<Warning> 
     found.extend(others(run));
     if slob.arrivals_per_s > 0.0 && measured.executes_per_s() < 0.95 * slob.arrivals_per_s {
         let sentence = format!(
-            "{} operations a second were to arrive and {:.0} were done: the backlog grew, and response times with the run's length.",
+            "{} operations a second were to arrive and {:.0} were done: the backlog grew, and \
+             response times with the run's length.",
             slob.arrivals_per_s,
             measured.executes_per_s()
         );
@@ -220,7 +243,8 @@ pub fn run(run: &RunResult, case: &Case, slob: &slob::Settings) -> Vec<Warning> 
         && case.sqlite.journal_mode == JournalMode::Delete;
     if batches && measured.transactions > 0 && run.wait_mean_ns("tier batch write").is_none() {
         let sentence =
-            "No batch was written, though its commits were to be batches: SQLite used a journal.".into();
+            "No batch was written, though its commits were to be batches: SQLite used a journal."
+                .into();
         found.push(warning("no-batches", sentence));
     }
     found
@@ -231,7 +255,10 @@ fn others(run: &RunResult) -> Vec<Warning> {
     let mut found = Vec::new();
     let (begin, end) = (&run.measured.begin, &run.measured.end);
     let (Some(a), Some(b)) = (begin.host.cpu, end.host.cpu) else {
-        return vec![note("host-unknown", "The host's processor time could not be read from /proc.".into())];
+        return vec![note(
+            "host-unknown",
+            "The host's processor time could not be read from /proc.".into(),
+        )];
     };
     let grown = |before: u64, after: u64| after.saturating_sub(before) as f64 / 1e9;
     let busy_s = grown(a.user_ns, b.user_ns) + grown(a.system_ns, b.system_ns);
@@ -241,11 +268,13 @@ fn others(run: &RunResult) -> Vec<Warning> {
         (Some(before), Some(after)) => grown(before, after),
         _ => busy_s,
     };
-    // /proc/stat counts in hundredths of a second, and kernel threads work for us too; a little more is no warning.
+    // The kernel counts (/proc/stat) in hundredths of a second, and its threads work for us too; a
+    // little more is no warning.
     let others = (busy_s - own_s) / run.measured.elapsed_s;
     if others > OTHERS_CPUS {
-        let sentence =
-            format!("Other programs (and the kernel's own threads) used {others:.1} processors meanwhile.");
+        let sentence = format!(
+            "Other programs (and the kernel's own threads) used {others:.1} processors meanwhile."
+        );
         found.push(warning("others", sentence));
     }
     if all_s > 0.0 && steal_s / all_s > STEAL_SHARE {

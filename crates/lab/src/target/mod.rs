@@ -1,11 +1,13 @@
 //! Targets: databases under test.
 //!
-//! A target carries out the operations of a workload and says what it waited for. [`kinds`] lists them: SQLite, which is a library, and
-//! every server of [`crate::server`], which share one implementation. To add a server, see there; to add another library, copy
-//! `sqlite/`: a [`Kind`] that loads and opens databases, a [`Target`] that opens sessions and takes snapshots, and [`Session`]s, each
-//! used by one thread.
+//! A target carries out the operations of a workload and says what it waited for. [`kinds`] lists
+//! them: SQLite, which is a library, and every server of [`crate::server`], which share one
+//! implementation. To add a server, see there; to add another library, copy `sqlite/`: a [`Kind`]
+//! that loads and opens databases, a [`Target`] that opens sessions and takes snapshots, and
+//! [`Session`]s, each used by one thread.
 //!
-//! **Invariant**: a session counts and times in [`Work`] what it did, nothing else does; so the figures of two targets mean the same.
+//! **Invariant**: a session counts and times in [`Work`] what it did, nothing else does; so the
+//! figures of two targets mean the same.
 //! **Deliberately absent**: the order of a study: `study/`.
 
 pub mod server;
@@ -23,8 +25,8 @@ use crate::server::Server;
 use crate::workload::slob;
 
 pub use crate::session::{
-    CALLS, CLIENT_WAITS, COMMIT, COMMITS, COUNTERS, DATABASE_LOCK, EXECUTES, RESPONSE, RESPONSES, ROWS, SCAN,
-    SELECT, STATEMENTS, Session, Target, UPDATE, Work, db_time_ns, thread_cpu_ns,
+    CALLS, CLIENT_WAITS, COMMIT, COMMITS, COUNTERS, DATABASE_LOCK, EXECUTES, RESPONSE, RESPONSES,
+    ROWS, SCAN, SELECT, STATEMENTS, Session, Target, UPDATE, Work, db_time_ns, thread_cpu_ns,
 };
 
 /// What one run is made from, and where.
@@ -68,11 +70,17 @@ pub trait Kind: Sync {
     /// What the database says; [`crate::Error::Interrupted`].
     fn load(&self, ground: &Ground<'_>, dir: &Path) -> Result<()>;
 
-    /// Copies loaded databases into `dir`, which does not exist, attaches what the case attaches, and opens them.
+    /// Copies loaded databases into `dir`, which does not exist, attaches what the case attaches,
+    /// and opens them.
     ///
     /// # Errors
     /// What the database, the tier or the mount says. Nothing runs then.
-    fn open<'a>(&self, ground: &Ground<'a>, template: &Path, dir: &Path) -> Result<Box<dyn Opened + 'a>>;
+    fn open<'a>(
+        &self,
+        ground: &Ground<'a>,
+        template: &Path,
+        dir: &Path,
+    ) -> Result<Box<dyn Opened + 'a>>;
 }
 
 /// The databases of one run. Dropping them closes them at once.
@@ -104,10 +112,12 @@ pub trait Opened {
         Vec::new()
     }
 
-    /// Kills the database under load and starts it again, where the load can tell what must be there then; a sentence on what was found.
+    /// Kills the database under load and starts it again, where the load can tell what must be
+    /// there then; a sentence on what was found.
     ///
     /// # Errors
-    /// [`crate::Error::Unsound`]: something acknowledged is gone, or what is there contradicts itself.
+    /// [`crate::Error::Unsound`]: something acknowledged is gone, or what is there contradicts
+    /// itself.
     fn kill(&mut self) -> Result<Option<String>> {
         Ok(None)
     }
@@ -121,8 +131,11 @@ pub trait Opened {
 
 /// Every kind of database.
 pub fn kinds() -> &'static [&'static dyn Kind] {
-    const SERVERS: [server::ServerKind; 3] =
-        [server::ServerKind("postgres"), server::ServerKind("mariadb"), server::ServerKind("redis")];
+    const SERVERS: [server::ServerKind; 3] = [
+        server::ServerKind("postgres"),
+        server::ServerKind("mariadb"),
+        server::ServerKind("redis"),
+    ];
     &[&sqlite::SqliteKind, &SERVERS[0], &SERVERS[1], &SERVERS[2]]
 }
 

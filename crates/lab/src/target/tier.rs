@@ -6,8 +6,9 @@ use tiersmith_store::Stats;
 /// Bytes that a server wrote to redo files of the tier.
 const TIER_REDO: &str = "tier redo size";
 
-/// Adds waits, counters, reads and writes, and the use of the tier. `background` says that no client of the database waited in these
-/// waits itself: they lie inside those that the server counts.
+/// Adds waits, counters, reads and writes, and the use of the tier. `background` says that no
+/// client of the database waited in these waits itself: they lie inside those that the server
+/// counts.
 pub(super) fn add(snapshot: &mut Snapshot, stats: &Stats, background: bool) {
     let mut of_tier = Snapshot::at(snapshot.source.clone(), 0, 0);
     if background {
@@ -15,7 +16,8 @@ pub(super) fn add(snapshot: &mut Snapshot, stats: &Stats, background: bool) {
         of_tier.waits.iter_mut().for_each(|wait| wait.background = true);
         snapshot.waits.append(&mut of_tier.waits);
         of_tier.add_counters(&stats.waits);
-        // A server counts its redo itself, in bytes of records; the tier counts it once more, in blocks written. Their sum is nothing.
+        // A server counts its redo itself, in bytes of records; the tier counts it once more, in
+        // blocks written. Their sum is nothing.
         let own = |counter: &&mut CounterStat| counter.name == statistic::REDO_SIZE;
         of_tier.counters.iter_mut().filter(own).for_each(|counter| counter.name = TIER_REDO.into());
         snapshot.counters.append(&mut of_tier.counters);

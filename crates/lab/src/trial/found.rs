@@ -1,9 +1,9 @@
 //! What a trial looks at before anything is touched: where the database is, whose it is, how it is
 //! stopped, and what could go wrong.
 //!
-//! What the database says is not believed where root would act on it. Its directory must belong to the
-//! account that a server with that working directory runs as, so that the worst a lying server can have
-//! attached is a directory of its own.
+//! What the database says is not believed where root would act on it. Its directory must belong to
+//! the account that a server with that working directory runs as, so that the worst a lying server
+//! can have attached is a directory of its own.
 //!
 //! Deliberately absent: changing anything.
 
@@ -88,21 +88,27 @@ pub fn look(wishes: &Wishes) -> Result<Found> {
     let refused = |reason: String| Error::Place { what: "trial", path: home.clone(), reason };
     let running = service::running_in(&home).ok_or_else(|| {
         refused(
-            "the database says that this is its directory, but no server on this machine works in it; run \
-             the trial where the server runs, outside of containers, as root or as the server's account"
+            "the database says that this is its directory, but no server on this machine works in \
+             it; run \
+             the trial where the server runs, outside of containers, as root or as the server's \
+             account"
                 .into(),
         )
     })?;
-    let owner = fs::metadata(&home).map_err(|e| refused(format!("it cannot be looked at: {e}")))?.uid();
+    let owner =
+        fs::metadata(&home).map_err(|e| refused(format!("it cannot be looked at: {e}")))?.uid();
     let caller = rustix::process::geteuid();
     if owner != running.uid || (owner == 0 && !caller.is_root()) {
         return Err(refused(format!(
-            "it belongs to user {owner}, and the server there runs as user {}; give it to the server's account",
+            "it belongs to user {owner}, and the server there runs as user {}; give it to the \
+             server's account",
             running.uid
         )));
     }
     if !caller.is_root() && caller.as_raw() != owner {
-        return Err(refused(format!("it belongs to user {owner}; run the trial as that user, or as root")));
+        return Err(refused(format!(
+            "it belongs to user {owner}; run the trial as that user, or as root"
+        )));
     }
     let service = match &wishes.commands {
         Some((stop, start)) => Service::Commands { stop: stop.clone(), start: start.clone() },
@@ -131,13 +137,15 @@ pub fn look(wishes: &Wishes) -> Result<Found> {
 fn directory_of(address: &Address, database: Database) -> Result<PathBuf> {
     let answer = ask(address, &[database.directory()])?;
     let given = answer.into_iter().flatten().next().unwrap_or_default();
-    let cannot = |reason: String| Error::Place { what: "trial", path: given.clone().into(), reason };
+    let cannot =
+        |reason: String| Error::Place { what: "trial", path: given.clone().into(), reason };
     if !given.starts_with('/') {
         return Err(cannot("the database does not tell its directory".into()));
     }
     Path::new(&given).canonicalize().map_err(|e| {
         cannot(format!(
-            "the database says that this is its directory, and it cannot be reached here: {e}; run the trial \
+            "the database says that this is its directory, and it cannot be reached here: {e}; run \
+             the trial \
              on the machine where the server runs, as root or as the server's account"
         ))
     })
@@ -154,7 +162,8 @@ impl Found {
             .collect();
         match within.first() {
             Some(at) if Path::new(at) == home => self.refusals.push(format!(
-                "{} is a mount point, so it is attached already or cannot be moved aside; detach it, or put \
+                "{} is a mount point, so it is attached already or cannot be moved aside; detach \
+                 it, or put \
                  the database into a directory inside it",
                 home.display()
             )),
@@ -166,24 +175,30 @@ impl Found {
         }
         if !Path::new("/dev/fuse").exists() {
             self.refusals.push(
-                "there is no /dev/fuse, and a database is attached by a FUSE mount; load the module fuse"
+                "there is no /dev/fuse, and a database is attached by a FUSE mount; load the \
+                 module fuse"
                     .into(),
             );
         }
         let links = |of: &Path| {
             let entries = fs::read_dir(of).into_iter().flatten().take(TABLESPACES_MAX);
-            entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink())).count()
+            entries
+                .flatten()
+                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()))
+                .count()
         };
         let spaces = links(&home.join("pg_tblspc"));
         if spaces > 0 {
             self.warnings.push(format!(
-                "{spaces} tablespaces lie outside of {}; they stay where they are, and get no faster",
+                "{spaces} tablespaces lie outside of {}; they stay where they are, and get no \
+                 faster",
                 home.display()
             ));
         }
         if fs::symlink_metadata(home.join("pg_wal")).is_ok_and(|about| about.is_symlink()) {
             self.warnings.push(
-                "pg_wal is a link to another place; it stays there, so that commits get no faster".into(),
+                "pg_wal is a link to another place; it stays there, so that commits get no faster"
+                    .into(),
             );
         }
     }
@@ -207,7 +222,8 @@ impl Found {
             && IN_MEMORY.contains(&{ system.f_type })
         {
             self.refusals.push(format!(
-                "{shown} is in memory, and a power cut would lose what was acknowledged; give storage that \
+                "{shown} is in memory, and a power cut would lose what was acknowledged; give \
+                 storage that \
                  is persistent, such as PMEM or a directory on a disk"
             ));
         }
@@ -215,14 +231,16 @@ impl Found {
             let free = room.f_bavail.saturating_mul(room.f_frsize);
             if about.is_dir() && free < size.bytes() {
                 self.refusals.push(format!(
-                    "{shown} has {} free, and the tier takes {size}; make room, or give a smaller --size",
+                    "{shown} has {} free, and the tier takes {size}; make room, or give a smaller \
+                     --size",
                     figure::bytes(free as f64)
                 ));
             }
         }
         if fs::metadata(&self.plan.home.0).is_ok_and(|home| home.dev() == about.dev()) {
             self.warnings.push(format!(
-                "{shown} is on the database's own file system: the trial shows how it works, not what faster \
+                "{shown} is on the database's own file system: the trial shows how it works, not \
+                 what faster \
                  storage gives"
             ));
         }
@@ -237,31 +255,42 @@ impl Found {
                 "SELECT count(*)::text FROM pg_stat_replication",
             ],
             Database::Mysql => [
-                "SELECT COUNT(*) - 1 AS n FROM information_schema.processlist WHERE user <> 'system user'",
+                "SELECT COUNT(*) - 1 AS n FROM information_schema.processlist WHERE user <> \
+                 'system user'",
                 "SELECT 0 AS n",
-                "SELECT COUNT(*) AS n FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'",
+                "SELECT COUNT(*) AS n FROM information_schema.processlist WHERE command LIKE \
+                 'Binlog Dump%'",
             ],
         };
         let answers = ask(address, &questions[..1])?;
-        let count =
-            |rows: Option<&Vec<String>>| rows.and_then(|rows| rows.first()?.parse::<u64>().ok()).unwrap_or(0);
+        let count = |rows: Option<&Vec<String>>| {
+            rows.and_then(|rows| rows.first()?.parse::<u64>().ok()).unwrap_or(0)
+        };
         let sessions = count(answers.first());
         // PostgreSQL 13 and what a user may not see: then it is not known, and the processes tell.
-        let more = |at: usize| ask(address, &questions[at..=at]).map_or(0, |rows| count(rows.first()));
+        let more =
+            |at: usize| ask(address, &questions[at..=at]).map_or(0, |rows| count(rows.first()));
         let (backups, replicas) = (more(1), more(2));
-        let copying: Vec<String> = names_of_processes().filter(|n| BACKUPS.contains(&n.as_str())).collect();
+        let copying: Vec<String> =
+            names_of_processes().filter(|n| BACKUPS.contains(&n.as_str())).collect();
         if backups > 0 || !copying.is_empty() {
-            let by = if copying.is_empty() { "the server says so".to_owned() } else { copying.join(", ") };
+            let by = if copying.is_empty() {
+                "the server says so".to_owned()
+            } else {
+                copying.join(", ")
+            };
             self.refusals.push(format!(
-                "a backup is running ({by}), and a trial would break it off; wait until it has ended"
+                "a backup is running ({by}), and a trial would break it off; wait until it has \
+                 ended"
             ));
         }
         if sessions > 0 {
             self.warnings.push(format!("{sessions} sessions will be disconnected at each stop"));
         }
         if replicas > 0 {
-            self.warnings
-                .push(format!("{replicas} replicas follow this server, and wait while it is stopped"));
+            self.warnings.push(format!(
+                "{replicas} replicas follow this server, and wait while it is stopped"
+            ));
         }
         Ok(())
     }
@@ -279,10 +308,12 @@ impl Found {
         self.notes = vec![
             format!("{stops}. By: {}.", plan.service.text()),
             format!(
-                "Expected: {length}, and for each stop and start as long as your server takes for its \
+                "Expected: {length}, and for each stop and start as long as your server takes for \
+                 its \
                  checkpoint, and some seconds to attach or detach."
             ),
-            "A power cut meanwhile costs nothing that the database has acknowledged: the tier is persistent. \
+            "A power cut meanwhile costs nothing that the database has acknowledged: the tier is \
+             persistent. \
              The server may stay down until `tiersmith trial --resume` or `tiersmith trial --undo`."
                 .to_owned(),
         ];

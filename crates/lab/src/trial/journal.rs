@@ -1,4 +1,5 @@
-//! The journal of a trial: a directory of its own with the plan, the steps taken, and what was recorded.
+//! The journal of a trial: a directory of its own with the plan, the steps taken, and what was
+//! recorded.
 //!
 //! ```text
 //! STATE/20261123-221500/
@@ -10,8 +11,8 @@
 //!     trial.html      the page
 //! ```
 //!
-//! Invariants: a step is durable in the journal before it is taken; one process at a time takes steps;
-//! only the account that began the trial can read or change any of it.
+//! Invariants: a step is durable in the journal before it is taken; one process at a time takes
+//! steps; only the account that began the trial can read or change any of it.
 //! Deliberately absent: what the steps do (`run.rs`).
 
 use std::ffi::OsString;
@@ -42,7 +43,8 @@ const TRIALS_MAX: usize = 10_000;
 const SIDECAR: Sidecar = Sidecar {
     kind: "trial",
     version: 1,
-    comment: "The journal of a `tiersmith trial`. While the trial is not over, `tiersmith trial --resume` goes on\n\
+    comment: "The journal of a `tiersmith trial`. While the trial is not over, `tiersmith trial \
+              --resume` goes on\n\
               and `tiersmith trial --undo` brings the plain database back; both need this file.",
     most: 1 << 20,
 };
@@ -140,7 +142,8 @@ impl Room {
         let path = state;
         let state = open_state(path, true)?;
         // Two trials that begin at once would stop and detach under each other.
-        let begun = rustix::fs::openat(&state, ".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let begun =
+            rustix::fs::openat(&state, ".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         let begun = begun.during("open", path)?;
         rustix::fs::flock(&begun, FlockOperation::LockExclusive).during("lock", path)?;
         for other in Room::all(path)? {
@@ -149,7 +152,8 @@ impl Room {
                     what: "trial",
                     path: other.path().into(),
                     reason:
-                        "it began meanwhile and is not over; `tiersmith trial --resume` goes on with it, \
+                        "it began meanwhile and is not over; `tiersmith trial --resume` goes on \
+                         with it, \
                              `tiersmith trial --undo` brings that database back"
                             .into(),
                 });
@@ -161,7 +165,9 @@ impl Room {
             let name = if number == 1 { name.clone() } else { format!("{name}-{number}") };
             match state.make_dir(&name, 0o700, None) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists && number < 1000 => number += 1,
-                made => break made.during("make the directory of the trial", state.path_of(&name))?,
+                made => {
+                    break made.during("make the directory of the trial", state.path_of(&name))?;
+                }
             }
         };
         state.sync().during("sync", state.path())?;
@@ -193,7 +199,10 @@ impl Room {
         let mut names: Vec<OsString> = dir.names(TRIALS_MAX).during("list", state)?;
         names.sort();
         let opened = names.into_iter().filter_map(|name| dir.sub(name).ok());
-        Ok(opened.filter(|dir| matches!(dir.look(FILE), Ok(Some(_)))).map(|dir| Room { dir }).collect())
+        Ok(opened
+            .filter(|dir| matches!(dir.look(FILE), Ok(Some(_))))
+            .map(|dir| Room { dir })
+            .collect())
     }
 
     /// Where it is.
@@ -289,7 +298,8 @@ fn judge(dir: &Dir) -> Result<()> {
         what: "state of trials",
         path: dir.path().into(),
         reason: format!(
-            "it belongs to user {} and has mode {:04o}, and whoever can write there could say what a trial \
+            "it belongs to user {} and has mode {:04o}, and whoever can write there could say what \
+             a trial \
              runs; give a directory of your own with mode 0700",
             found.user, found.mode
         ),
@@ -331,7 +341,13 @@ mod tests {
         let mut journal = journal();
         let room = Room::make(&state, &journal, 1_795_472_100_000).unwrap();
         let helper = Identity::of(std::process::id());
-        journal.taken.push(Taken { step: Step::StopAgain, at_unix_ms: 5, done: true, said: None, helper });
+        journal.taken.push(Taken {
+            step: Step::StopAgain,
+            at_unix_ms: 5,
+            done: true,
+            said: None,
+            helper,
+        });
         journal.end = Some(End::Undone);
         room.write(&journal).unwrap();
         let again = Room::all(&state).unwrap().pop().unwrap();

@@ -1,5 +1,5 @@
-//! A trial: what would fast storage do for this database? Record it, attach the storage, record it again,
-//! compare, and give the plain database back.
+//! A trial: what would fast storage do for this database? Record it, attach the storage, record it
+//! again, compare, and give the plain database back.
 //!
 //! | file | what |
 //! |---|---|
@@ -10,12 +10,13 @@
 //! | `service.rs` | stops and starts a server that Tiersmith did not start |
 //! | `page.rs` | the page at the end |
 //!
-//! The steps are taken by a process of its own, without a terminal. When that is killed, the journal
-//! says where it was; going on and going back both begin there.
+//! The steps are taken by a process of its own, without a terminal. When that is killed, the
+//! journal says where it was; going on and going back both begin there.
 //!
 //! Invariants: nothing is touched before everything was looked at; no password is in a journal, an
 //! argument or a result; nothing is kept unless the user said so.
-//! Deliberately absent: attaching, detaching and recording themselves, which are commands of the program.
+//! Deliberately absent: attaching, detaching and recording themselves, which are commands of the
+//! program.
 
 pub mod found;
 pub mod journal;
@@ -36,13 +37,14 @@ pub fn state_directory() -> PathBuf {
     if rustix::process::geteuid().is_root() {
         return "/var/lib/tiersmith/trials".into();
     }
-    let of = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let of =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = of("XDG_STATE_HOME").or_else(|| Some(of("HOME")?.join(".local/state")));
     state.unwrap_or_else(|| "/tmp".into()).join("tiersmith/trials")
 }
 
-/// Starts the process that takes the steps of a trial: this program once more, as `arguments` say, what
-/// it prints into the trial's log.
+/// Starts the process that takes the steps of a trial: this program once more, as `arguments` say,
+/// what it prints into the trial's log.
 ///
 /// # Errors
 /// The system refuses.

@@ -1,4 +1,5 @@
-//! The page of a trial: Compare Periods of the two recordings, below what the trial found in one table.
+//! The page of a trial: Compare Periods of the two recordings, below what the trial found in one
+//! table.
 //!
 //! Deliberately absent: what the figures of the comparison mean (crate `awr`).
 
@@ -35,12 +36,13 @@ fn recorded(room: &Room, journal: &Journal, name: &str, step: Step) -> Result<In
     let path = room.path_of(&format!("{name}-{}.db", journal.attempts(step)));
     let repository = AnyRepository::existing(&path)?;
     let (baselines, _) = repository.baselines_and_gaps()?;
-    let found =
-        baselines.into_iter().find(|baseline| baseline.name == name).ok_or_else(|| Error::Target {
+    let found = baselines.into_iter().find(|baseline| baseline.name == name).ok_or_else(|| {
+        Error::Target {
             what: "comparing".into(),
             database: path,
             reason: format!("too little was recorded `{name}` to be compared; record for longer"),
-        })?;
+        }
+    })?;
     Ok(repository.interval(found.first, found.last)?.labelled(name))
 }
 
@@ -57,7 +59,11 @@ fn gain(before: &Interval, after: &Interval) -> Table {
         ("Transactions per second", |of| Cell::number(rate(of)), rate),
         ("DB time per transaction", |of| Cell::nanoseconds(time_of_one(of)), time_of_one),
         ("Waits per transaction", |of| Cell::nanoseconds(waited_of_one(of)), waited_of_one),
-        ("Average active sessions", |of| Cell::number(of.active_sessions()), Interval::active_sessions),
+        (
+            "Average active sessions",
+            |of| Cell::number(of.active_sessions()),
+            Interval::active_sessions,
+        ),
     ];
     for (name, shown, value) in rows {
         let both = value(before).zip(value(after));
@@ -74,7 +80,9 @@ fn rate(of: &Interval) -> Option<f64> {
 }
 
 fn of_one(of: &Interval, ns: f64) -> Option<f64> {
-    of.transactions().filter(|transactions| *transactions > 0).map(|transactions| ns / transactions as f64)
+    of.transactions()
+        .filter(|transactions| *transactions > 0)
+        .map(|transactions| ns / transactions as f64)
 }
 
 fn time_of_one(of: &Interval) -> Option<f64> {
@@ -111,11 +119,13 @@ fn ways(journal: &Journal) -> Vec<String> {
     let size = journal.plan.size.iter().map(|size| format!(" --size {size}")).collect::<String>();
     match journal.plan.keep {
         true => vec![format!(
-            "The tier stays attached. After a reboot: tiersmith attach {home}. To undo it, stop the server and run: \
+            "The tier stays attached. After a reboot: tiersmith attach {home}. To undo it, stop \
+             the server and run: \
              tiersmith detach {home}."
         )],
         false => vec![format!(
-            "Nothing was kept: the database is plain again. To keep the tier, stop the server and run: \
+            "Nothing was kept: the database is plain again. To keep the tier, stop the server and \
+             run: \
              tiersmith attach {home} --fast {fast}{size}."
         )],
     }

@@ -1,7 +1,7 @@
 //! What a trial does, as data: of which database, with which storage, by which steps.
 //!
-//! It is kept in the journal, so that whoever goes on or back needs nothing else. No password is in it:
-//! an address with one is refused before a plan is made.
+//! It is kept in the journal, so that whoever goes on or back needs nothing else. No password is in
+//! it: an address with one is refused before a plan is made.
 //!
 //! Deliberately absent: how steps are done (`run.rs`), how a server is stopped (`service.rs`).
 

@@ -1,16 +1,17 @@
 //! Taking the steps of a trial, and going back.
 //!
-//! A step makes so what it is called, from whatever it finds: it can be taken again after a crash, a
-//! reboot, or a start of the server that nobody asked for. So going on after an interruption is taking
-//! the first step again that the journal does not call done.
+//! A step makes so what it is called, from whatever it finds: it can be taken again after a crash,
+//! a reboot, or a start of the server that nobody asked for. So going on after an interruption is
+//! taking the first step again that the journal does not call done.
 //!
 //! | killed while | the server | then |
 //! |---|---|---|
 //! | it records | runs | `--resume` records again, `--undo` detaches if there is something attached |
 //! | it stops, attaches, detaches or starts | may be stopped; its directory is plain or attached | either goes on from there |
 //!
-//! Invariants: the server is stopped before its directory is attached or detached; a step that fails
-//! leads back to the plain database, and if that cannot be had, to the server running on the tier.
+//! Invariants: the server is stopped before its directory is attached or detached; a step that
+//! fails leads back to the plain database, and if that cannot be had, to the server running on the
+//! tier.
 //! Deliberately absent: the terminal (the process that takes the steps has none).
 
 use std::io::Write;
@@ -81,7 +82,8 @@ impl Runner<'_> {
                 self.go_back("it was asked for".into())?;
                 break;
             }
-            let next = self.journal.plan.steps().into_iter().find(|step| !self.journal.is_done(*step));
+            let next =
+                self.journal.plan.steps().into_iter().find(|step| !self.journal.is_done(*step));
             let Some(step) = next else {
                 return self.end(if self.journal.plan.keep { End::Kept } else { End::Plain });
             };
@@ -112,8 +114,8 @@ impl Runner<'_> {
         self.note()
     }
 
-    /// Writes the journal. The way back finds out by itself how everything stands: it goes on where the
-    /// journal cannot be written, because a full disk must not leave the server stopped.
+    /// Writes the journal. The way back finds out by itself how everything stands: it goes on where
+    /// the journal cannot be written, because a full disk must not leave the server stopped.
     fn note(&self) -> Result<()> {
         match self.room.write(&self.journal) {
             Err(e) if self.journal.goal == Goal::Undo => {
@@ -125,10 +127,13 @@ impl Runner<'_> {
         }
     }
 
-    /// What a killed process of this trial had started: a recording is ended, anything else awaited.
+    /// What a killed process of this trial had started: a recording is ended, anything else
+    /// awaited.
     fn end_helper(&self) -> Result<()> {
         let Some(last) = self.journal.taken.last() else { return Ok(()) };
-        let Some(helper) = last.helper.filter(|helper| !last.done && helper.runs()) else { return Ok(()) };
+        let Some(helper) = last.helper.filter(|helper| !last.done && helper.runs()) else {
+            return Ok(());
+        };
         // The command to start the server is the server itself: it is not to end.
         let servers = service::processes_in(&self.journal.plan.home.0);
         if helper.tree().iter().any(|process| servers.contains(process)) {
@@ -141,7 +146,9 @@ impl Runner<'_> {
         let began = Instant::now();
         while helper.runs() {
             if began.elapsed() > PATIENCE {
-                return Err(self.failed(last.step.text(), format!("process {} still runs", helper.pid)));
+                return Err(
+                    self.failed(last.step.text(), format!("process {} still runs", helper.pid))
+                );
             }
             std::thread::sleep(LOOK);
         }
@@ -149,7 +156,10 @@ impl Runner<'_> {
     }
 
     fn take(&mut self, step: Step) -> Result<()> {
-        let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+        let at = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_millis();
         let at_unix_ms = u64::try_from(at).unwrap_or(0);
         self.journal.taken.push(Taken { step, at_unix_ms, done: false, said: None, helper: None });
         self.note()?;
@@ -212,7 +222,8 @@ impl Runner<'_> {
             return Ok(());
         }
         let what = "bringing the plain database back";
-        Err(self.failed(what, format!("{why}; the server runs, attached. Mend that, and undo again")))
+        Err(self
+            .failed(what, format!("{why}; the server runs, attached. Mend that, and undo again")))
     }
 
     /// Whether the server answers, and with this directory.
@@ -239,9 +250,11 @@ impl Runner<'_> {
         let failed = ended.is_some_and(|status| !status.success());
         while !service::processes_in(&home).is_empty() {
             if began.elapsed() > if failed { FAILED } else { PATIENCE } {
-                let how = ended.map_or_else(|| "did not end".to_owned(), |status| status.to_string());
+                let how =
+                    ended.map_or_else(|| "did not end".to_owned(), |status| status.to_string());
                 let log = log_end(&self.room.path_of("log"));
-                let reason = format!("it still runs; the command to stop it: {how}; it printed: {log}");
+                let reason =
+                    format!("it still runs; the command to stop it: {how}; it printed: {log}");
                 return Err(self.failed("stopping the server", reason));
             }
             std::thread::sleep(LOOK);
@@ -254,16 +267,26 @@ impl Runner<'_> {
             return Ok(());
         }
         let home = self.journal.plan.home.0.clone();
-        let ended = if service::processes_in(&home).is_empty() { self.service(Wanted::Start)? } else { None };
+        let ended = if service::processes_in(&home).is_empty() {
+            self.service(Wanted::Start)?
+        } else {
+            None
+        };
         let began = Instant::now();
         while !self.answers()? {
             let failed = ended.is_some_and(|status| !status.success());
             // A server that could not be started leaves nothing that runs.
             let gone = began.elapsed() > END && service::processes_in(&home).is_empty();
-            if (failed && service::processes_in(&home).is_empty()) || gone || began.elapsed() > PATIENCE {
-                let how = ended.map_or_else(|| "did not end".to_owned(), |status| status.to_string());
+            if (failed && service::processes_in(&home).is_empty())
+                || gone
+                || began.elapsed() > PATIENCE
+            {
+                let how =
+                    ended.map_or_else(|| "did not end".to_owned(), |status| status.to_string());
                 let log = log_end(&self.room.path_of("log"));
-                let reason = format!("it does not answer; the command to start it: {how}; it printed: {log}");
+                let reason = format!(
+                    "it does not answer; the command to start it: {how}; it printed: {log}"
+                );
                 return Err(self.failed("starting the server", reason));
             }
             std::thread::sleep(LOOK);
@@ -363,7 +386,9 @@ impl Runner<'_> {
         let mut command = Command::new(self.program);
         command.args(["awr", "record", "--source", &plan.url, "--name", name]).arg("--to").arg(to);
         command.arg("--every").arg(format!("{every_ms}ms"));
-        command.args(plan.length_ms.iter().flat_map(|length| ["--for".to_owned(), format!("{length}ms")]));
+        command.args(
+            plan.length_ms.iter().flat_map(|length| ["--for".to_owned(), format!("{length}ms")]),
+        );
         if !plan.load.is_empty() {
             command.arg("--").args(&plan.load).current_dir(&plan.directory.0);
         }
@@ -381,11 +406,13 @@ impl Runner<'_> {
             }
             std::thread::sleep(LOOK);
         };
-        // Code 1: the database could not be asked at times, which the page says; or the load failed.
+        // Code 1: the database could not be asked at times, which the page says; or the load
+        // failed.
         if status.success() || (plan.load.is_empty() && status.code() == Some(1)) {
             return Ok(());
         }
-        Err(self.failed("recording", format!("it ended with {status} and said: {}", process.log_end())))
+        Err(self
+            .failed("recording", format!("it ended with {status} and said: {}", process.log_end())))
     }
 
     fn spawn(&mut self, mut command: Command) -> Result<Process> {
@@ -416,7 +443,9 @@ impl Runner<'_> {
         asked.arg(command).arg(home).arg("--json").stdin(Stdio::null());
         let asked = asked.output().during("run", self.program)?;
         match asked.stdout.is_empty() {
-            true => Err(self.failed(command, String::from_utf8_lossy(&asked.stderr).trim().to_owned())),
+            true => {
+                Err(self.failed(command, String::from_utf8_lossy(&asked.stderr).trim().to_owned()))
+            }
             false => Ok(String::from_utf8_lossy(&asked.stdout).into_owned()),
         }
     }

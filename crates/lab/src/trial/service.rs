@@ -1,10 +1,10 @@
 //! A server that Tiersmith did not start: which processes it is, how it is stopped and started.
 //!
-//! A server is known by its working directory, which is its data directory. Nothing of that directory is
-//! read for it: the kernel names it, whatever is mounted there.
+//! A server is known by its working directory, which is its data directory. Nothing of that
+//! directory is read for it: the kernel names it, whatever is mounted there.
 //!
-//! Invariants: what is run as root is `systemctl` with the name of a unit, or the user's own words; what
-//! belongs to the server's account (its program, its arguments) is run as that account.
+//! Invariants: what is run as root is `systemctl` with the name of a unit, or the user's own words;
+//! what belongs to the server's account (its program, its arguments) is run as that account.
 //! Deliberately absent: servers of another container, whose processes are not to be seen from here.
 
 use std::ffi::OsString;
@@ -69,7 +69,8 @@ pub fn running_in(home: &Path) -> Option<Running> {
 /// # Errors
 /// Neither is known; what to give.
 pub fn found(running: &Running, database: Database, home: &Path) -> Result<Service> {
-    let groups = fs::read_to_string(format!("/proc/{}/cgroup", running.process.pid)).unwrap_or_default();
+    let groups =
+        fs::read_to_string(format!("/proc/{}/cgroup", running.process.pid)).unwrap_or_default();
     if let Some(unit) = unit_in(&groups)
         && rustix::process::geteuid().is_root()
         && let Some(systemctl) = system_program("systemctl")
@@ -82,14 +83,16 @@ pub fn found(running: &Running, database: Database, home: &Path) -> Result<Servi
         what: "trial",
         path: home.into(),
         reason: format!(
-            "{reason}, so it is not known how the server is stopped and started; say it with --stop COMMAND \
+            "{reason}, so it is not known how the server is stopped and started; say it with \
+             --stop COMMAND \
              --start COMMAND"
         ),
     };
     if database != Database::Postgres {
         return Err(none("no unit of systemd runs this server"));
     }
-    pg_ctl(running, home).ok_or_else(|| none("neither a unit of systemd nor a pg_ctl belongs to this server"))
+    pg_ctl(running, home)
+        .ok_or_else(|| none("neither a unit of systemd nor a pg_ctl belongs to this server"))
 }
 
 /// The unit of the system's service manager in the text of `/proc/PID/cgroup`.
@@ -100,10 +103,11 @@ fn unit_in(groups: &str) -> Option<String> {
     (unit.chars().all(plain) && !unit.starts_with('-')).then(|| unit.to_owned())
 }
 
-/// Whether the unit was made for this server. One that `cron` or a supervisor started is in its unit, which
-/// would stop more than the server, and not start it again.
+/// Whether the unit was made for this server. One that `cron` or a supervisor started is in its
+/// unit, which would stop more than the server, and not start it again.
 fn is_main_process(systemctl: &Path, unit: &str, pid: i32) -> bool {
-    let shown = Command::new(systemctl).args(["show", "--property=MainPID", "--value", unit]).output();
+    let shown =
+        Command::new(systemctl).args(["show", "--property=MainPID", "--value", unit]).output();
     shown.is_ok_and(|shown| String::from_utf8_lossy(&shown.stdout).trim() == pid.to_string())
 }
 
@@ -123,7 +127,8 @@ fn pg_ctl(running: &Running, home: &Path) -> Option<Service> {
         let name = pair.split('=').next().unwrap_or_default();
         KEPT.contains(&name) || name.starts_with("LC_")
     });
-    let log = link("fd/2").filter(|log| log.is_file()).unwrap_or_else(|| PathBuf::from("/dev/null"));
+    let log =
+        link("fd/2").filter(|log| log.is_file()).unwrap_or_else(|| PathBuf::from("/dev/null"));
     Some(Service::PgCtl {
         program: PathText(program),
         uid: running.uid,
@@ -171,7 +176,8 @@ pub fn command_for(service: &Service, wanted: Wanted) -> Result<Command> {
     let verb = if wanted == Wanted::Start { "start" } else { "stop" };
     let mut made = match service {
         Service::Systemd { unit } => {
-            let mut made = Command::new(system_program("systemctl").unwrap_or_else(|| "systemctl".into()));
+            let mut made =
+                Command::new(system_program("systemctl").unwrap_or_else(|| "systemctl".into()));
             made.arg(verb).arg(unit);
             made
         }
@@ -183,7 +189,12 @@ pub fn command_for(service: &Service, wanted: Wanted) -> Result<Command> {
         Service::PgCtl { program, uid, gid, directory, arguments, environment, log } => {
             let mut words: Vec<OsString> = vec!["-i".into()];
             words.extend(environment.iter().map(OsString::from));
-            words.extend([program.0.clone().into(), verb.into(), "-D".into(), directory.0.clone().into()]);
+            words.extend([
+                program.0.clone().into(),
+                verb.into(),
+                "-D".into(),
+                directory.0.clone().into(),
+            ]);
             if wanted == Wanted::Start {
                 let options: Vec<String> = arguments.iter().map(|word| quoted(word)).collect();
                 words.extend(["-W".into(), "-l".into(), log.0.clone().into()]);
@@ -225,11 +236,15 @@ mod tests {
 
     #[test]
     fn a_server_is_started_with_its_own_arguments_and_none_is_a_command() {
-        let words = ["postgres", "-D", "/data", "-c", "port=1; rm -rf '/'", "-k/run"].map(str::to_owned);
+        let words =
+            ["postgres", "-D", "/data", "-c", "port=1; rm -rf '/'", "-k/run"].map(str::to_owned);
         let (directory, arguments) = split_directory(words.to_vec());
         assert_eq!(directory, Some(PathBuf::from("/data")));
         assert_eq!(arguments, ["-c", "port=1; rm -rf '/'", "-k/run"]);
         assert_eq!(quoted(&arguments[1]), r"'port=1; rm -rf '\''/'\'''");
-        assert_eq!(split_directory(vec!["postgres".into(), "-D/d".into()]).0, Some(PathBuf::from("/d")));
+        assert_eq!(
+            split_directory(vec!["postgres".into(), "-D/d".into()]).0,
+            Some(PathBuf::from("/d"))
+        );
     }
 }

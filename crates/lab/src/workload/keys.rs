@@ -1,12 +1,16 @@
 //! GET and SET of a key-value server, mixed: what is asked, of which keys, how many at once.
 //!
-//! After memtier_benchmark, with its usual values: a SET for every ten GETs, values of 32 bytes, one request at a time; keys uniform,
-//! sequential or gaussian with the middle key as mean and a sixth of the keys as standard deviation. Our differences: every key has a
-//! value before the run, so no GET misses; a pipeline is a batch that is answered whole before the next one is sent, where memtier sends
-//! one more for each answer; gaussian is what is drawn when nothing is said, for the keys of an application are seldom equal.
+//! After memtier_benchmark, with its usual values: a SET for every ten GETs, values of 32 bytes,
+//! one request at a time; keys uniform, sequential or gaussian with the middle key as mean and a
+//! sixth of the keys as standard deviation. Our differences: every key has a value before the run,
+//! so no GET misses; a pipeline is a batch that is answered whole before the next one is sent,
+//! where memtier sends one more for each answer; gaussian is what is drawn when nothing is said,
+//! for the keys of an application are seldom equal.
 //!
-//! **Invariants**: of each window of SETS + GETS requests the first SETS are SETs; the same settings and seed give the same requests.
-//! **Deliberately absent**: time, threads and sockets (`target/server/keys.rs`), commands besides GET and SET, expiry.
+//! **Invariants**: of each window of SETS + GETS requests the first SETS are SETs; the same
+//! settings and seed give the same requests.
+//! **Deliberately absent**: time, threads and sockets (`target/server/keys.rs`), commands besides
+//! GET and SET, expiry.
 
 use serde::{Deserialize, Serialize};
 
@@ -92,13 +96,16 @@ impl std::str::FromStr for Ratio {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Ratio, String> {
-        let parts =
-            text.split_once(':').and_then(|(sets, gets)| Some((sets.parse().ok()?, gets.parse().ok()?)));
+        let parts = text
+            .split_once(':')
+            .and_then(|(sets, gets)| Some((sets.parse().ok()?, gets.parse().ok()?)));
         match parts {
             Some((sets, gets)) if sets <= RATIO_MAX && gets <= RATIO_MAX && sets + gets > 0 => {
                 Ok(Ratio { sets, gets })
             }
-            _ => Err(format!("give SETS:GETS, each 0 to {RATIO_MAX} and not both 0, for instance 1:10")),
+            _ => Err(format!(
+                "give SETS:GETS, each 0 to {RATIO_MAX} and not both 0, for instance 1:10"
+            )),
         }
     }
 }
@@ -179,7 +186,8 @@ impl Settings {
     /// # Errors
     /// [`Error::Setting`]: which one does not.
     pub fn check(&self) -> Result<()> {
-        let refuse = |setting, value: String, reason: String| Err(Error::Setting { setting, value, reason });
+        let refuse =
+            |setting, value: String, reason: String| Err(Error::Setting { setting, value, reason });
         if !(1..=PIPELINE_MAX).contains(&self.pipeline) {
             return refuse(
                 "server.keys.pipeline",
@@ -187,7 +195,9 @@ impl Settings {
                 format!("give 1 to {PIPELINE_MAX}"),
             );
         }
-        if let Some(value) = self.value.filter(|value| !(1..=VALUE_MAX.bytes()).contains(&value.bytes())) {
+        if let Some(value) =
+            self.value.filter(|value| !(1..=VALUE_MAX.bytes()).contains(&value.bytes()))
+        {
             return refuse(
                 "server.keys.value",
                 value.to_string(),
@@ -260,7 +270,8 @@ impl Plan {
                 self.next = (key + 1) % self.keys;
                 key
             }
-            // Box and Muller's transform; what lies beyond the keys, three in a thousand, is drawn again.
+            // Box and Muller's transform; what lies beyond the keys, three in a thousand, is drawn
+            // again.
             Pattern::Gaussian => loop {
                 let radius = (-2.0 * (1.0 - self.random.f64()).ln()).sqrt();
                 let deviations = radius * (std::f64::consts::TAU * self.random.f64()).cos();
@@ -293,8 +304,13 @@ mod tests {
         for (ratio, sets) in [("1:10", 1), ("3:1", 3), ("1:0", 1), ("0:1", 0)] {
             let ratio: Ratio = ratio.parse().unwrap();
             let window = (ratio.sets + ratio.gets) as usize;
-            for window in requests(&Settings { ratio, ..Settings::default() }, 50 * window).chunks(window) {
-                assert_eq!(window.iter().filter(|request| matches!(request, Request::Set(_))).count(), sets);
+            for window in
+                requests(&Settings { ratio, ..Settings::default() }, 50 * window).chunks(window)
+            {
+                assert_eq!(
+                    window.iter().filter(|request| matches!(request, Request::Set(_))).count(),
+                    sets
+                );
             }
         }
     }
@@ -303,8 +319,10 @@ mod tests {
     fn gaussian_keys_lie_as_a_normal_distribution_says_and_uniform_ones_everywhere() {
         let share = |pattern, within: u64| {
             let settings = Settings { pattern, ..Settings::default() };
-            let found =
-                requests(&settings, 40_000).into_iter().map(key).filter(|key| key.abs_diff(3000) <= within);
+            let found = requests(&settings, 40_000)
+                .into_iter()
+                .map(key)
+                .filter(|key| key.abs_diff(3000) <= within);
             found.count() as f64 / 40_000.0
         };
         // One and two standard deviations.
@@ -349,7 +367,10 @@ mod tests {
             Settings { value: Some(ByteSize(1 << 20)), pipeline: 17, ..Settings::default() },
         ] {
             let error = settings.check().unwrap_err().to_string();
-            assert!(error.starts_with("the setting server.keys.") && error.contains("give"), "{error}");
+            assert!(
+                error.starts_with("the setting server.keys.") && error.contains("give"),
+                "{error}"
+            );
         }
         for text in ["", "1", "0:0", "1:1001", "a:b", "1:-1", ":"] {
             assert!(text.parse::<Ratio>().unwrap_err().contains("SETS:GETS"), "{text}");

@@ -1,9 +1,11 @@
 //! Workloads: what a session does next.
 //!
-//! A workload is a plan that knows no database: it says which operation comes next on which rows, and a target carries it out.
-//! To add one, copy `slob.rs`: settings with their checks, a [`Plan`], and a place in the case file (`case.rs`).
+//! A workload is a plan that knows no database: it says which operation comes next on which rows,
+//! and a target carries it out. To add one, copy `slob.rs`: settings with their checks, a [`Plan`],
+//! and a place in the case file (`case.rs`).
 //!
-//! **Invariant**: the same settings and seed give the same steps, whatever the target and however long each step takes.
+//! **Invariant**: the same settings and seed give the same steps, whatever the target and however
+//! long each step takes.
 //! **Deliberately absent**: time. When a step is due is the business of `run.rs`.
 
 pub mod keys;
@@ -101,7 +103,8 @@ impl std::str::FromStr for Load {
     }
 }
 
-/// What a session does to one schema. Ranges are open at both ends: rows with `after < custid < before`.
+/// What a session does to one schema. Ranges are open at both ends: rows with
+/// `after < custid < before`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Counts the rows of a range by index.

@@ -1,7 +1,8 @@
 //! SLOB's method: random reads and updates of tables that hold one row per block.
 //!
-//! After SLOB 2.5.3 (Silly Little Oracle Benchmark, Kevin Closson): `slob.sql`, `misc/procedure.sql` and `runit.sh`. The order of
-//! decisions in an iteration is that of `slob.sql`: think time, hot schema, block, hot spot, update or select, scan or random.
+//! After SLOB 2.5.3 (Silly Little Oracle Benchmark, Kevin Closson): `slob.sql`,
+//! `misc/procedure.sql` and `runit.sh`. The order of decisions in an iteration is that of
+//! `slob.sql`: think time, hot schema, block, hot spot, update or select, scan or random.
 //!
 //! Where this differs from SLOB, and why:
 //!
@@ -14,7 +15,8 @@
 //! | closed loop only | optional arrivals at a fixed rate, latency from the intended start | a closed loop hides stalls |
 //! | the load ends the test 30 s after a warm-up that is part of RUN_TIME | the warm-up is beside RUN_TIME | the figure is the interval asked for |
 //!
-//! **Invariant**: in a window of 100 operations there are at most UPDATE_PCT updates, and of 100 selects at most SCAN_PCT scans.
+//! **Invariant**: in a window of 100 operations there are at most UPDATE_PCT updates, and of 100
+//! selects at most SCAN_PCT scans.
 
 use std::time::Duration;
 
@@ -92,8 +94,8 @@ pub struct Settings {
     pub hot_schema_frequency: u64,
     /// THINK_TM; absent: no.
     pub think_time: Option<ThinkTime>,
-    /// Not SLOB's. Operations per second over all sessions, at fixed times whether or not the last one has ended; 0: each session
-    /// goes on when its last operation ends, as SLOB does.
+    /// Not SLOB's. Operations per second over all sessions, at fixed times whether or not the last
+    /// one has ended; 0: each session goes on when its last operation ends, as SLOB does.
     pub arrivals_per_s: f64,
     /// Not SLOB's. The first state of the random generators.
     pub seed: u64,
@@ -138,7 +140,8 @@ impl Settings {
                 return refuse(
                     setting,
                     pct,
-                    "SLOB refuses 51 to 99, because half the blocks have an even number and the quota of a window of 100 could not \
+                    "SLOB refuses 51 to 99, because half the blocks have an even number and the \
+                     quota of a window of 100 could not \
                      be filled; give 0 to 50, or 100",
                 );
             }
@@ -160,7 +163,8 @@ impl Settings {
         let blocks = self.blocks(block_bytes);
         if blocks < 2 * u64::from(self.work_unit) + 1 {
             let reason = format!(
-                "that is {blocks} blocks of {block_bytes} bytes, and a random block needs work_unit = {} blocks on both sides",
+                "that is {blocks} blocks of {block_bytes} bytes, and a random block needs \
+                 work_unit = {} blocks on both sides",
                 self.work_unit
             );
             return refuse("scale", self.scale, reason);
@@ -169,7 +173,11 @@ impl Settings {
             return refuse("scale", self.scale, "more than a million million blocks");
         }
         if self.scan_blocks(block_bytes) < 4 {
-            return refuse("scan_table", self.scan_table, "SLOB's smallest scan table has 4 blocks");
+            return refuse(
+                "scan_table",
+                self.scan_table,
+                "SLOB's smallest scan table has 4 blocks",
+            );
         }
         self.check_hot_spot(block_bytes)?;
         if let Some(think) = self.think_time {
@@ -214,7 +222,8 @@ impl Settings {
         let all = self.blocks(block_bytes);
         if first.checked_add(blocks).is_none_or(|end| end > all) {
             let reason = format!(
-                "the hot spot would end after the last of {all} blocks; make it smaller or the scale larger"
+                "the hot spot would end after the last of {all} blocks; make it smaller or the \
+                 scale larger"
             );
             return refuse("hot_spot.offset_mib", hot.offset_mib, reason);
         }
@@ -278,7 +287,8 @@ impl Quota {
         Quota { pct, drawn: 0, taken: 0 }
     }
 
-    /// Whether this draw is taken: always or never at 100 and 0, else when `even` until the quota of the window is full.
+    /// Whether this draw is taken: always or never at 100 and 0, else when `even` until the quota
+    /// of the window is full.
     fn draw(&mut self, even: bool) -> bool {
         match self.pct {
             0 => return false,
@@ -312,12 +322,13 @@ pub struct SlobPlan {
 }
 
 impl SlobPlan {
-    /// The pause before this step: by the block before it, as `slob.sql` does, so about one in `frequency`.
+    /// The pause before this step: by the block before it, as `slob.sql` does, so about one in
+    /// `frequency`.
     fn think(&mut self) -> Option<Duration> {
         let think = self.settings.think_time?;
-        self.block
-            .is_multiple_of(think.frequency)
-            .then(|| Duration::from_secs_f64(think.min_s + self.random.f64() * (think.max_s - think.min_s)))
+        self.block.is_multiple_of(think.frequency).then(|| {
+            Duration::from_secs_f64(think.min_s + self.random.f64() * (think.max_s - think.min_s))
+        })
     }
 
     fn pick(&mut self) -> u64 {
@@ -338,8 +349,11 @@ impl Plan for SlobPlan {
         self.iteration += 1;
         let think = self.think();
         let hot_schema = self.settings.hot_schema_frequency;
-        let schema =
-            if hot_schema > 0 && self.iteration.is_multiple_of(hot_schema) { 0 } else { self.schema };
+        let schema = if hot_schema > 0 && self.iteration.is_multiple_of(hot_schema) {
+            0
+        } else {
+            self.schema
+        };
         self.block = self.pick();
         let range = |block: u64, unit: u32| (block as i64 - i64::from(unit), block as i64);
         let (after, before) = range(self.block, self.settings.work_unit);
@@ -378,8 +392,16 @@ mod tests {
     fn fifty_one_to_ninety_nine_per_cent_are_refused_as_slob_does() {
         for pct in 0..=101 {
             let allowed = pct <= 50 || pct == 100;
-            assert_eq!(Settings { update_pct: pct, ..settings() }.check(BLOCK).is_ok(), allowed, "{pct}");
-            assert_eq!(Settings { scan_pct: pct, ..settings() }.check(BLOCK).is_ok(), allowed, "{pct}");
+            assert_eq!(
+                Settings { update_pct: pct, ..settings() }.check(BLOCK).is_ok(),
+                allowed,
+                "{pct}"
+            );
+            assert_eq!(
+                Settings { scan_pct: pct, ..settings() }.check(BLOCK).is_ok(),
+                allowed,
+                "{pct}"
+            );
         }
     }
 
@@ -427,7 +449,8 @@ mod tests {
         let settings = Settings { work_unit: 64, ..settings() };
         let mut seen = (i64::MAX, i64::MIN);
         for step in steps(&settings, 100_000) {
-            let (Operation::Select { after, before } | Operation::Update { after, before }) = step.operation
+            let (Operation::Select { after, before } | Operation::Update { after, before }) =
+                step.operation
             else {
                 panic!("no scans were asked for")
             };
@@ -443,7 +466,9 @@ mod tests {
         let plain = steps(&settings(), 999);
         let steps = steps(&Settings { hot_spot: Some(hot), ..settings() }, 999);
         for (n, step) in steps.iter().enumerate() {
-            let (Operation::Select { before, .. } | Operation::Update { before, .. }) = step.operation else {
+            let (Operation::Select { before, .. } | Operation::Update { before, .. }) =
+                step.operation
+            else {
                 continue;
             };
             if (n + 1) % 3 == 0 {
@@ -499,7 +524,10 @@ mod tests {
             Settings { schemas: 0, ..good.clone() },
             Settings { threads_per_schema: 0, ..good.clone() },
             Settings { scan_table: ByteSize(BLOCK), ..good.clone() },
-            Settings { think_time: Some(ThinkTime { frequency: 1, min_s: 2.0, max_s: 1.0 }), ..good.clone() },
+            Settings {
+                think_time: Some(ThinkTime { frequency: 1, min_s: 2.0, max_s: 1.0 }),
+                ..good.clone()
+            },
             Settings {
                 think_time: Some(ThinkTime { frequency: 1, min_s: f64::NAN, max_s: 1.0 }),
                 ..good.clone()

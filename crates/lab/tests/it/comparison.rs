@@ -6,16 +6,23 @@ use tiersmith_awr::{Snapshot, Source, statistic};
 use tiersmith_lab::case::Placement;
 use tiersmith_lab::published;
 use tiersmith_lab::run::{Latency, Measured};
-use tiersmith_lab::study::result::{CaseSummary, FORMAT, Machine, PlaceSummary, RunResult, StudyResult};
+use tiersmith_lab::study::result::{
+    CaseSummary, FORMAT, Machine, PlaceSummary, RunResult, StudyResult,
+};
 use tiersmith_lab::study::trust::Warning;
 use tiersmith_lab::study::{html, tables, text};
 
-/// A run of ten seconds with so many executions, each a transaction, and commits of so many nanoseconds.
+/// A run of ten seconds with so many executions, each a transaction, and commits of so many
+/// nanoseconds.
 fn run(case: &str, round: u32, executes: u64, commit_ns: u64) -> RunResult {
-    let source = Source { instance: format!("{case} {round}"), database: case.into(), ..Source::default() };
+    let source =
+        Source { instance: format!("{case} {round}"), database: case.into(), ..Source::default() };
     let snapshot = |at_s: u64, executes: u64| {
-        let mut snapshot =
-            Snapshot::at(source.clone(), (1_700_000_000 + at_s) * 1_000_000_000, at_s * 1_000_000_000);
+        let mut snapshot = Snapshot::at(
+            source.clone(),
+            (1_700_000_000 + at_s) * 1_000_000_000,
+            at_s * 1_000_000_000,
+        );
         snapshot.db_time_ns = Some(executes * commit_ns);
         snapshot.db_cpu_ns = Some(executes * commit_ns / 4);
         snapshot.add_counter(statistic::EXECUTE_COUNT, "executions", executes);
@@ -93,7 +100,10 @@ fn study() -> StudyResult {
         database_version: "3".into(),
         load: "SLOB's method".into(),
         home_model: None,
-        cases: vec![case("slow", None, Placement::Home), case("fast", Some("slow"), Placement::All)],
+        cases: vec![
+            case("slow", None, Placement::Home),
+            case("fast", Some("slow"), Placement::All),
+        ],
         runs: vec![
             run("slow", 1, 1_000, 9_000_000),
             run("fast", 1, 8_000, 1_000_000),
@@ -130,8 +140,8 @@ fn the_comparison_prints_the_figures_and_nothing_else() {
     assert_eq!(
         fast,
         [
-            "fast", "data", "and", "redo", "600.0", "3.00", "600.0", "3.00", "1.20ms", "2.40ms", "200.0",
-            "800.0"
+            "fast", "data", "and", "redo", "600.0", "3.00", "600.0", "3.00", "1.20ms", "2.40ms",
+            "200.0", "800.0"
         ]
     );
     let slow: Vec<&str> =
@@ -147,7 +157,10 @@ fn a_published_ratio_stands_beside_the_one_measured_here() {
     tiersmith_awr::write_table(&mut out, &table);
     let executes: Vec<&str> =
         out.lines().find(|line| line.contains("executes")).unwrap().split_whitespace().collect();
-    assert_eq!(executes, ["fast", "oracle-vsphere-pmem/redo-vpmem-ext4-dax", "executes", "1.05", "3.00"]);
+    assert_eq!(
+        executes,
+        ["fast", "oracle-vsphere-pmem/redo-vpmem-ext4-dax", "executes", "1.05", "3.00"]
+    );
     assert!(out.contains("other hardware"));
 }
 
@@ -158,7 +171,8 @@ fn the_flash_study_is_compared_by_its_commits_and_both_readings_are_on_the_page(
     study.cases[1].published = vec!["sandisk-flash/all-on-flash".into()];
     study.published = vec![published::find("sandisk-flash/all-on-flash").unwrap()];
     let (text, page) = (text::render(&study), html::render(&study).unwrap());
-    let row = text.lines().find(|line| line.contains("trans ratio")).unwrap_or_else(|| panic!("{text}"));
+    let row =
+        text.lines().find(|line| line.contains("trans ratio")).unwrap_or_else(|| panic!("{text}"));
     let cells: Vec<&str> = row.split_whitespace().collect();
     assert_eq!(cells[..5], ["fast", "sandisk-flash/all-on-flash", "trans", "ratio", "5.17"]);
     let unwrapped = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -191,11 +205,14 @@ fn a_warning_marks_its_case_and_a_baseline_marks_those_compared_with_it() {
     assert!(rows[0].doubted && rows[1].doubted);
     let text = text::render(&study);
     assert!(
-        text.contains("fast (?)") && text.contains("slow at UPDATE_PCT 100, round 3: Somebody else"),
+        text.contains("fast (?)")
+            && text.contains("slow at UPDATE_PCT 100, round 3: Somebody else"),
         "{text}"
     );
     let page = html::render(&study).unwrap();
-    assert!(page.contains("cannot be trusted") && page.contains("Somebody else had the processor."));
+    assert!(
+        page.contains("cannot be trusted") && page.contains("Somebody else had the processor.")
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Studies of servers, small: every redo case of each product, through the mount too, in a temporary directory.
+//! Studies of servers, small: every redo case of each product, through the mount too, in a
+//! temporary directory.
 //!
 //! Deliberately absent: servers by themselves (`servers.rs`), figures.
 
@@ -16,7 +17,8 @@ use tiersmith_lab::target::{self, Ground};
 use tiersmith_lab::workload::keys::Instead;
 use tiersmith_lab::{ByteSize, Error, server};
 
-/// A directory that servers can reach; nothing, and a line that says why, if the product is not here.
+/// A directory that servers can reach; nothing, and a line that says why, if the product is not
+/// here.
 fn ground(name: &str) -> Option<tempfile::TempDir> {
     let product = server::product(name).unwrap();
     if let Err(e) = server::find(product).and_then(|_| server::account(product)) {
@@ -24,7 +26,8 @@ fn ground(name: &str) -> Option<tempfile::TempDir> {
         return None;
     }
     let dir = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
     for place in ["home", "fast"] {
         std::fs::create_dir(dir.path().join(place)).unwrap();
     }
@@ -56,7 +59,8 @@ fn small(cases: Vec<Case>, dir: &Path) -> Options {
 
 fn nothing_left(dir: &Path) {
     for place in ["home", "fast"] {
-        let left: Vec<_> = std::fs::read_dir(dir.join(place)).unwrap().map(|e| e.unwrap().path()).collect();
+        let left: Vec<_> =
+            std::fs::read_dir(dir.join(place)).unwrap().map(|e| e.unwrap().path()).collect();
         assert!(left.is_empty(), "{left:?}");
     }
     let mounted: Vec<_> = mounts().into_iter().filter(|mount| mount.at.starts_with(dir)).collect();
@@ -71,7 +75,8 @@ fn run(options: &Options) -> StudyResult {
 fn all_ran_or_were_skipped(result: &StudyResult, cases: &[Case]) {
     for case in cases {
         let ran = result.runs.iter().any(|run| run.case == case.id);
-        let note = result.warnings.iter().find(|w| w.code == "skipped" && w.sentence.contains(&case.id));
+        let note =
+            result.warnings.iter().find(|w| w.code == "skipped" && w.sentence.contains(&case.id));
         if let Some(note) = note {
             eprintln!("{}", note.sentence);
         }
@@ -88,8 +93,10 @@ fn redo_cases(name: &str) {
     all_ran_or_were_skipped(&result, &cases);
     // What has no setting for it would only do again what it did in the case before.
     let once = "server-all-written-once";
-    let left_out =
-        result.warnings.iter().any(|w| w.sentence.contains(once) && w.sentence.contains("no page twice"));
+    let left_out = result
+        .warnings
+        .iter()
+        .any(|w| w.sentence.contains(once) && w.sentence.contains("no page twice"));
     let ran = !result.runs.is_empty();
     assert_eq!(left_out, name == "redis" && ran, "{:?}", result.warnings);
     for run in &result.runs {
@@ -102,7 +109,11 @@ fn redo_cases(name: &str) {
         assert_eq!(measured.rows % 7, 0, "{}", run.case);
         run.interval().unwrap();
         if name != "redis" {
-            assert!(run.redo_bytes_per_transaction().is_some() || measured.transactions < 50, "{}", run.case);
+            assert!(
+                run.redo_bytes_per_transaction().is_some() || measured.transactions < 50,
+                "{}",
+                run.case
+            );
         }
         let on_mount = matches!(
             cases.iter().find(|case| case.id == run.case).unwrap().placement,
@@ -151,9 +162,12 @@ fn every_redo_case_runs_on_redis() {
 
 #[test]
 fn the_databases_own_load_programs_run_and_their_transactions_are_timed() {
-    for (name, load) in
-        [("postgres", Load::Tpcb), ("mariadb", Load::ReadWrite), ("redis", Load::Set), ("redis", Load::Mixed)]
-    {
+    for (name, load) in [
+        ("postgres", Load::Tpcb),
+        ("mariadb", Load::ReadWrite),
+        ("redis", Load::Set),
+        ("redis", Load::Mixed),
+    ] {
         let Some(dir) = ground(name) else { continue };
         let mut options =
             small(case::choose_for(name, &["server-on-home".into()], false).unwrap(), dir.path());
@@ -178,7 +192,11 @@ fn the_databases_own_load_programs_run_and_their_transactions_are_timed() {
             assert!(sets.abs_diff(measured.executes) <= 2 * 11, "{sets} of {}", measured.executes);
             assert_eq!(measured.commit.count, measured.transactions);
             assert_eq!(measured.select.count, measured.executes - measured.transactions);
-            assert!(text::render(&result).contains("1:10 SETs to GETs"), "{}", text::render(&result));
+            assert!(
+                text::render(&result).contains("1:10 SETs to GETs"),
+                "{}",
+                text::render(&result)
+            );
         }
         assert!(
             latency.count > 0 && latency.p99_ns >= latency.median_ns && latency.mean_ns > 0.0,
@@ -196,7 +214,8 @@ fn so_many_transactions_run_as_were_asked_for_and_all_of_their_redo_is_counted()
         eprintln!("skipped: a number of transactions, because pgbench is not installed");
         return;
     }
-    let mut case = case::choose_for("postgres", &["server-on-home".into()], false).unwrap().remove(0);
+    let mut case =
+        case::choose_for("postgres", &["server-on-home".into()], false).unwrap().remove(0);
     (case.server.load, case.slob.scale) = (Load::Tpcb, ByteSize(4 << 20));
     let wishes = Wishes {
         home: Some(dir.path().join("home")),
@@ -207,8 +226,13 @@ fn so_many_transactions_run_as_were_asked_for_and_all_of_their_redo_is_counted()
     };
     let places = place::choose(&wishes, Leftovers::default()).unwrap();
     let go_on = |_: f64| true;
-    let ground =
-        Ground { case: &case, slob: &case.slob, places: &places, home_model: None, progress: &go_on };
+    let ground = Ground {
+        case: &case,
+        slob: &case.slob,
+        places: &places,
+        home_model: None,
+        progress: &go_on,
+    };
     let kind = target::kind("postgres").unwrap();
     let loaded = places.home.join("loaded");
     std::fs::create_dir(&loaded).unwrap();
@@ -230,7 +254,8 @@ fn so_many_transactions_run_as_were_asked_for_and_all_of_their_redo_is_counted()
         let of = |s: &Snapshot| s.counters.iter().find(|c| c.name == name).map_or(0, |c| c.value);
         of(&measured.end) - of(&measured.begin)
     };
-    // Three updates, an insert and a commit; what the clients' processes counted has been told when they have gone.
+    // Three updates, an insert and a commit; what the clients' processes counted has been told when
+    // they have gone.
     assert!(grown("WAL records") >= 40 * 5, "{}", grown("WAL records"));
     assert!(grown("redo size") >= 40 * 5 * 24, "{}", grown("redo size"));
     for (load, expected) in [(Load::Slob, "no program"), (Load::Set, "is for redis")] {
@@ -246,8 +271,10 @@ fn so_many_transactions_run_as_were_asked_for_and_all_of_their_redo_is_counted()
 #[test]
 fn a_modelled_home_is_labelled_wherever_its_figures_are() {
     let Some(dir) = ground("redis") else { return };
-    let mut options =
-        small(case::choose_for("redis", &["server-redo-on-mount".into()], false).unwrap(), dir.path());
+    let mut options = small(
+        case::choose_for("redis", &["server-redo-on-mount".into()], false).unwrap(),
+        dir.path(),
+    );
     options.home_model = Some("all-flash-array".into());
     let result = match study::run(&options, Leftovers::default(), &Silent) {
         Err(Error::Case { reason, .. }) => {
@@ -257,7 +284,8 @@ fn a_modelled_home_is_labelled_wherever_its_figures_are() {
         result => result.unwrap(),
     };
     nothing_left(dir.path());
-    // The baseline is slowed down as well: its home is reached through a mount whose tier holds nothing.
+    // The baseline is slowed down as well: its home is reached through a mount whose tier holds
+    // nothing.
     let remarks: Vec<_> =
         result.runs.iter().flat_map(|run| &run.warnings).filter(|w| w.code == "mount").collect();
     assert_eq!(remarks.len(), result.runs.len());
@@ -268,7 +296,8 @@ fn a_modelled_home_is_labelled_wherever_its_figures_are() {
     );
     let text = text::render(&result);
     assert!(text.contains("MODELLED as all-flash-array"), "{text}");
-    let note = &result.warnings.iter().find(|warning| warning.code == "home-model").unwrap().sentence;
+    let note =
+        &result.warnings.iter().find(|warning| warning.code == "home-model").unwrap().sentence;
     assert!(note.contains("Its figures are from ") && note.contains("us to a sync"), "{note}");
     assert!(html::render(&result).unwrap().contains("MODELLED"));
 }

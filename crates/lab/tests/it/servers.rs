@@ -1,4 +1,5 @@
-//! Servers of the lab: each starts in a private directory, does work, is stopped and killed, and leaves nothing.
+//! Servers of the lab: each starts in a private directory, does work, is stopped and killed, and
+//! leaves nothing.
 //!
 //! Deliberately absent: studies (`database_studies.rs`).
 
@@ -66,9 +67,11 @@ fn a_postgres_that_is_dropped_leaves_no_shared_memory() {
     let site = ground.site(product);
     server::create(product, &programs, &site).unwrap();
     let server = Server::start(product, &programs, &site).unwrap();
-    // Its line 7 is key and number of the System V segment. Those in /dev/shm, which this server has none of, go in the same breath.
+    // Its line 7 is key and number of the System V segment. Those in /dev/shm, which this server
+    // has none of, go in the same breath.
     let pid_file = std::fs::read_to_string(ground.dir.path().join("data/postmaster.pid")).unwrap();
-    let number = pid_file.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)).unwrap().to_owned();
+    let number =
+        pid_file.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)).unwrap().to_owned();
     let is_there = || {
         let all = std::fs::read_to_string("/proc/sysvipc/shm").unwrap();
         all.lines().any(|line| line.split_whitespace().nth(1) == Some(&number))

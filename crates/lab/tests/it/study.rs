@@ -1,4 +1,5 @@
-//! A whole study, small: every default case on a real tier that stands for persistent memory, in a temporary directory.
+//! A whole study, small: every default case on a real tier that stands for persistent memory, in a
+//! temporary directory.
 
 use std::path::Path;
 
@@ -30,7 +31,8 @@ fn small(cases: Vec<Case>, dir: &Path) -> Options {
 
 fn nothing_left(dir: &Path) {
     for place in ["home", "fast"] {
-        let left: Vec<_> = std::fs::read_dir(dir.join(place)).unwrap().map(|e| e.unwrap().path()).collect();
+        let left: Vec<_> =
+            std::fs::read_dir(dir.join(place)).unwrap().map(|e| e.unwrap().path()).collect();
         assert!(left.is_empty(), "{left:?}");
     }
 }
@@ -61,7 +63,9 @@ fn the_default_set_runs_and_every_case_does_what_it_says() {
             measured.executes
         );
         if run.update_pct == 100 {
-            assert!(measured.executes.abs_diff(measured.transactions) <= 1 && measured.commit.count > 0);
+            assert!(
+                measured.executes.abs_diff(measured.transactions) <= 1 && measured.commit.count > 0
+            );
         } else if measured.executes >= 400 {
             // Four windows of the quota; a slow machine does not get so far.
             let share = measured.transactions as f64 / measured.executes as f64;
@@ -72,7 +76,8 @@ fn the_default_set_runs_and_every_case_does_what_it_says() {
             "redo-on-home" => assert!(waited("log file sync") && !waited("tier block write")),
             "redo-on-tier" => {
                 assert!(waited("log file parallel write"));
-                // Not the database's blocks: what tells a foreign write of a database that passes is one block, twice a checkpoint.
+                // Not the database's blocks: what tells a foreign write of a database that passes
+                // is one block, twice a checkpoint.
                 let interval = run.interval().unwrap();
                 let blocks = interval
                     .waits
@@ -86,25 +91,32 @@ fn the_default_set_runs_and_every_case_does_what_it_says() {
                     measured.transactions
                 );
             }
-            "all-on-tier" => assert!(waited("log file parallel write") && !waited("tier batch write")),
+            "all-on-tier" => {
+                assert!(waited("log file parallel write") && !waited("tier batch write"))
+            }
             _ => assert!(
-                waited("tier batch write") && !waited("log file parallel write") && !waited("log file sync")
+                waited("tier batch write")
+                    && !waited("log file parallel write")
+                    && !waited("log file sync")
             ),
         }
         assert_eq!(measured.end.is_emulated(), run.case != "redo-on-home");
         let interval = run.interval().unwrap();
         let (db_time, cpu) = (interval.db_time_ns.unwrap(), interval.db_cpu_ns.unwrap());
         assert!(db_time > 0, "{}", run.case);
-        // What is waited for in a statement that has not ended when the snapshot is taken is in no DB time yet: where others take the
-        // processors, that is most of so short a run. The study says so of its figures itself.
+        // What is waited for in a statement that has not ended when the snapshot is taken is in no
+        // DB time yet: where others take the processors, that is most of so short a run. The study
+        // says so of its figures itself.
         let disturbed = |warning: &Warning| ["others", "steal"].contains(&warning.code.as_str());
         if run.warnings.iter().any(disturbed) {
             eprintln!(
-                "skipped: that the time of a run is counted once, because other programs use the processors"
+                "skipped: that the time of a run is counted once, because other programs use the \
+                 processors"
             );
             continue;
         }
-        // Time is counted once: on a mapped medium a wait is processor time too. And a sync of a disk may take long.
+        // Time is counted once: on a mapped medium a wait is processor time too. And a sync of a
+        // disk may take long.
         let not_ended_ns = 100_000_000;
         let sum = cpu + interval.waited_ns();
         assert!(sum <= db_time + db_time / 10 + not_ended_ns, "{}: {sum} of {db_time}", run.case);
@@ -113,12 +125,20 @@ fn the_default_set_runs_and_every_case_does_what_it_says() {
     for pct in [100, 25] {
         let rows = result.rows(pct);
         assert_eq!(rows.len(), 4);
-        assert!(rows[0].baseline.is_none() && rows[1..].iter().all(|row| row.transactions_ratio().is_some()));
+        assert!(
+            rows[0].baseline.is_none()
+                && rows[1..].iter().all(|row| row.transactions_ratio().is_some())
+        );
     }
     let text = text::render(&result);
-    for expected in
-        ["EMULATED", "redo-on-tier (?)", "oracle-vsphere-pmem", "other hardware", "Warnings", "log file"]
-    {
+    for expected in [
+        "EMULATED",
+        "redo-on-tier (?)",
+        "oracle-vsphere-pmem",
+        "other hardware",
+        "Warnings",
+        "log file",
+    ] {
         assert!(text.contains(expected), "no {expected} in\n{text}");
     }
     let page = html::render(&result).unwrap();
@@ -155,8 +175,10 @@ fn several_schemas_threads_and_rounds_make_one_comparison() {
 #[test]
 fn every_journal_mode_and_locking_mode_runs_on_the_tier_and_beside_it() {
     let dir = tempfile::tempdir().unwrap();
-    let mut options =
-        small(case::choose(&["redo-on-home".into(), "all-on-tier".into()], false).unwrap(), dir.path());
+    let mut options = small(
+        case::choose(&["redo-on-home".into(), "all-on-tier".into()], false).unwrap(),
+        dir.path(),
+    );
     options.seconds = 0.1;
     let mut cases = Vec::new();
     for case in &options.cases {

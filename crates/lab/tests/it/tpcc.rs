@@ -27,7 +27,8 @@ fn is_here(name: &str) -> bool {
 
 fn place() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
     for place in ["home", "fast"] {
         std::fs::create_dir(dir.path().join(place)).unwrap();
     }
@@ -71,7 +72,8 @@ fn run(cases: Vec<Case>, dir: &Path) -> Option<StudyResult> {
         result => Some(result.unwrap()),
     };
     for place in ["home", "fast"] {
-        let left: Vec<_> = std::fs::read_dir(dir.join(place)).unwrap().map(|e| e.unwrap().path()).collect();
+        let left: Vec<_> =
+            std::fs::read_dir(dir.join(place)).unwrap().map(|e| e.unwrap().path()).collect();
         assert!(left.is_empty(), "{left:?}");
     }
     assert!(!mounts().iter().any(|mount| mount.at.starts_with(dir)));
@@ -94,7 +96,11 @@ fn is_whole(result: &StudyResult, case: &str, is_server: bool) {
     let killed = run.warnings.iter().find(|warning| warning.code == "killed");
     assert_eq!(killed.is_some(), is_server, "{case}");
     if let Some(killed) = killed {
-        assert!(killed.sentence.contains("consistency conditions 1 to 4 hold"), "{}", killed.sentence);
+        assert!(
+            killed.sentence.contains("consistency conditions 1 to 4 hold"),
+            "{}",
+            killed.sentence
+        );
         assert!(!killed.sentence.contains("the 0 orders"), "{}", killed.sentence);
     }
     assert!(result.load.contains(tpcc::LABEL), "{}", result.load);
@@ -114,7 +120,10 @@ fn tpcc_runs_on_sqlite_on_the_tier_and_beside_it_and_stays_consistent() {
     // What was printed of the same experiment stands beside it.
     let shown = text::render(&result);
     assert!(shown.contains("sandisk-flash/all-on-flash"), "{shown}");
-    assert!(shown.contains("vsphere-optane/sql-server-vpmem-aware") && shown.contains("2.7"), "{shown}");
+    assert!(
+        shown.contains("vsphere-optane/sql-server-vpmem-aware") && shown.contains("2.7"),
+        "{shown}"
+    );
 }
 
 /// One case alone, which is a server's.
@@ -154,7 +163,8 @@ fn tpcc_on_mariadb_without_doublewrite_survives_a_kill_on_the_mount() {
 #[test]
 fn tpcc_is_refused_where_no_sql_is_spoken() {
     let dir = place();
-    let mut options = Options::new(case::choose_for("redis", &["server-on-home".into()], false).unwrap());
+    let mut options =
+        Options::new(case::choose_for("redis", &["server-on-home".into()], false).unwrap());
     options.load = Some(Load::Tpcc);
     options.home = Some(dir.path().join("home"));
     options.fast = Some(dir.path().join("fast"));

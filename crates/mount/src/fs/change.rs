@@ -1,8 +1,9 @@
 //! Changing attributes: mode, owner, size, times; and the rights that a write takes away.
 //!
-//! Who writes to a file, cuts it or gives it away takes its capabilities away, and suid and sgid when the writer has no right to keep them.
-//! The kernel leaves that to us (`FUSE_HANDLE_KILLPRIV_V2`) and so need not ask for `security.capability` before every write. A node
-//! remembers that there is nothing to take away, so a write asks home once.
+//! Who writes to a file, cuts it or gives it away takes its capabilities away, and suid and sgid
+//! when the writer has no right to keep them. The kernel leaves that to us
+//! (`FUSE_HANDLE_KILLPRIV_V2`) and so need not ask for `security.capability` before every write. A
+//! node remembers that there is nothing to take away, so a write asks home once.
 
 use super::io::{HomeFd, Opened};
 use super::table::Node;
@@ -90,7 +91,8 @@ impl Fs {
 
     fn truncate(&self, opened: &Arc<Opened>, size: u64) -> Answer<()> {
         if let Some(fd) = opened.pass() {
-            return rustix::fs::ftruncate(fd, size).map_err(|e| self.refused_open("truncate", opened, e));
+            return rustix::fs::ftruncate(fd, size)
+                .map_err(|e| self.refused_open("truncate", opened, e));
         }
         opened.file.truncate(size).map_err(|e| self.failed(&e))
     }
@@ -106,8 +108,10 @@ impl Fs {
                 return done.map_err(|e| self.failed(&e));
             }
         }
-        let times =
-            Timestamps { last_access: for_home(change.atime), last_modification: for_home(change.mtime) };
+        let times = Timestamps {
+            last_access: for_home(change.atime),
+            last_modification: for_home(change.mtime),
+        };
         match pinned {
             Pinned::Open(..) => rustix::fs::futimens(pinned.fd(), &times),
             Pinned::Path(_) => {
@@ -136,7 +140,8 @@ impl Fs {
         }
     }
 
-    /// Takes rights away from a file that is about to be written. Costs nothing when it is known to have none.
+    /// Takes rights away from a file that is about to be written. Costs nothing when it is known to
+    /// have none.
     pub(super) fn after_change(&self, opened: &Opened, take_rights: bool) -> Answer<()> {
         let Some(node) = opened.node.upgrade() else { return Ok(()) };
         if node.privileges.load(Ordering::Acquire) == NONE {
@@ -147,7 +152,8 @@ impl Fs {
 
     /// Whether a write would have rights to take away: the kernel alone would leave them.
     pub(super) fn has_rights(&self, fd: impl AsFd) -> bool {
-        let mode = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask()).map_or(0o6000, |s| s.stx_mode);
+        let mode =
+            rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask()).map_or(0o6000, |s| s.stx_mode);
         mode & 0o6000 != 0 || rustix::fs::fgetxattr(fd, CAPABILITY, &mut [0u8; 0][..]).is_ok()
     }
 

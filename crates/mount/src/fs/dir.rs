@@ -1,6 +1,7 @@
 //! Reading directories, with or without the attributes of what is in them.
 //!
-//! The position in a directory is home's own, so a program that goes on later, or goes back, is told what home would tell it.
+//! The position in a directory is home's own, so a program that goes on later, or goes back, is
+//! told what home would tell it.
 
 use super::table::ROOT;
 use super::{Answer, Fs, VALID, mask, sync_directory};
@@ -34,7 +35,8 @@ impl Fs {
         let dir = self.directory(&node)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = || rustix::fs::openat(&dir, ".", flags, Mode::empty());
-        let fd = self.with_descriptor(open).map_err(|e| self.trouble("read the directory", &node, e))?;
+        let fd =
+            self.with_descriptor(open).map_err(|e| self.trouble("read the directory", &node, e))?;
         let fd = Arc::new(fd);
         node.list(&fd);
         Ok(self.listings.put(Arc::new(Listing { fd, position: Mutex::default() })))
@@ -53,7 +55,14 @@ impl Fs {
     }
 
     /// Fills the answer with what comes after `offset`, as much as fits.
-    pub(crate) fn readdir(&self, id: u64, fh: u64, offset: u64, plus: bool, out: &mut Out<'_>) -> Answer<()> {
+    pub(crate) fn readdir(
+        &self,
+        id: u64,
+        fh: u64,
+        offset: u64,
+        plus: bool,
+        out: &mut Out<'_>,
+    ) -> Answer<()> {
         let listing = self.listings.get(fh).ok_or(Errno::BADF)?;
         let _position = listing.position.lock();
         let fd = &listing.fd;

@@ -7,9 +7,10 @@
 //! by the kernel too, in its plain file.
 //!
 //! # Durability
-//! A write is answered when the store has it, so in a tier that is durable it survives whatever comes. A write to a pass file, or to a tier
-//! that is not durable, is synced before the answer when the program opened the file with `O_SYNC` or `O_DSYNC`, or the mount syncs on
-//! every write; then only a file that the profile calls temporary is not.
+//! A write is answered when the store has it, so in a tier that is durable it survives whatever
+//! comes. A write to a pass file, or to a tier that is not durable, is synced before the answer
+//! when the program opened the file with `O_SYNC` or `O_DSYNC`, or the mount syncs on every write;
+//! then only a file that the profile calls temporary is not.
 
 use super::table::Node;
 use super::{Answer, At, Fs, mask};
@@ -21,11 +22,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use tiersmith_store::{Durability, Error, File, FileClass, HomeDescriptor, HomeModel, LentFile, OpenMode};
+use tiersmith_store::{
+    Durability, Error, File, FileClass, HomeDescriptor, HomeModel, LentFile, OpenMode,
+};
 
 /// What the kernel may keep what it remembers of a file's contents over an open.
 const KEEP_CACHE: u32 = 1 << 1;
-/// How long an opening waits for handles that are closed already: the kernel tells us of it a moment later.
+/// How long an opening waits for handles that are closed already: the kernel tells us of it a
+/// moment later.
 const CLOSING: Duration = Duration::from_millis(20);
 /// The kernel reads and writes the file itself.
 const PASSTHROUGH: u32 = 1 << 7;
@@ -47,7 +51,8 @@ pub(crate) struct Opened {
     backing: Option<i32>,
     /// The descriptor is that of its plain file.
     lent: Option<LentFile>,
-    /// Somebody keeps it open, so that the kernel cannot take it over: known, and not waited for again.
+    /// Somebody keeps it open, so that the kernel cannot take it over: known, and not waited for
+    /// again.
     kept_open: AtomicBool,
 }
 
@@ -88,7 +93,13 @@ impl AsFd for HomeFd {
 }
 
 impl Opened {
-    fn new(node: &Arc<Node>, file: File, pass: Option<OwnedFd>, writable: bool, temporary: bool) -> Self {
+    fn new(
+        node: &Arc<Node>,
+        file: File,
+        pass: Option<OwnedFd>,
+        writable: bool,
+        temporary: bool,
+    ) -> Self {
         Self {
             class: file.class(),
             temporary: AtomicBool::new(temporary),
@@ -153,7 +164,9 @@ impl Fs {
         let at = self.place(node)?;
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let open = |access| {
-            self.with_descriptor(|| rustix::fs::openat(&at.dir, &at.name, access | flags, Mode::empty()))
+            self.with_descriptor(|| {
+                rustix::fs::openat(&at.dir, &at.name, access | flags, Mode::empty())
+            })
         };
         let (fd, writable) = match open(OFlags::RDWR) {
             Ok(fd) => (fd, true),
@@ -196,7 +209,13 @@ impl Fs {
     }
 
     /// Opens in the store what is open at home.
-    pub(super) fn open_at(&self, node: &Arc<Node>, at: &At, fd: OwnedFd, how: Opening) -> Answer<Opened> {
+    pub(super) fn open_at(
+        &self,
+        node: &Arc<Node>,
+        at: &At,
+        fd: OwnedFd,
+        how: Opening,
+    ) -> Answer<Opened> {
         let Opening { writable, writes, made } = how;
         let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask())?;
         if !node.is(&found) {
@@ -211,9 +230,10 @@ impl Fs {
         };
         let (file, writable) = match found_in_store {
             // Who only reads needs no slot of the file table.
-            Err(Error::FileTableFull { .. }) if !writes => {
-                (self.home.open_found(&at.path, OpenMode::READ).map_err(|e| self.failed(&e))?, false)
-            }
+            Err(Error::FileTableFull { .. }) if !writes => (
+                self.home.open_found(&at.path, OpenMode::READ).map_err(|e| self.failed(&e))?,
+                false,
+            ),
             other => (other.map_err(|e| self.failed(&e))?, writable),
         };
         if file.key() != (node.identity.dev, node.identity.ino) {
@@ -267,9 +287,12 @@ impl Fs {
 
     /// Lets the kernel have a redo file, if the store lends it.
     fn lend(&self, opened: &mut Opened) {
-        // Where the kernel does not take one (it has refused one, it is an older kernel than that of the last mount, or it is not asked), a lent file
-        // would be written by this process, with a sync of its own for each write: slower than not lent.
-        let takes = self.lends && self.passthrough.read().is_some() && self.lending_refused.lock().is_none();
+        // Where the kernel does not take one (it has refused one, it is an older kernel than that
+        // of the last mount, or it is not asked), a lent file would be written by this process,
+        // with a sync of its own for each write: slower than not lent.
+        let takes = self.lends
+            && self.passthrough.read().is_some()
+            && self.lending_refused.lock().is_none();
         let has_rights = || opened.home_fd().map_or(true, |fd| self.has_rights(fd));
         if !takes || has_rights() {
             self.take_back(opened);
@@ -283,8 +306,9 @@ impl Fs {
         }
     }
 
-    /// Ends the loan of a file that the kernel did not take, if home has all of it. Else the file stays lent, right and slow: `renames` and the node's
-    /// `open` are held here, and home may take its time, or be full. The background brings it home, and a later opening comes here again.
+    /// Ends the loan of a file that the kernel did not take, if home has all of it. Else the file
+    /// stays lent, right and slow: `renames` and the node's `open` are held here, and home may take
+    /// its time, or be full. The background brings it home, and a later opening comes here again.
     fn take_back(&self, opened: &Opened) {
         if !opened.file.is_lent() {
             return;
@@ -292,21 +316,27 @@ impl Fs {
         match opened.file.give_back_at_once() {
             Ok(true) => {}
             Ok(false) => {
-                log::debug!("a file that the kernel did not take stays lent until home has all of it")
+                log::debug!(
+                    "a file that the kernel did not take stays lent until home has all of it"
+                )
             }
             // In the log, at most once a second.
             Err(e) => drop(self.failed(&e)),
         }
     }
 
-    /// A file that can be lent is opened for writing while handles of it are open that go through this process. Mostly they are closed, as those of
-    /// a segment that was just made and renamed: then it is worth a moment, for the kernel takes a file over for all handles or for none.
+    /// A file that can be lent is opened for writing while handles of it are open that go through
+    /// this process. Mostly they are closed, as those of a segment that was just made and renamed:
+    /// then it is worth a moment, for the kernel takes a file over for all handles or for none.
     fn wait_for_closing(&self, node: &Node) {
         let until = Instant::now() + CLOSING;
         loop {
             let Some(opened) = node.opened() else { return };
             let decided = opened.backing.is_some() || opened.class != FileClass::Redo;
-            if decided || opened.kept_open.load(Ordering::Acquire) || self.passthrough.read().is_none() {
+            if decided
+                || opened.kept_open.load(Ordering::Acquire)
+                || self.passthrough.read().is_none()
+            {
                 return;
             }
             if !self.path_of(node).is_ok_and(|path| self.home.profile().is_lent(&path)) {
@@ -346,9 +376,9 @@ impl Fs {
             return;
         }
         self.files.take(fh);
-        let last = open
-            .as_mut()
-            .and_then(|open| if open.as_ref().is_some_and(|(_, n)| *n == fh) { open.take() } else { None });
+        let last = open.as_mut().and_then(|open| {
+            if open.as_ref().is_some_and(|(_, n)| *n == fh) { open.take() } else { None }
+        });
         drop(open);
         if let (Some(backing), Some(passthrough)) = (opened.backing, &*self.passthrough.read()) {
             passthrough.close(backing);
@@ -380,7 +410,8 @@ impl Fs {
         Ok(done)
     }
 
-    /// Writes at `offset`; returns how many bytes went, which is all or, on a full home, some of a pass file.
+    /// Writes at `offset`; returns how many bytes went, which is all or, on a full home, some of a
+    /// pass file.
     pub(crate) fn write(
         &self,
         fh: u64,
@@ -392,7 +423,8 @@ impl Fs {
         let opened = self.file(fh)?;
         self.after_change(&opened, take_rights)?;
         let asked = flags & (libc::O_SYNC | libc::O_DSYNC) as u32 != 0;
-        // To be asked after the write: a file that gets a lasting name is marked first and synced then.
+        // To be asked after the write: a file that gets a lasting name is marked first and synced
+        // then.
         let syncs = || asked || (self.sync_on_write && !opened.temporary.load(Ordering::SeqCst));
         let Some(fd) = opened.pass() else {
             opened.file.write(offset, data).map_err(|e| self.failed(&e))?;
@@ -420,7 +452,8 @@ impl Fs {
         Ok(done)
     }
 
-    /// For studies: what passes to a modelled home takes the time that the model says. (What goes through the store is slow there.)
+    /// For studies: what passes to a modelled home takes the time that the model says. (What goes
+    /// through the store is slow there.)
     fn wait_as_modelled(&self, how_long: fn(&HomeModel) -> Duration) {
         if let Some(model) = &self.model {
             std::thread::sleep(how_long(model));
@@ -435,11 +468,14 @@ impl Fs {
         })
     }
 
-    /// Whether a write or a sync is a matter of the tier only. A write may still wait there for room.
+    /// Whether a write or a sync is a matter of the tier only. A write may still wait there for
+    /// room.
     pub(crate) fn writes_quickly(&self, fh: u64) -> bool {
         self.discards_writes()
             || (self.durability == Durability::OnReturn
-                && self.files.look(fh, |opened| opened.pass().is_none() && opened.file.is_settled()))
+                && self
+                    .files
+                    .look(fh, |opened| opened.pass().is_none() && opened.file.is_settled()))
     }
 
     /// Makes a file durable. Costs no I/O when every write was durable on return.
@@ -457,11 +493,16 @@ impl Fs {
         synced.map_err(|e| self.refused_open("sync", opened, e))
     }
 
-    /// A temporary file is about to get a lasting name: what was not synced write by write is now, and from here on is. With `renames` held.
+    /// A temporary file is about to get a lasting name: what was not synced write by write is now,
+    /// and from here on is. With `renames` held.
     pub(super) fn settle_temporary(&self, at: &At, to: &Path, found: &Statx) -> Answer<()> {
         let profile = self.home.profile();
         let is_file = FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile;
-        if !self.sync_on_write || !is_file || !profile.is_temporary(&at.path) || profile.is_temporary(to) {
+        if !self.sync_on_write
+            || !is_file
+            || !profile.is_temporary(&at.path)
+            || profile.is_temporary(to)
+        {
             return Ok(());
         }
         let node = self.table.lock().known(found);

@@ -1,19 +1,24 @@
-//! The file system: what each request does to the attached home. It knows nothing of transports and of the layout of messages.
+//! The file system: what each request does to the attached home. It knows nothing of transports and
+//! of the layout of messages.
 //!
 //! - [`table`]: which node number is which file of the home.
 //! - [`crate::attr`]: attributes, as home has them with what the tier knows better.
 //! - `names`: look up, create, rename, link, remove. `dir`: reading directories.
-//! - `io`: open files: read, write, sync. `space`: holes, allocation. `change`: modes, owners, times, sizes. `xattr`: extended attributes.
+//! - `io`: open files: read, write, sync. `space`: holes, allocation. `change`: modes, owners,
+//!   times, sizes. `xattr`: extended attributes.
 //!
 //! # Who is trusted
-//! The kernel has checked the caller's rights before a request comes (`default_permissions`), by the modes, owners and ACLs that home has.
-//! Home itself is not trusted: who owns it may have put anything into it, and may change it while it is aside. So a path is only ever
-//! resolved below home's own descriptor, without following a link, the last step is done by name in an open directory, and a file that is
-//! opened is compared with the one that was looked up. A device, socket or pipe is never opened. A name is changed in the very directory
-//! that the kernel judged, if what has the name is what the kernel knows by it (decision 0007).
+//! The kernel has checked the caller's rights before a request comes (`default_permissions`), by
+//! the modes, owners and ACLs that home has. Home itself is not trusted: who owns it may have put
+//! anything into it, and may change it while it is aside. So a path is only ever resolved below
+//! home's own descriptor, without following a link, the last step is done by name in an open
+//! directory, and a file that is opened is compared with the one that was looked up. A device,
+//! socket or pipe is never opened. A name is changed in the very directory that the kernel judged,
+//! if what has the name is what the kernel knows by it (decision 0007).
 //!
 //! # Locks, in the order in which they are taken
-//! `renames` (shared by whoever uses a path, alone by renames), a node's `open`, the table, a node's `names`.
+//! `renames` (shared by whoever uses a path, alone by renames), a node's `open`, the table, a
+//! node's `names`.
 
 mod change;
 mod dir;
@@ -50,7 +55,8 @@ pub(crate) use io::Handle;
 /// The result of an operation: what goes wrong is an errno.
 pub(crate) type Answer<T> = Result<T, Errno>;
 
-/// For how long the kernel may remember names and attributes. Every change comes through here, so it could be for good.
+/// For how long the kernel may remember names and attributes. Every change comes through here, so
+/// it could be for good.
 pub(crate) const VALID: Duration = Duration::from_secs(3600);
 
 /// How files may be handed to the kernel: registers a descriptor, gives back its number.
@@ -80,7 +86,8 @@ pub(crate) struct Fs {
     pub(crate) home: AttachedHome,
     /// Home's own directory.
     root: Arc<OwnedFd>,
-    /// The directory that this mount shows, and its path relative to home: home itself, or one in it.
+    /// The directory that this mount shows, and its path relative to home: home itself, or one in
+    /// it.
     top: Arc<OwnedFd>,
     below: PathBuf,
     /// A directory that another connection serves: nothing in it is reached from here.
@@ -117,16 +124,21 @@ pub(crate) struct Fs {
     durability: Durability,
 }
 
-/// Names of files and programs are in it, which may hold anything: a line stays one line, and a terminal that shows it neither obeys it nor turns it
-/// round.
+/// Names of files and programs are in it, which may hold anything: a line stays one line, and a
+/// terminal that shows it neither obeys it nor turns it round.
 pub(crate) fn one_line(message: &str) -> String {
-    let turns = |c| matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let shown =
-        |c: char| if c.is_control() || turns(c) { c.escape_default().to_string() } else { c.to_string() };
+    let turns = |c| {
+        matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}')
+    };
+    let shown = |c: char| {
+        if c.is_control() || turns(c) { c.escape_default().to_string() } else { c.to_string() }
+    };
     message.chars().map(shown).collect()
 }
 
-/// Whether it is a name and not a way to somewhere else. The kernel sends nothing else; were it to, the way could lead out of the home.
+/// Whether it is a name and not a way to somewhere else. The kernel sends nothing else; were it to,
+/// the way could lead out of the home.
 fn is_one_name(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
     !matches!(bytes, b"" | b"." | b"..") && !bytes.contains(&b'/') && !bytes.contains(&0)
@@ -144,7 +156,8 @@ struct Logged {
 }
 
 impl Logged {
-    /// Whether a line is to be written, and how many of the seconds before were not and are to be told of now.
+    /// Whether a line is to be written, and how many of the seconds before were not and are to be
+    /// told of now.
     fn admits(&mut self, message: &str, now: Instant) -> (bool, u64) {
         let mut left_out = 0;
         if self.since.is_none_or(|since| now.duration_since(since) >= Duration::from_secs(1)) {
@@ -189,7 +202,8 @@ impl Fs {
         };
         let look = |dir: &OwnedFd| rustix::fs::statx(dir, "", AtFlags::EMPTY_PATH, mask());
         let found = look(&top)?;
-        let covered = part.without.as_deref().map(|without| look(&part_of(&root, without)?)).transpose()?;
+        let covered =
+            part.without.as_deref().map(|without| look(&part_of(&root, without)?)).transpose()?;
         let stats = home.stats();
         let all = stats.tiers.iter().map(|tier| tier.durability);
         let durability = all.fold(Durability::OnReturn, Durability::and);
@@ -201,7 +215,9 @@ impl Fs {
             durability,
             home,
             table: Mutex::new(Table::new(&found, top.clone())),
-            xattrs: part.xattrs.unwrap_or_else(|| !options.xattrs_if_any || xattr::are_there(&root)),
+            xattrs: part
+                .xattrs
+                .unwrap_or_else(|| !options.xattrs_if_any || xattr::are_there(&root)),
             root,
             top,
             below: part.below.clone(),
@@ -247,7 +263,8 @@ impl Fs {
         self.set_passthrough(None);
     }
 
-    /// The errno for an error of the store, with a line in the log when it is one that somebody must see.
+    /// The errno for an error of the store, with a line in the log when it is one that somebody
+    /// must see.
     fn failed(&self, e: &tiersmith_store::Error) -> Errno {
         let errno = Errno::from_raw_os_error(e.errno());
         self.note(errno, || e.to_string());
@@ -260,7 +277,8 @@ impl Fs {
         errno
     }
 
-    /// One line for trouble with storage, not for what programs do wrong; the same line once a second and [`LINES`] in all, for any user may cause them.
+    /// One line for trouble with storage, not for what programs do wrong; the same line once a
+    /// second and [`LINES`] in all, for any user may cause them.
     fn note(&self, errno: Errno, message: impl FnOnce() -> String) {
         let trouble = matches!(
             errno,
@@ -279,7 +297,9 @@ impl Fs {
         let message = one_line(&message());
         let (says, left_out) = self.logged.lock().admits(&message, Instant::now());
         if left_out > 0 {
-            log::error!("the mount answered {left_out} more requests with errors than the log says");
+            log::error!(
+                "the mount answered {left_out} more requests with errors than the log says"
+            );
         }
         if says {
             log::error!("the mount answers a request with an error: {message}");
@@ -319,7 +339,8 @@ impl Fs {
         let (mut parent, name) = node.any_name().ok_or(Errno::NOENT)?;
         parts.push(name);
         while parent != ROOT {
-            // A loop cannot be: a directory has one parent, and the kernel refuses to move one below itself.
+            // A loop cannot be: a directory has one parent, and the kernel refuses to move one
+            // below itself.
             if parts.len() > 4096 {
                 return Err(Errno::LOOP);
             }
@@ -340,8 +361,8 @@ impl Fs {
 
     /// Home's directory for the node of a directory. To be called with `renames` held.
     fn directory(&self, node: &Node) -> Answer<Arc<OwnedFd>> {
-        // Whoever gets here goes past the mount that covers it, as in a copy of this mount alone. Two
-        // connections with pages of one file would not see each other's.
+        // Whoever gets here goes past the mount that covers it, as in a copy of this mount alone.
+        // Two connections with pages of one file would not see each other's.
         if self.covered == Some(node.identity) {
             return Err(Errno::BUSY);
         }
@@ -369,7 +390,8 @@ impl Fs {
     /// Opens a path below home, without following a link.
     fn beneath(&self, path: &Path, flags: OFlags) -> Answer<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         for _ in 0..32 {
             match rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve) {
                 Err(Errno::AGAIN) => {}
@@ -403,11 +425,13 @@ impl Fs {
         if !node.is_dir() {
             return Err(Errno::NOTDIR);
         }
-        let path = if parent == ROOT { self.below.join(name) } else { self.path_of(&node)?.join(name) };
+        let path =
+            if parent == ROOT { self.below.join(name) } else { self.path_of(&node)?.join(name) };
         Ok(At { dir: self.directory(&node)?, name: name.to_os_string(), path })
     }
 
-    /// Where a node is, by the first of its names that still leads to it. To be called with `renames` held.
+    /// Where a node is, by the first of its names that still leads to it. To be called with
+    /// `renames` held.
     fn find(&self, node: &Node) -> Answer<(At, Statx)> {
         let mut last = Errno::NOENT;
         for (parent, name) in node.all_names() {
@@ -427,7 +451,8 @@ impl Fs {
         Err(last)
     }
 
-    /// What has a name, if it is what the kernel knows by that name and has judged. Else the kernel looks the name up and asks again.
+    /// What has a name, if it is what the kernel knows by that name and has judged. Else the kernel
+    /// looks the name up and asks again.
     fn judged(&self, parent: u64, at: &At) -> Answer<Statx> {
         let found = rustix::fs::statx(&at.dir, &at.name, AtFlags::SYMLINK_NOFOLLOW, mask())?;
         if self.covered == Some(Identity::of(&found)) {
@@ -448,7 +473,8 @@ impl Fs {
         let _renames = self.renames.read();
         let (at, _) = self.find(node)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = self.with_descriptor(|| rustix::fs::openat(&at.dir, &at.name, flags, Mode::empty()))?;
+        let fd =
+            self.with_descriptor(|| rustix::fs::openat(&at.dir, &at.name, flags, Mode::empty()))?;
         let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask())?;
         if node.is(&found) { Ok(Pinned::Path(Arc::new(fd))) } else { Err(Errno::STALE) }
     }
@@ -517,7 +543,8 @@ impl Pinned {
         }
     }
 
-    /// The kernel's own name of the descriptor: for calls that take a path only. It leads to this very file, whatever its kind, and no further.
+    /// The kernel's own name of the descriptor: for calls that take a path only. It leads to this
+    /// very file, whatever its kind, and no further.
     fn link(&self) -> String {
         format!("/proc/self/fd/{}", self.fd().as_raw_fd())
     }
@@ -540,7 +567,10 @@ mod tests {
 
     #[test]
     fn a_name_cannot_make_a_line_of_the_log() {
-        assert_eq!(one_line("cannot open a\nb\u{1b}[2J: \u{e4}"), "cannot open a\\nb\\u{1b}[2J: \u{e4}");
+        assert_eq!(
+            one_line("cannot open a\nb\u{1b}[2J: \u{e4}"),
+            "cannot open a\\nb\\u{1b}[2J: \u{e4}"
+        );
         assert_eq!(one_line("a\u{202e}gpj.exe\u{2066}"), "a\\u{202e}gpj.exe\\u{2066}");
     }
 

@@ -1,14 +1,16 @@
 //! Names: looking up, making, renaming, linking and removing them.
 //!
-//! What is made belongs to the caller as on any file system: the caller's user, and the caller's group unless the directory hands its own
-//! down. Home sees to that itself: for the call the thread has the caller's user, group and umask ([`crate::caller`]), and no file is
-//! given away after it was made.
+//! What is made belongs to the caller as on any file system: the caller's user, and the caller's
+//! group unless the directory hands its own down. Home sees to that itself: for the call the thread
+//! has the caller's user, group and umask ([`crate::caller`]), and no file is given away after it
+//! was made.
 //!
 //! A regular file is made here and then opened through the store.
 //!
 //! # Durability
-//! A name is durable when the program syncs the file or its directory, as on any file system. Where the mount syncs on every write, no
-//! sync of a file comes here, so what that would make durable (a file that was made, renamed or linked) is durable on return.
+//! A name is durable when the program syncs the file or its directory, as on any file system. Where
+//! the mount syncs on every write, no sync of a file comes here, so what that would make durable (a
+//! file that was made, renamed or linked) is durable on return.
 
 use super::io::{Handle, Opening};
 use super::{At, Attr, Fs, mask};
@@ -97,10 +99,13 @@ impl Fs {
         if kind == FileType::RegularFile {
             drop(self.make_file(who, &at, mode, umask)?);
         } else {
-            let dev = rustix::fs::makedev((rdev >> 8) & 0xfff, (rdev & 0xff) | ((rdev >> 12) & !0xff));
+            let dev =
+                rustix::fs::makedev((rdev >> 8) & 0xfff, (rdev & 0xff) | ((rdev >> 12) & !0xff));
             let bits = Mode::from_raw_mode(mode & 0o7777);
-            who.owning(|| with_umask(umask, || rustix::fs::mknodat(&at.dir, &at.name, kind, bits, dev)))
-                .map_err(|e| self.refused("make", &at.path, e))?;
+            who.owning(|| {
+                with_umask(umask, || rustix::fs::mknodat(&at.dir, &at.name, kind, bits, dev))
+            })
+            .map_err(|e| self.refused("make", &at.path, e))?;
         }
         // Where that fails the program is told that nothing was made, so it goes again.
         self.settle_directory(&at.dir).inspect_err(|_| {
@@ -110,7 +115,13 @@ impl Fs {
     }
 
     /// Makes a symbolic link.
-    pub(crate) fn symlink(&self, who: Caller, parent: u64, name: &OsStr, target: &OsStr) -> Answer<Entry> {
+    pub(crate) fn symlink(
+        &self,
+        who: Caller,
+        parent: u64,
+        name: &OsStr,
+        target: &OsStr,
+    ) -> Answer<Entry> {
         let _renames = self.renames.read();
         let at = self.at(parent, name)?;
         who.owning(|| rustix::fs::symlinkat(target, &at.dir, &at.name))
@@ -134,9 +145,10 @@ impl Fs {
         let wide = if self.root_user { mode } else { mode | 0o600 };
         match self.make_file(who, &at, wide, umask) {
             Ok(fd) => {
-                let found = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask()).inspect_err(|_| {
-                    let _ = rustix::fs::unlinkat(&at.dir, &at.name, AtFlags::empty());
-                })?;
+                let found =
+                    rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, mask()).inspect_err(|_| {
+                        let _ = rustix::fs::unlinkat(&at.dir, &at.name, AtFlags::empty());
+                    })?;
                 let node = self.table.lock().enter(parent, name, &found);
                 let opened = self
                     .open_at(&node, &at, fd, Opening { writable: true, writes: true, made: true })
@@ -148,7 +160,8 @@ impl Fs {
                             )?;
                         }
                         self.settle_directory(&at.dir)?;
-                        let found = rustix::fs::statx(opened.home_fd()?, "", AtFlags::EMPTY_PATH, mask())?;
+                        let found =
+                            rustix::fs::statx(opened.home_fd()?, "", AtFlags::EMPTY_PATH, mask())?;
                         Ok((opened, found))
                     });
                 let (opened, found) = match opened {
@@ -165,7 +178,8 @@ impl Fs {
                 Ok((Entry { node: node.id, attr }, handle))
             }
             Err(Errno::EXIST) if flags & libc::O_EXCL as u32 == 0 => {
-                let found = rustix::fs::statx(&at.dir, &at.name, AtFlags::SYMLINK_NOFOLLOW, mask())?;
+                let found =
+                    rustix::fs::statx(&at.dir, &at.name, AtFlags::SYMLINK_NOFOLLOW, mask())?;
                 let entry = self.enter(parent, name, &found);
                 drop(renames);
                 match self.open(entry.node, flags) {
@@ -181,14 +195,19 @@ impl Fs {
     }
 
     fn make_file(&self, who: Caller, at: &At, mode: u32, umask: u32) -> Answer<OwnedFd> {
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let bits = Mode::from_raw_mode(mode & 0o7777);
-        let make = || who.owning(|| with_umask(umask, || rustix::fs::openat(&at.dir, &at.name, flags, bits)));
-        self.with_descriptor(make)
-            .map_err(|e| if e == Errno::EXIST { e } else { self.refused("make the file", &at.path, e) })
+        let make = || {
+            who.owning(|| with_umask(umask, || rustix::fs::openat(&at.dir, &at.name, flags, bits)))
+        };
+        self.with_descriptor(make).map_err(|e| {
+            if e == Errno::EXIST { e } else { self.refused("make the file", &at.path, e) }
+        })
     }
 
-    /// The program is told that there is no file, so what was made goes again, if it is that. The store may know it.
+    /// The program is told that there is no file, so what was made goes again, if it is that. The
+    /// store may know it.
     fn unmake(&self, at: &At, made: &Node) {
         let found = rustix::fs::statx(&at.dir, &at.name, AtFlags::SYMLINK_NOFOLLOW, mask());
         if found.is_ok_and(|found| made.is(&found)) && self.home.unlink_named(at.named()).is_err() {
@@ -252,8 +271,9 @@ impl Fs {
             }
         };
         let renamed = self.home.rename_by(source.named(), target.named(), how, || {
-            // Who gives a directory another parent must be allowed to write to it, and not only to the parents. What has the name may have
-            // become a directory of somebody else by now, so home asks for that.
+            // Who gives a directory another parent must be allowed to write to it, and not only to
+            // the parents. What has the name may have become a directory of somebody else by now,
+            // so home asks for that.
             Ok(if from.0 == to.0 { rename() } else { who.judged(rename) }?)
         });
         renamed.map_err(|e| self.failed(&e))?;
@@ -262,7 +282,8 @@ impl Fs {
         });
         // Two names of one file: a rename between them does nothing.
         if !same {
-            let is_dir = |s: &Statx| FileType::from_raw_mode(s.stx_mode.into()) == FileType::Directory;
+            let is_dir =
+                |s: &Statx| FileType::from_raw_mode(s.stx_mode.into()) == FileType::Directory;
             let last = replaced.as_ref().is_some_and(|r| r.stx_nlink <= 1 || is_dir(r));
             let exchange = how == RenameFlags::Exchange;
             self.table.lock().renamed(from, to, exchange, last);

@@ -1,4 +1,5 @@
-//! A kernel that refuses lent files, planted: what the file system does then. A kernel that really does is in `tests/it/lend_refused.rs`.
+//! A kernel that refuses lent files, planted: what the file system does then. A kernel that really
+//! does is in `tests/it/lend_refused.rs`.
 
 use super::{Fs, Passthrough};
 use crate::Options;
@@ -31,7 +32,8 @@ impl Passthrough for Refuses {
 }
 
 fn attached(dir: &Path) -> AttachedHome {
-    let text = "description = 'test'\n[default]\nclass = 'pass'\nblock_size = 4096\n[[rule]]\nfiles = ['*.seg']\nclass = 'redo'\n\
+    let text = "description = 'test'\n[default]\nclass = 'pass'\nblock_size = \
+                4096\n[[rule]]\nfiles = ['*.seg']\nclass = 'redo'\n\
         lend = true\nwhy = 'test'\n";
     let profile = Some(Profile::parse("lend", text).unwrap());
     let mut spec = TierSpec::new("fast", dir.join("fast"), Medium::Emulated, 4 << 20);
@@ -81,7 +83,8 @@ fn a_file_that_the_kernel_refuses_is_given_back_once_it_is_home_and_nothing_more
         assert_eq!(is_lent(&name), stays, "{name}");
         if stays {
             assert_eq!(
-                fs::read(tiersmith_store::home::files_aside(&dir.path().join("db")).join(&name)).unwrap(),
+                fs::read(tiersmith_store::home::files_aside(&dir.path().join("db")).join(&name))
+                    .unwrap(),
                 vec![n; LEN],
                 "an opening went to home"
             );
@@ -130,7 +133,10 @@ fn a_refused_file_that_a_program_has_itself_stays_lent_and_stays_right() {
     assert_eq!(served.write(handle.fh, 5, &[9; 10], 0, false).unwrap(), 10);
     let mut bytes = vec![0; 40];
     assert_eq!(served.read(handle.fh, 0, &mut bytes).unwrap(), 40);
-    assert_eq!((bytes[4], bytes[5], bytes[14], bytes[15], bytes[20], bytes[30]), (1, 9, 9, 1, 2, 1));
+    assert_eq!(
+        (bytes[4], bytes[5], bytes[14], bytes[15], bytes[20], bytes[30]),
+        (1, 9, 9, 1, 2, 1)
+    );
     served.release(handle.fh);
     drop(other);
     // Opened again, and home up to date, it goes back: the kernel was asked before.

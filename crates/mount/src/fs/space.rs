@@ -5,7 +5,8 @@ use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
 impl Fs {
-    /// `fallocate`: reserve, punch, zero; what moves bytes about within a file is not offered. `take_rights`: the caller may not keep suid and sgid.
+    /// `fallocate`: reserve, punch, zero; what moves bytes about within a file is not offered.
+    /// `take_rights`: the caller may not keep suid and sgid.
     pub(crate) fn fallocate(
         &self,
         fh: u64,
@@ -50,11 +51,13 @@ impl Fs {
             _ => return Err(Errno::INVAL),
         };
         if let Some(fd) = opened.pass() {
-            // Contents are read and written by position, so nothing depends on where the descriptor is.
+            // Contents are read and written by position, so nothing depends on where the descriptor
+            // is.
             let to = if data { SeekFrom::Data(offset) } else { SeekFrom::Hole(offset) };
             return rustix::fs::seek(fd, to);
         }
-        let found = if data { opened.file.next_data(offset) } else { opened.file.next_hole(offset) };
+        let found =
+            if data { opened.file.next_data(offset) } else { opened.file.next_hole(offset) };
         found.map_err(|e| self.failed(&e))?.ok_or(Errno::NXIO)
     }
 }

@@ -1,8 +1,9 @@
 //! Which node number is which file of the home, and which handle is which open file.
 //!
-//! A node number is given once and never again, so the kernel cannot mistake a new file for an old one when home uses an inode number
-//! twice. All names of a file are one node. What a node is called may be out of date for a moment while it is removed: whoever uses a name
-//! compares what it finds there with the node.
+//! A node number is given once and never again, so the kernel cannot mistake a new file for an old
+//! one when home uses an inode number twice. All names of a file are one node. What a node is
+//! called may be out of date for a moment while it is removed: whoever uses a name compares what it
+//! finds there with the node.
 
 use super::io::Opened;
 use parking_lot::{Mutex, RwLock};
@@ -61,7 +62,8 @@ pub(crate) struct Node {
     pub(crate) open: Mutex<Option<(Arc<Opened>, u64)>>,
     /// Whether a write has a right to take away (suid, sgid, capabilities): see `change.rs`.
     pub(crate) privileges: AtomicU8,
-    /// Whether the kernel ever wrote it without this process: then what it remembers of the contents may be old.
+    /// Whether the kernel ever wrote it without this process: then what it remembers of the
+    /// contents may be old.
     pub(crate) bypassed: std::sync::atomic::AtomicBool,
     lookups: AtomicU64,
 }
@@ -188,7 +190,8 @@ impl Table {
         self.nodes.len()
     }
 
-    /// The node of what was found under a name, made when it is new. Counts as one look-up, which the kernel will take back.
+    /// The node of what was found under a name, made when it is new. Counts as one look-up, which
+    /// the kernel will take back.
     pub(crate) fn enter(&mut self, parent: u64, name: &OsStr, found: &Statx) -> Arc<Node> {
         let identity = Identity::of(found);
         let key = (identity.dev, identity.ino);
@@ -243,7 +246,8 @@ impl Table {
         exchange: bool,
         replaced_last: bool,
     ) {
-        let moved = self.by_name.remove(&(from.0, from.1.to_os_string())).and_then(|id| self.node(id));
+        let moved =
+            self.by_name.remove(&(from.0, from.1.to_os_string())).and_then(|id| self.node(id));
         let other = self.by_name.get(&(to.0, to.1.to_os_string())).and_then(|id| self.node(*id));
         if let Some(node) = &moved {
             node.drop_name(from.0, from.1);
@@ -336,9 +340,12 @@ impl<T> Slots<T> {
         self.inner.read().0.get(index)?.clone()
     }
 
-    /// What a question about the value is answered with, without a share in it; `false` if there is none. The question must not wait.
+    /// What a question about the value is answered with, without a share in it; `false` if there is
+    /// none. The question must not wait.
     pub(crate) fn look(&self, handle: u64, question: impl FnOnce(&T) -> bool) -> bool {
-        let Some(index) = handle.checked_sub(1).and_then(|n| usize::try_from(n).ok()) else { return false };
+        let Some(index) = handle.checked_sub(1).and_then(|n| usize::try_from(n).ok()) else {
+            return false;
+        };
         self.inner.read().0.get(index).and_then(Option::as_deref).is_some_and(question)
     }
 

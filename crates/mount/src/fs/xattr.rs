@@ -1,9 +1,11 @@
 //! Extended attributes and ACLs: home's own. The kernel has checked who may.
 //!
-//! After each answer about a file's attributes the kernel asks for `security.capability` before the next write, and for a directory's
-//! ACL before the next name in it: two requests more for each page that a database writes. A home that has no extended attribute at
-//! all may be mounted without them ([`crate::Options::xattrs_if_any`]): the first question is answered with ENOSYS, and the kernel asks
-//! no more, reads none and sets none until the next mount. So none can be set that would not be read.
+//! After each answer about a file's attributes the kernel asks for `security.capability` before the
+//! next write, and for a directory's ACL before the next name in it: two requests more for each
+//! page that a database writes. A home that has no extended attribute at all may be mounted without
+//! them ([`crate::Options::xattrs_if_any`]): the first question is answered with ENOSYS, and the
+//! kernel asks no more, reads none and sets none until the next mount. So none can be set that
+//! would not be read.
 
 use super::{Answer, Fs, Pinned};
 use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, XattrFlags};

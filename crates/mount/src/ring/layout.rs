@@ -1,11 +1,14 @@
 //! The bytes that kernel and ring thread exchange: where each field is, and nothing else.
 //!
-//! A ring entry has two areas that the kernel fills and reads: a header of 288 bytes and a payload. The header has three parts: the
-//! request's `fuse_in_header` (later the answer's `fuse_out_header`), the operation's own structure, and the entry's management data.
-//! Everything that follows the operation's structure (names, data), and the whole body of an answer, is in the payload.
-//! The layouts are those of `linux/fuse.h`, protocol 7.42. What the operations mean is not known here.
+//! A ring entry has two areas that the kernel fills and reads: a header of 288 bytes and a payload.
+//! The header has three parts: the request's `fuse_in_header` (later the answer's
+//! `fuse_out_header`), the operation's own structure, and the entry's management data. Everything
+//! that follows the operation's structure (names, data), and the whole body of an answer, is in the
+//! payload. The layouts are those of `linux/fuse.h`, protocol 7.42. What the operations mean is not
+//! known here.
 //!
-//! Invariant: no length from the kernel is used before it was compared with the room that it must fit in.
+//! Invariant: no length from the kernel is used before it was compared with the room that it must
+//! fit in.
 
 use crate::header::{IN_HEADER, InHeader, OUT_HEADER, OutHeader};
 use io_uring::{opcode, squeue, types};
@@ -58,7 +61,8 @@ pub(super) const HEADER: usize = size_of::<RequestHeader>();
 
 const _: () = assert!(HEADER == 288 && offset_of!(RequestHeader, operation) == 128);
 const _: () = assert!(offset_of!(RequestHeader, entry) == 256);
-const _: () = assert!(offset_of!(EntryHeader, commit_id) == 8 && offset_of!(EntryHeader, payload_size) == 16);
+const _: () =
+    assert!(offset_of!(EntryHeader, commit_id) == 8 && offset_of!(EntryHeader, payload_size) == 16);
 const _: () = assert!(size_of::<Command>() == 24 && offset_of!(Command, queue) == 16);
 
 /// A request as it lies in an entry's areas.
@@ -82,9 +86,11 @@ impl Arrived {
     /// Reads what the kernel has put into an entry whose payload area has `room` bytes.
     pub(super) fn read(header: &[u8; HEADER], room: usize) -> Self {
         let header: &RequestHeader = zerocopy::transmute_ref!(header);
-        let (request, _) = InHeader::ref_from_prefix(&header.in_out).expect("BUG: its room is larger");
+        let (request, _) =
+            InHeader::ref_from_prefix(&header.in_out).expect("BUG: its room is larger");
         let (len, rest) = (request.len.get() as usize, header.entry.payload_size.get() as usize);
-        let fixed = len.checked_sub(IN_HEADER).and_then(|n| n.checked_sub(rest)).filter(|n| *n <= ROOM);
+        let fixed =
+            len.checked_sub(IN_HEADER).and_then(|n| n.checked_sub(rest)).filter(|n| *n <= ROOM);
         let sound = fixed.is_some() && rest <= room;
         Self {
             opcode: request.opcode.get(),
@@ -110,13 +116,16 @@ impl Arrived {
     }
 }
 
-/// The submission that commits an answer and asks for the next request. The device is registered file 0 of the ring.
+/// The submission that commits an answer and asks for the next request. The device is registered
+/// file 0 of the ring.
 pub(super) fn commit(queue: u16, commit_id: u64) -> squeue::Entry128 {
-    opcode::UringCmd80::new(types::Fixed(0), COMMIT_AND_FETCH).cmd(command(queue, commit_id)).build()
+    opcode::UringCmd80::new(types::Fixed(0), COMMIT_AND_FETCH)
+        .cmd(command(queue, commit_id))
+        .build()
 }
 
-/// The submission that gives an entry to a queue. `areas` points to two `iovec`s, the header's and the payload's, which the kernel reads
-/// while the submission is made.
+/// The submission that gives an entry to a queue. `areas` points to two `iovec`s, the header's and
+/// the payload's, which the kernel reads while the submission is made.
 pub(super) fn register(queue: u16, areas: *const libc::iovec) -> squeue::Entry128 {
     let submission = opcode::UringCmd80::new(types::Fixed(0), REGISTER)
         .cmd(command(queue, 0))
@@ -126,8 +135,12 @@ pub(super) fn register(queue: u16, areas: *const libc::iovec) -> squeue::Entry12
 }
 
 fn command(queue: u16, commit_id: u64) -> [u8; COMMAND_ROOM] {
-    let command =
-        Command { flags: 0.into(), commit_id: commit_id.into(), queue: queue.into(), padding: [0; 6] };
+    let command = Command {
+        flags: 0.into(),
+        commit_id: commit_id.into(),
+        queue: queue.into(),
+        padding: [0; 6],
+    };
     let mut bytes = [0; COMMAND_ROOM];
     bytes[..size_of::<Command>()].copy_from_slice(command.as_bytes());
     bytes
@@ -135,13 +148,15 @@ fn command(queue: u16, commit_id: u64) -> [u8; COMMAND_ROOM] {
 
 /// Where `len` is in `struct io_uring_sqe`.
 const SQE_LEN_AT: usize = 24;
-const _: () =
-    assert!(size_of::<squeue::Entry128>() == 128 && align_of::<squeue::Entry128>() >= align_of::<u32>());
+const _: () = assert!(
+    size_of::<squeue::Entry128>() == 128 && align_of::<squeue::Entry128>() >= align_of::<u32>()
+);
 
 /// A submission with its `len` field set, for which the library has no setter in this command.
 fn with_len(mut submission: squeue::Entry128, len: u32) -> squeue::Entry128 {
-    // SAFETY: `Entry128` is `repr(C)` around the kernel's 64-byte `io_uring_sqe` and 64 bytes more, all of them plain integers, so bytes
-    // 24 to 27 (`len`) are inside it, aligned, and may hold any value; the reference above is the only one.
+    // SAFETY: `Entry128` is `repr(C)` around the kernel's 64-byte `io_uring_sqe` and 64 bytes more,
+    // all of them plain integers, so bytes 24 to 27 (`len`) are inside it, aligned, and may hold
+    // any value; the reference above is the only one.
     unsafe { (&raw mut submission).cast::<u8>().add(SQE_LEN_AT).cast::<u32>().write(len) };
     submission
 }
@@ -173,9 +188,15 @@ mod tests {
 
     #[test]
     fn lengths_that_do_not_fit_together_are_not_used() {
-        for (len, rest) in
-            [(0, 0), (39, 0), (40, 1), (40 + 129, 0), (u32::MAX, 0), (45, u32::MAX), (40 + 101, 101)]
-        {
+        for (len, rest) in [
+            (0, 0),
+            (39, 0),
+            (40, 1),
+            (40 + 129, 0),
+            (u32::MAX, 0),
+            (45, u32::MAX),
+            (40 + 101, 101),
+        ] {
             let arrived = Arrived::read(&header(len, rest), 100);
             assert!(!arrived.sound, "len {len} rest {rest}");
             assert_eq!((arrived.fixed, arrived.rest), (0, 0));

@@ -1,25 +1,31 @@
 //! FUSE over io_uring: the fast way for requests to come in and answers to go out.
 //!
-//! The kernel (Linux 6.14 and later, when the parameter `enable_uring` of its module `fuse` is on) keeps a queue for each processor. A
-//! call is put into the queue of the processor that its caller runs on, straight into memory of ours, and the thread that serves the
-//! queue (module `queue`) is bound to that processor. So one system call commits an answer and fetches the next request, and no other
-//! processor has to be woken. That wake-up is most of what a call through `/dev/fuse` costs while processors are idle; while all of them
-//! are busy, there is little to save.
+//! The kernel (Linux 6.14 and later, when the parameter `enable_uring` of its module `fuse` is on)
+//! keeps a queue for each processor. A call is put into the queue of the processor that its caller
+//! runs on, straight into memory of ours, and the thread that serves the queue (module `queue`) is
+//! bound to that processor. So one system call commits an answer and fetches the next request, and
+//! no other processor has to be woken. That wake-up is most of what a call through `/dev/fuse`
+//! costs while processors are idle; while all of them are busy, there is little to save.
 //!
-//! This is a transport and nothing else: it knows how a request arrives, and hands it, undecoded, to a [`Service`]. What a request
-//! means, mounting, and the greeting (`FUSE_INIT`) are elsewhere. Some messages never come this way (`FUSE_FORGET`, `FUSE_INTERRUPT`),
-//! so somebody must read `/dev/fuse` as well.
+//! This is a transport and nothing else: it knows how a request arrives, and hands it, undecoded,
+//! to a [`Service`]. What a request means, mounting, and the greeting (`FUSE_INIT`) are elsewhere.
+//! Some messages never come this way (`FUSE_FORGET`, `FUSE_INTERRUPT`), so somebody must read
+//! `/dev/fuse` as well.
 //!
-//! How it begins: `FUSE_INIT` is answered with the flag `FUSE_OVER_IO_URING`, only if [`available`] said yes. From then on the kernel
-//! holds all calls back until each queue has an entry, or until an entry was refused; [`start`] sees to one or the other. How it ends:
-//! the kernel ends all entries, at an unmount or when the connection is aborted, and each thread ends with its last entry. A process that
-//! is killed has its entries cancelled, and callers get `ENOTCONN`.
+//! How it begins: `FUSE_INIT` is answered with the flag `FUSE_OVER_IO_URING`, only if [`available`]
+//! said yes. From then on the kernel holds all calls back until each queue has an entry, or until
+//! an entry was refused; [`start`] sees to one or the other. How it ends: the kernel ends all
+//! entries, at an unmount or when the connection is aborted, and each thread ends with its last
+//! entry. A process that is killed has its entries cancelled, and callers get `ENOTCONN`.
 //!
-//! A process must not map files of a mount that it serves: unmapping waits for writes to be answered while it keeps the process's memory
-//! locked, which the one who answers may need. (So it is with `/dev/fuse`, and with a process that waits for its own mount in any way.)
+//! A process must not map files of a mount that it serves: unmapping waits for writes to be
+//! answered while it keeps the process's memory locked, which the one who answers may need. (So it
+//! is with `/dev/fuse`, and with a process that waits for its own mount in any way.)
 //!
-//! **Invariant**: each request is answered exactly once, also when its service panics (the caller gets an I/O error).
-//! **Deliberately absent**: decoding, and any thought of what may wait for what; [`Service::is_quick`] says it.
+//! **Invariant**: each request is answered exactly once, also when its service panics (the caller
+//! gets an I/O error).
+//! **Deliberately absent**: decoding, and any thought of what may wait for what;
+//! [`Service::is_quick`] says it.
 
 mod areas;
 mod layout;
@@ -35,14 +41,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 
-/// Requests that one queue has under way at once. What comes after waits in the kernel. With one, a slow request would hold up all
-/// calls of its processor; each takes memory only when it was used.
+/// Requests that one queue has under way at once. What comes after waits in the kernel. With one, a
+/// slow request would hold up all calls of its processor; each takes memory only when it was used.
 const DEPTH: usize = 8;
-/// The same for queues of processors that are not in use: they exist only because the kernel wants a queue for each.
+/// The same for queues of processors that are not in use: they exist only because the kernel wants
+/// a queue for each.
 const SPARE_DEPTH: usize = 2;
 /// The least that the kernel wants an entry to have room for.
 const LEAST_PAYLOAD: usize = 8192;
-/// Bytes of a body that a service may count on in the answer to a request without data, whatever `max_write` is.
+/// Bytes of a body that a service may count on in the answer to a request without data, whatever
+/// `max_write` is.
 const LEAST_OUT: usize = 64 << 10;
 
 /// A request as it arrived, in three parts.
@@ -50,7 +58,8 @@ const LEAST_OUT: usize = 64 << 10;
 pub struct Request<'a> {
     /// `fuse_in_header`: always 40 bytes.
     pub header: &'a [u8],
-    /// The operation's own structure: as long as the kernel sent it (0 to 128 bytes), which is for the service to check.
+    /// The operation's own structure: as long as the kernel sent it (0 to 128 bytes), which is for
+    /// the service to check.
     pub fixed: &'a [u8],
     /// What follows: names, each with a zero byte at its end, or data.
     pub rest: &'a [u8],
@@ -58,16 +67,19 @@ pub struct Request<'a> {
 
 /// What answers requests.
 pub trait Service: Send + Sync + 'static {
-    /// True if this request is answered from memory, so that it may hold up the calls of its caller's processor meanwhile. False if it
-    /// may wait for a disk, for room, or for another request: then it is answered on a thread of the pool.
+    /// True if this request is answered from memory, so that it may hold up the calls of its
+    /// caller's processor meanwhile. False if it may wait for a disk, for room, or for another
+    /// request: then it is answered on a thread of the pool.
     fn is_quick(&self, request: &Request<'_>) -> bool;
 
-    /// Answers one request: writes the body of the answer (what follows `fuse_out_header`) to the beginning of `out` and returns its
-    /// length. `out` is as large as the largest read, at least 64 KiB, except for `FUSE_WRITE`, where it has 64 bytes; it never overlaps
-    /// the request, and what it held before is of no meaning.
+    /// Answers one request: writes the body of the answer (what follows `fuse_out_header`) to the
+    /// beginning of `out` and returns its length. `out` is as large as the largest read, at least
+    /// 64 KiB, except for `FUSE_WRITE`, where it has 64 bytes; it never overlaps the request, and
+    /// what it held before is of no meaning.
     ///
     /// # Errors
-    /// The errno that the caller is to get. `ENOSYS` makes the kernel do without this operation from then on, where it can.
+    /// The errno that the caller is to get. `ENOSYS` makes the kernel do without this operation
+    /// from then on, where it can.
     ///
     /// # Durability
     /// The caller takes an answer without error to a write or a sync for the promise that it is.
@@ -114,7 +126,9 @@ pub fn available() -> Result<(), String> {
             ));
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            return Err("the kernel has no FUSE over io_uring (Linux 6.14 and later, built with it)".into());
+            return Err(
+                "the kernel has no FUSE over io_uring (Linux 6.14 and later, built with it)".into(),
+            );
         }
         Err(e) => {
             return Err(format!(
@@ -122,18 +136,23 @@ pub fn available() -> Result<(), String> {
             ));
         }
     }
-    let nothing =
-        io::pipe().map(|(end, _)| OwnedFd::from(end)).map_err(|e| format!("no pipe can be made: {e}"))?;
+    let nothing = io::pipe()
+        .map(|(end, _)| OwnedFd::from(end))
+        .map_err(|e| format!("no pipe can be made: {e}"))?;
     queue::new_ring(1, &nothing).map(drop).map_err(|e| match e.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            format!("io_uring is not permitted to this process: {e} (see the setting kernel.io_uring_disabled, and the container's rules)")
+            format!(
+                "io_uring is not permitted to this process: {e} (see the setting \
+                     kernel.io_uring_disabled, and the container's rules)"
+            )
         }
         Some(libc::ENOSYS) => format!("the kernel has no io_uring, or it is forbidden here: {e}"),
         _ => format!("an io_uring cannot be made: {e}"),
     })
 }
 
-/// A connection that is served over io_uring. Dropping it stops nothing: the threads end with the connection.
+/// A connection that is served over io_uring. Dropping it stops nothing: the threads end with the
+/// connection.
 #[derive(Debug)]
 pub struct Ring {
     queues: usize,
@@ -146,7 +165,8 @@ impl Ring {
         self.queues
     }
 
-    /// Whether the connection has ended, nothing is being answered any more, and the service was given back.
+    /// Whether the connection has ended, nothing is being answered any more, and the service was
+    /// given back.
     pub fn has_ended(&self) -> bool {
         *self.living.count.lock() == 0
     }
@@ -168,7 +188,8 @@ struct Living {
 }
 
 impl Living {
-    /// Counts a thread, until the returned value is dropped. What else the thread has is to be dropped before.
+    /// Counts a thread, until the returned value is dropped. What else the thread has is to be
+    /// dropped before.
     fn enter(living: &Arc<Self>) -> Life {
         *living.count.lock() += 1;
         Life(Arc::clone(living))
@@ -189,9 +210,14 @@ impl Drop for Life {
 /// Serves the connection of `device`, whose `FUSE_INIT` was answered with `FUSE_OVER_IO_URING`.
 ///
 /// # Errors
-/// Why the ring cannot be used. The kernel was told and goes on without it: all requests come by `/dev/fuse`, as if it had never been
-/// offered. If even that was not possible the text begins with `BLOCKED: `; calls then wait until the file system is unmounted.
-pub fn start(device: &impl AsFd, service: Arc<dyn Service>, options: &Options) -> Result<Ring, String> {
+/// Why the ring cannot be used. The kernel was told and goes on without it: all requests come by
+/// `/dev/fuse`, as if it had never been offered. If even that was not possible the text begins with
+/// `BLOCKED: `; calls then wait until the file system is unmounted.
+pub fn start(
+    device: &impl AsFd,
+    service: Arc<dyn Service>,
+    options: &Options,
+) -> Result<Ring, String> {
     match begin(device, &service, options) {
         Ok(ring) => Ok(ring),
         Err(e) => {
@@ -243,7 +269,8 @@ fn refuse(device: &impl AsFd) -> io::Result<()> {
     queue::refused_entry(&device)
 }
 
-/// Which thread serves which queues: one for each processor that this process may use, and one for all the other queues.
+/// Which thread serves which queues: one for each processor that this process may use, and one for
+/// all the other queues.
 fn plans(payload: usize) -> io::Result<Vec<Plan>> {
     let possible = processors("/sys/devices/system/cpu/possible")?;
     let online = processors("/sys/devices/system/cpu/online")?;
@@ -251,8 +278,8 @@ fn plans(payload: usize) -> io::Result<Vec<Plan>> {
     let (mut plans, mut spare) = (Vec::new(), Vec::new());
     // The kernel numbers its queues by processor and makes as many as there can be processors.
     for n in 0..possible.len() {
-        let queue =
-            u16::try_from(n).map_err(|_| io::Error::other("more processors than queues can be numbered"))?;
+        let queue = u16::try_from(n)
+            .map_err(|_| io::Error::other("more processors than queues can be numbered"))?;
         if online.contains(&n) && n < rustix::thread::CpuSet::MAX_CPU && allowed.is_set(n) {
             plans.push(Plan { processor: Some(n), queues: vec![queue], depth: DEPTH, payload });
         } else {
@@ -311,7 +338,8 @@ mod tests {
 
     #[test]
     fn an_entry_has_room_for_the_largest_request() {
-        let payload = |max_write, max_pages| Options { max_write, max_pages, pool_threads: 1 }.payload();
+        let payload =
+            |max_write, max_pages| Options { max_write, max_pages, pool_threads: 1 }.payload();
         assert_eq!(payload(1 << 20, 256), 1 << 20);
         assert_eq!(payload(4096, 1), LEAST_OUT);
         assert_eq!(payload(1 << 20, 512), 512 * page_size());

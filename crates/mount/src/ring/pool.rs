@@ -1,6 +1,7 @@
 //! The threads that answer what may take long, so that a ring thread stays free for what does not.
 //!
-//! A job brings its entry's memory along and takes it back: whoever has the memory answers. Nothing here talks to the kernel.
+//! A job brings its entry's memory along and takes it back: whoever has the memory answers. Nothing
+//! here talks to the kernel.
 
 use super::areas::Areas;
 use super::layout::Arrived;

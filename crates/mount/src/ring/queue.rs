@@ -1,14 +1,16 @@
 //! One ring thread: it gives its entries to the kernel, answers what arrives in them, and commits.
 //!
-//! The thread is bound to the processor whose queue it serves. A caller's request is put into the queue of the processor that it runs on,
-//! so caller and thread take turns on one processor and nobody is woken on another, which is most of what a FUSE call costs.
-//! A request that may take long goes to the pool with its entry; the other entries of the queue go on.
+//! The thread is bound to the processor whose queue it serves. A caller's request is put into the
+//! queue of the processor that it runs on, so caller and thread take turns on one processor and
+//! nobody is woken on another, which is most of what a FUSE call costs. A request that may take
+//! long goes to the pool with its entry; the other entries of the queue go on.
 //!
 //! Invariants:
 //! - An entry's areas are in its slot, or with the pool, or (slot without a request) the kernel's.
-//! - Each request is committed exactly once. A slot is dead when the kernel ended its entry (unmount, abort, refusal), and is not used
-//!   again.
-//! - The areas are unmapped only when all entries are dead; where that cannot be told they are leaked.
+//! - Each request is committed exactly once. A slot is dead when the kernel ended its entry
+//!   (unmount, abort, refusal), and is not used again.
+//! - The areas are unmapped only when all entries are dead; where that cannot be told they are
+//!   leaked.
 
 use super::areas::Areas;
 use super::layout::{self, Arrived};
@@ -48,7 +50,8 @@ impl Mailbox {
     pub(super) fn put(&self, finished: Finished) {
         let mut list = self.finished.lock();
         list.push(finished);
-        // One byte is enough for all that is in the list. It cannot fail while the ring thread lives, which reads the pipe to its end.
+        // One byte is enough for all that is in the list. It cannot fail while the ring thread
+        // lives, which reads the pipe to its end.
         if list.len() == 1
             && let Err(e) = (&self.bell).write_all(&[1])
         {
@@ -69,7 +72,8 @@ struct Slot {
 /// What a ring thread needs to begin.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// The processor to be bound to; none for the thread that serves the queues of processors that are off, or not ours.
+    /// The processor to be bound to; none for the thread that serves the queues of processors that
+    /// are off, or not ours.
     pub(super) processor: Option<usize>,
     /// The queues to serve.
     pub(super) queues: Vec<u16>,
@@ -95,7 +99,8 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Makes the ring and gives all entries to the kernel. Call it on the thread that will [`run`](Self::run) it.
+    /// Makes the ring and gives all entries to the kernel. Call it on the thread that will
+    /// [`run`](Self::run) it.
     pub(super) fn start(
         plan: &Plan,
         device: OwnedFd,
@@ -121,12 +126,14 @@ impl Queue {
             }
         }
         rustix::io::ioctl_fionbio(&mail, true)?;
-        let mut queue = Self { ring, device, service, pool, mailbox, mail, slots, away: 0, done: Vec::new() };
+        let mut queue =
+            Self { ring, device, service, pool, mailbox, mail, slots, away: 0, done: Vec::new() };
         queue.register()?;
         Ok(queue)
     }
 
-    /// Gives every entry to the kernel. An error means that some queue has none, so that the kernel cannot use the ring.
+    /// Gives every entry to the kernel. An error means that some queue has none, so that the kernel
+    /// cannot use the ring.
     fn register(&mut self) -> io::Result<()> {
         let areas: Vec<[libc::iovec; 2]> =
             self.slots.iter().filter_map(|s| s.areas.as_ref().map(Areas::vectors)).collect();
@@ -138,7 +145,8 @@ impl Queue {
         while !self.ring.submission().is_empty() {
             self.submit(0)?;
         }
-        // A refusal is there as soon as the submission is made; what is accepted completes with its first request.
+        // A refusal is there as soon as the submission is made; what is accepted completes with its
+        // first request.
         let mut refusal = None;
         for (which, result) in self.completions() {
             self.completed(which, result)?;
@@ -147,7 +155,12 @@ impl Queue {
             }
         }
         match refusal {
-            Some(e) if self.slots.iter().any(|s| self.slots.iter().all(|t| t.dead || t.queue != s.queue)) => {
+            Some(e)
+                if self
+                    .slots
+                    .iter()
+                    .any(|s| self.slots.iter().all(|t| t.dead || t.queue != s.queue)) =>
+            {
                 Err(e)
             }
             _ => Ok(()),
@@ -159,7 +172,8 @@ impl Queue {
         while self.away > 0 || self.slots.iter().any(|s| !s.dead) {
             if let Err(e) = self.turn() {
                 log::error!(
-                    "a ring thread of the mount ended: {e}; calls on its processor wait until the mount is unmounted"
+                    "a ring thread of the mount ended: {e}; calls on its processor wait until the \
+                     mount is unmounted"
                 );
                 return;
             }
@@ -180,7 +194,9 @@ impl Queue {
         if which == MAIL {
             return self.take_mail();
         }
-        let Some(n) = usize::try_from(which).ok().filter(|n| *n < self.slots.len()) else { return Ok(()) };
+        let Some(n) = usize::try_from(which).ok().filter(|n| *n < self.slots.len()) else {
+            return Ok(());
+        };
         if result < 0 {
             self.end(n, result);
             return Ok(());
@@ -192,9 +208,14 @@ impl Queue {
     fn end(&mut self, n: usize, result: i32) {
         if let Some(slot) = self.slots.get_mut(n) {
             slot.dead = true;
-            if ![-libc::ENOTCONN, -libc::ECONNABORTED, -libc::ECANCELED, -libc::ENODEV].contains(&result) {
+            if ![-libc::ENOTCONN, -libc::ECONNABORTED, -libc::ECANCELED, -libc::ENODEV]
+                .contains(&result)
+            {
                 let why = io::Error::from_raw_os_error(-result);
-                log::error!("the kernel ended an entry of FUSE queue {} of the mount: {why}", slot.queue);
+                log::error!(
+                    "the kernel ended an entry of FUSE queue {} of the mount: {why}",
+                    slot.queue
+                );
             }
         }
     }
@@ -229,7 +250,8 @@ impl Queue {
         let mut bytes = [0; 64];
         match self.mail.read(&mut bytes) {
             Ok(_) => {}
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(e)
+                if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(e) => return Err(e),
         }
         let finished = std::mem::take(&mut *self.mailbox.finished.lock());
@@ -243,14 +265,17 @@ impl Queue {
     /// Asks for a completion when the mailbox's bell rings.
     fn await_mail(&mut self) -> io::Result<()> {
         let readable = u32::from(libc::POLLIN.unsigned_abs());
-        let poll = opcode::PollAdd::new(types::Fd(self.mail.as_raw_fd()), readable).build().user_data(MAIL);
+        let poll = opcode::PollAdd::new(types::Fd(self.mail.as_raw_fd()), readable)
+            .build()
+            .user_data(MAIL);
         self.push(&squeue::Entry128::from(poll))
     }
 
     fn push(&mut self, submission: &squeue::Entry128) -> io::Result<()> {
         loop {
-            // SAFETY: a registration's vectors live in `register` until the submission was made, and the areas that they name until the
-            // kernel has ended the entry (`run`); a commit has no pointers; the polled pipe lives as long as the ring, in this struct.
+            // SAFETY: a registration's vectors live in `register` until the submission was made,
+            // and the areas that they name until the kernel has ended the entry (`run`); a commit
+            // has no pointers; the polled pipe lives as long as the ring, in this struct.
             if unsafe { self.ring.submission().push(submission) }.is_ok() {
                 return Ok(());
             }
@@ -303,25 +328,33 @@ impl std::fmt::Debug for Queue {
 
 /// A ring for this thread alone, with `device` as its registered file 0.
 pub(super) fn new_ring(entries: usize, device: &OwnedFd) -> io::Result<Uring> {
-    let entries = u32::try_from(entries.next_power_of_two()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let entries =
+        u32::try_from(entries.next_power_of_two()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut builder = Uring::builder();
-    let ring =
-        builder.setup_single_issuer().setup_defer_taskrun().setup_submit_all().dontfork().build(entries)?;
+    let ring = builder
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_submit_all()
+        .dontfork()
+        .build(entries)?;
     ring.submitter().register_files(&[device.as_raw_fd()])?;
     Ok(ring)
 }
 
-/// Offers the kernel an entry for a queue that cannot be, whereupon it does without the ring. An error means that it was not told.
+/// Offers the kernel an entry for a queue that cannot be, whereupon it does without the ring. An
+/// error means that it was not told.
 pub(super) fn refused_entry(device: &OwnedFd) -> io::Result<()> {
     let mut ring = new_ring(1, device)?;
     let areas = Areas::new(8192)?;
     let vectors = areas.vectors();
     let entry = layout::register(u16::MAX, vectors.as_ptr());
-    // SAFETY: vectors and areas live to the end of this function, and the kernel does not keep what it refuses.
+    // SAFETY: vectors and areas live to the end of this function, and the kernel does not keep what
+    // it refuses.
     unsafe { ring.submission().push(&entry) }.map_err(|e| io::Error::other(e.to_string()))?;
     ring.submit_and_wait(1)?;
     match ring.completion().next().map(|done| done.result()) {
-        // With 65536 possible processors this would be an entry indeed; it is leaked rather than unmapped under the kernel.
+        // With 65536 possible processors this would be an entry indeed; it is leaked rather than
+        // unmapped under the kernel.
         Some(0) => {
             std::mem::forget(areas);
             Err(io::Error::other("the kernel took an entry that it was to refuse"))
@@ -332,14 +365,16 @@ pub(super) fn refused_entry(device: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Binds this thread to a processor. Where that is not allowed the thread serves all the same, only slower.
+/// Binds this thread to a processor. Where that is not allowed the thread serves all the same, only
+/// slower.
 fn bind(processor: usize) {
     use rustix::thread::{CpuSet, sched_setaffinity};
     let mut set = CpuSet::new();
     set.set(processor);
     if let Err(e) = sched_setaffinity(None, &set) {
         log::warn!(
-            "cannot bind a ring thread of the mount to processor {processor}: {e}; calls there will take longer"
+            "cannot bind a ring thread of the mount to processor {processor}: {e}; calls there \
+             will take longer"
         );
     }
 }
@@ -353,8 +388,13 @@ fn is_quick(service: &dyn Service, areas: &mut Areas, arrived: &Arrived) -> bool
         .unwrap_or(false)
 }
 
-/// Answers the request in `areas`: the body is left at the beginning of the payload, its length or the errno is returned.
-pub(super) fn serve(service: &dyn Service, areas: &mut Areas, arrived: &Arrived) -> Result<u32, i32> {
+/// Answers the request in `areas`: the body is left at the beginning of the payload, its length or
+/// the errno is returned.
+pub(super) fn serve(
+    service: &dyn Service,
+    areas: &mut Areas,
+    arrived: &Arrived,
+) -> Result<u32, i32> {
     if !arrived.sound {
         log::error!(
             "the kernel sent a FUSE request whose lengths do not fit together (operation {})",

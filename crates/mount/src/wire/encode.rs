@@ -28,7 +28,8 @@ impl<'a> Out<'a> {
         self.into.len() - self.len
     }
 
-    /// The next `len` bytes of the buffer, to be filled by the caller, who then says how many with [`Out::filled`].
+    /// The next `len` bytes of the buffer, to be filled by the caller, who then says how many with
+    /// [`Out::filled`].
     pub(crate) fn space(&mut self, len: usize) -> Result<&mut [u8], Errno> {
         let end = self.len.checked_add(len).ok_or(Errno::RANGE)?;
         self.into.get_mut(self.len..end).ok_or(Errno::RANGE)
@@ -69,7 +70,13 @@ impl<'a> Out<'a> {
     }
 
     /// `fuse_dirent` with its name, padded. Errors when it does not fit.
-    pub(crate) fn dirent(&mut self, ino: u64, next: u64, kind: u32, name: &[u8]) -> Result<(), Errno> {
+    pub(crate) fn dirent(
+        &mut self,
+        ino: u64,
+        next: u64,
+        kind: u32,
+        name: &[u8],
+    ) -> Result<(), Errno> {
         let name_len = u32::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?;
         self.put(&Dirent { ino, next, name_len, kind })?;
         self.bytes(name)?;

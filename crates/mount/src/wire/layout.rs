@@ -1,8 +1,8 @@
 //! The structures of FUSE's messages, as `linux/fuse.h` has them, protocol 7.38 and later, with the
 //! reply layouts of 7.9 and later.
 //!
-//! Those of requests have no alignment: they are looked at where the kernel put them, and nothing is
-//! copied. Those of answers are made here and copied into the transport's buffer.
+//! Those of requests have no alignment: they are looked at where the kernel put them, and nothing
+//! is copied. Those of answers are made here and copied into the transport's buffer.
 //!
 //! Invariant: sizes and offsets are asserted at compile time; nothing else in `wire/` knows one.
 
@@ -24,9 +24,11 @@ macro_rules! requests {
 
 requests! {
     /// `fuse_read_in`; of a directory, too.
-    ReadIn: 40 { fh: U64, offset: U64, size: U32, read_flags: U32, lock_owner: U64, flags: U32, padding: U32 }
+    ReadIn: 40 { fh: U64, offset: U64, size: U32, read_flags: U32, lock_owner: U64, flags: U32,
+    padding: U32 }
     /// `fuse_write_in`; the data follow.
-    WriteIn: 40 { fh: U64, offset: U64, size: U32, write_flags: U32, lock_owner: U64, flags: U32, padding: U32 }
+    WriteIn: 40 { fh: U64, offset: U64, size: U32, write_flags: U32, lock_owner: U64, flags: U32,
+    padding: U32 }
     /// `fuse_fsync_in`; of a directory, too.
     FsyncIn: 16 { fh: U64, fsync_flags: U32, padding: U32 }
     /// `fuse_forget_in`.
@@ -130,7 +132,9 @@ answers! {
 const _: () = {
     assert!(offset_of!(GetattrOut, attr) == 16 && offset_of!(EntryOut, attr) == 40);
     assert!(offset_of!(AttrOut, atime_nsec) == 48 && offset_of!(AttrOut, mode) == 60);
-    assert!(offset_of!(EntryOut, entry_valid) == 16 && offset_of!(EntryOut, entry_valid_nsec) == 32);
+    assert!(
+        offset_of!(EntryOut, entry_valid) == 16 && offset_of!(EntryOut, entry_valid_nsec) == 32
+    );
     assert!(offset_of!(OpenOut, open_flags) == 8 && offset_of!(OpenOut, backing_id) == 12);
     assert!(offset_of!(StatfsOut, bsize) == 40 && offset_of!(Dirent, name_len) == 16);
 };

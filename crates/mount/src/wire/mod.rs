@@ -1,13 +1,16 @@
 //! FUSE's messages as bytes: numbers, layouts, and how to read and write them.
 //!
-//! One decoder serves both transports. `/dev/fuse` delivers a request in one piece, io_uring in three (header, fixed part, rest), so a
-//! [`Request`] has the three apart. An answer is written into the caller's buffer, which is where the transport wants it.
+//! One decoder serves both transports. `/dev/fuse` delivers a request in one piece, io_uring in
+//! three (header, fixed part, rest), so a [`Request`] has the three apart. An answer is written
+//! into the caller's buffer, which is where the transport wants it.
 //!
-//! Why not the decoder of the library that mounts (fuser 0.18): it converts times to `SystemTime` and panics on the earliest ones before
-//! any code of ours runs, gets fractions of seconds before 1970 wrong, and belongs to its own loop, which io_uring cannot use. Here
-//! times stay the numbers they are.
+//! Why not the decoder of the library that mounts (fuser 0.18): it converts times to `SystemTime`
+//! and panics on the earliest ones before any code of ours runs, gets fractions of seconds before
+//! 1970 wrong, and belongs to its own loop, which io_uring cannot use. Here times stay the numbers
+//! they are.
 //!
-//! Invariants: nothing here trusts a length; a message that is too short or has no end to a name is answered with `EINVAL`.
+//! Invariants: nothing here trusts a length; a message that is too short or has no end to a name is
+//! answered with `EINVAL`.
 //!
 //! Read next: `layout.rs` for the structures, `../answer.rs` for what is done.
 
@@ -124,12 +127,15 @@ impl<'a> Request<'a> {
     /// A request that came in one piece. `None` when it has not even a header.
     pub(crate) fn whole(message: &'a [u8]) -> Option<Self> {
         let (header, body) = InHeader::ref_from_prefix(message).ok()?;
-        let (fixed, rest) = body.split_at_checked(fixed_len(header.opcode.get())).unwrap_or((body, &[]));
+        let (fixed, rest) =
+            body.split_at_checked(fixed_len(header.opcode.get())).unwrap_or((body, &[]));
         Self::new(message, fixed, rest)
     }
 
     /// The fixed part, where it lies.
-    pub(crate) fn fixed<T: FromBytes + Immutable + KnownLayout + Unaligned>(&self) -> Result<&'a T, Errno> {
+    pub(crate) fn fixed<T: FromBytes + Immutable + KnownLayout + Unaligned>(
+        &self,
+    ) -> Result<&'a T, Errno> {
         T::ref_from_prefix(self.fixed).map(|(fixed, _)| fixed).map_err(|_| Errno::INVAL)
     }
 

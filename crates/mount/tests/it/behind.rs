@@ -1,6 +1,6 @@
 //! Who held a directory of the home open before the attach can exchange names behind the mount. The
-//! mount acts on what the kernel judged, or not at all: root's files in the home stay where they are
-//! and whose they are.
+//! mount acts on what the kernel judged, or not at all: root's files in the home stay where they
+//! are and whose they are.
 //!
 //! The attacker is user 2001, who owns the home, and works in threads of this process that changed
 //! their user for good.
@@ -18,8 +18,8 @@ use tiersmith_mount::Options;
 
 const OWNER: u32 = 2001;
 
-/// A mounted home of [`OWNER`] with `mine`, and `roots`, which only root may enter; each holds `f` and
-/// `f.d8`. With it the owner's descriptor of the home, from before the attach.
+/// A mounted home of [`OWNER`] with `mine`, and `roots`, which only root may enter; each holds `f`
+/// and `f.d8`. With it the owner's descriptor of the home, from before the attach.
 fn scene() -> (Place, OwnedFd) {
     let mut place = Place::plain(8, Options::default());
     fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
@@ -65,7 +65,8 @@ fn roots_is_whole(place: &Place) {
     }
 }
 
-/// Lets the kernel find what it is asked for, exchanges the directories, and calls `act` as their owner.
+/// Lets the kernel find what it is asked for, exchanges the directories, and calls `act` as their
+/// owner.
 fn judged_then_swapped(act: impl Fn(&Place, &str) + Sync) {
     for name in ["f", "f.d8"] {
         let (place, held) = scene();
@@ -155,8 +156,9 @@ fn nothing_of_root_changes_while_names_are_exchanged_all_the_time() {
                 while !done.load(Ordering::Relaxed) {
                     // What the other thread moved away is not there for a moment.
                     let flags = RenameFlags::EXCHANGE;
-                    swaps +=
-                        u32::from(rustix::fs::renameat_with(&held, "mine", &held, "roots", flags).is_ok());
+                    swaps += u32::from(
+                        rustix::fs::renameat_with(&held, "mine", &held, "roots", flags).is_ok(),
+                    );
                 }
                 swaps
             })

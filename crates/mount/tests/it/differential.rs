@@ -1,12 +1,15 @@
-//! The same random calls on a mount and on a plain directory: the same results, errors, contents and attributes, with a small tier that
-//! is destaged in the background, files of all classes, and remounts in the middle.
+//! The same random calls on a mount and on a plain directory: the same results, errors, contents
+//! and attributes, with a small tier that is destaged in the background, files of all classes, and
+//! remounts in the middle.
 //!
-//! `TIERSMITH_DIFFERENTIAL=SEED:COUNT` runs one seed with so many calls. A failure prints seed and call number.
+//! `TIERSMITH_DIFFERENTIAL=SEED:COUNT` runs one seed with so many calls. A failure prints seed and
+//! call number.
 
 use crate::daemon::Apart;
 use crate::place::skipped;
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, Timespec, Timestamps, XattrFlags,
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, Timespec, Timestamps,
+    XattrFlags,
 };
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -143,8 +146,12 @@ fn any_call(r: &mut fastrand::Rng, open: &[usize]) -> Call {
         43..=44 => Call::StatOpen(slot),
         45..=46 => Call::Stat(any_name(r)),
         47..=49 => {
-            let flags =
-                [RenameFlags::empty(), RenameFlags::empty(), RenameFlags::NOREPLACE, RenameFlags::EXCHANGE];
+            let flags = [
+                RenameFlags::empty(),
+                RenameFlags::empty(),
+                RenameFlags::NOREPLACE,
+                RenameFlags::EXCHANGE,
+            ];
             Call::Rename { from: any_name(r), to: any_name(r), flags: flags[r.usize(..4)] }
         }
         50 => Call::Link { from: any_name(r), to: any_name(r) },
@@ -153,10 +160,14 @@ fn any_call(r: &mut fastrand::Rng, open: &[usize]) -> Call {
         54 => Call::Rmdir(if r.bool() { "one/two".into() } else { any_name(r) }),
         55 => Call::Symlink { target: any_name(r), path: any_name(r) },
         56 => Call::Readlink(any_name(r)),
-        57 => Call::Chmod { path: any_name(r), mode: [0o600, 0o640, 0o755, 0o2755, 0o4711][r.usize(..5)] },
+        57 => Call::Chmod {
+            path: any_name(r),
+            mode: [0o600, 0o640, 0o755, 0o2755, 0o4711][r.usize(..5)],
+        },
         58..=59 => Call::Times { path: any_name(r), time: r.usize(..TIMES.len()) },
         60 => {
-            let flags = [XattrFlags::empty(), XattrFlags::CREATE, XattrFlags::REPLACE][r.usize(..3)];
+            let flags =
+                [XattrFlags::empty(), XattrFlags::CREATE, XattrFlags::REPLACE][r.usize(..3)];
             Call::SetXattr { path: any_name(r), value: vec![r.u8(..); r.usize(..60)], flags }
         }
         61 => Call::GetXattr(any_name(r)),
@@ -217,7 +228,9 @@ impl Side {
                 Ok(into)
             }
             Call::Map { slot, page, data } => map(self.fd(*slot)?, *page, data).map(done),
-            Call::Truncate { slot, size } => rustix::fs::ftruncate(self.fd(*slot)?, *size).map(done),
+            Call::Truncate { slot, size } => {
+                rustix::fs::ftruncate(self.fd(*slot)?, *size).map(done)
+            }
             Call::Allocate { slot, at, len, flags } => {
                 rustix::fs::fallocate(self.fd(*slot)?, *flags, *at, *len).map(done)
             }
@@ -241,7 +254,9 @@ impl Side {
                 }
                 Ok(total.to_string().into())
             }
-            Call::Sync { slot, data_only: true } => rustix::fs::fdatasync(self.fd(*slot)?).map(done),
+            Call::Sync { slot, data_only: true } => {
+                rustix::fs::fdatasync(self.fd(*slot)?).map(done)
+            }
             Call::Sync { slot, data_only: false } => rustix::fs::fsync(self.fd(*slot)?).map(done),
             Call::StatOpen(slot) => Ok(shown(&rustix::fs::fstat(self.fd(*slot)?)?)),
             Call::Stat(path) => {
@@ -252,10 +267,14 @@ impl Side {
             }
             Call::Link { from, to } => rustix::fs::link(self.at(from), self.at(to)).map(done),
             Call::Unlink(path) => rustix::fs::unlink(self.at(path)).map(done),
-            Call::Mkdir(path) => rustix::fs::mkdir(self.at(path), Mode::from_raw_mode(0o755)).map(done),
+            Call::Mkdir(path) => {
+                rustix::fs::mkdir(self.at(path), Mode::from_raw_mode(0o755)).map(done)
+            }
             Call::Rmdir(path) => rustix::fs::rmdir(self.at(path)).map(done),
             Call::Symlink { target, path } => rustix::fs::symlink(target, self.at(path)).map(done),
-            Call::Readlink(path) => Ok(rustix::fs::readlink(self.at(path), Vec::new())?.into_bytes()),
+            Call::Readlink(path) => {
+                Ok(rustix::fs::readlink(self.at(path), Vec::new())?.into_bytes())
+            }
             Call::Chmod { path, mode } => {
                 rustix::fs::chmod(self.at(path), Mode::from_raw_mode(*mode)).map(done)
             }
@@ -263,7 +282,8 @@ impl Side {
                 let (tv_sec, tv_nsec) = TIMES[*time];
                 let at = Timespec { tv_sec, tv_nsec };
                 let times = Timestamps { last_access: at, last_modification: at };
-                rustix::fs::utimensat(CWD, self.at(path), &times, AtFlags::SYMLINK_NOFOLLOW).map(done)
+                rustix::fs::utimensat(CWD, self.at(path), &times, AtFlags::SYMLINK_NOFOLLOW)
+                    .map(done)
             }
             Call::SetXattr { path, value, flags } => {
                 rustix::fs::lsetxattr(self.at(path), "user.test", value, *flags).map(done)
@@ -274,7 +294,9 @@ impl Side {
                 into.truncate(n);
                 Ok(into)
             }
-            Call::RemoveXattr(path) => rustix::fs::lremovexattr(self.at(path), "user.test").map(done),
+            Call::RemoveXattr(path) => {
+                rustix::fs::lremovexattr(self.at(path), "user.test").map(done)
+            }
             Call::List(path) => list(&self.at(path)),
         }
     }
@@ -291,13 +313,14 @@ impl Side {
                 let mut says = shown(&stat);
                 match stat.st_mode & 0o170_000 {
                     0o040_000 => dirs.push(path.clone()),
-                    0o120_000 => {
-                        says.extend(std::fs::read_link(&full).unwrap().into_os_string().into_encoded_bytes())
-                    }
+                    0o120_000 => says.extend(
+                        std::fs::read_link(&full).unwrap().into_os_string().into_encoded_bytes(),
+                    ),
                     _ => {
                         says.extend(std::fs::read(&full).unwrap());
                         let mut into = [0; 100];
-                        let n = rustix::fs::lgetxattr(&full, "user.test", &mut into[..]).unwrap_or(0);
+                        let n =
+                            rustix::fs::lgetxattr(&full, "user.test", &mut into[..]).unwrap_or(0);
                         says.extend(&into[..n]);
                     }
                 }
@@ -313,12 +336,16 @@ impl Side {
 fn shown(stat: &rustix::fs::Stat) -> Vec<u8> {
     let is_dir = stat.st_mode & 0o170_000 == 0o040_000;
     let size = if is_dir { 0 } else { stat.st_size };
-    let set = TIMES.iter().position(|t| *t == (stat.st_mtime, i64::try_from(stat.st_mtime_nsec).unwrap()));
-    format!("{:o} {} {} {} {size} {set:?} ", stat.st_mode, stat.st_nlink, stat.st_uid, stat.st_gid).into()
+    let set = TIMES
+        .iter()
+        .position(|t| *t == (stat.st_mtime, i64::try_from(stat.st_mtime_nsec).unwrap()));
+    format!("{:o} {} {} {} {size} {set:?} ", stat.st_mode, stat.st_nlink, stat.st_uid, stat.st_gid)
+        .into()
 }
 
 fn list(path: &Path) -> Outcome {
-    let entries = std::fs::read_dir(path).map_err(|e| Errno::from_raw_os_error(e.raw_os_error().unwrap()))?;
+    let entries =
+        std::fs::read_dir(path).map_err(|e| Errno::from_raw_os_error(e.raw_os_error().unwrap()))?;
     let mut names: Vec<_> = entries
         .map(|e| e.unwrap())
         .map(|e| format!("{:?} {:?}", e.file_name(), e.file_type().unwrap()))
@@ -332,8 +359,10 @@ fn map(fd: &OwnedFd, page: u64, data: &[u8]) -> Result<(), Errno> {
     use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
     let size = u64::try_from(rustix::fs::fstat(fd)?.st_size).unwrap();
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: the kernel chooses where; nothing else knows of the mapping, which is taken away below.
-    let at = unsafe { mmap(std::ptr::null_mut(), 4096, protection, MapFlags::SHARED, fd, page * 4096)? };
+    // SAFETY: the kernel chooses where; nothing else knows of the mapping, which is taken away
+    // below.
+    let at =
+        unsafe { mmap(std::ptr::null_mut(), 4096, protection, MapFlags::SHARED, fd, page * 4096)? };
     // Beyond the end of the file there is nothing to write to.
     let len = usize::try_from(size.saturating_sub(page * 4096)).unwrap().min(data.len());
     // SAFETY: `len` bytes are within the page and within the file, which nobody cuts meanwhile.
@@ -346,7 +375,8 @@ fn map(fd: &OwnedFd, page: u64, data: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Where data and holes are may differ in detail; what is called a hole must read as zeros, on both sides.
+/// Where data and holes are may differ in detail; what is called a hole must read as zeros, on both
+/// sides.
 fn seek(mount: &Side, plain: &Side, slot: usize, at: u64, data: bool, what: &str) {
     let (Ok(one), Ok(other)) = (mount.fd(slot), plain.fd(slot)) else { return };
     let size = u64::try_from(rustix::fs::fstat(other).unwrap().st_size).unwrap();
@@ -424,12 +454,14 @@ fn run(seed: u64, calls: usize, sync_on_write: bool) {
 
 fn same_trees(mount: &Side, plain: &Side, what: &str) {
     let (one, other) = (mount.tree(), plain.tree());
-    let names = |tree: &[(PathBuf, Vec<u8>)]| tree.iter().map(|(p, _)| p.clone()).collect::<Vec<_>>();
+    let names =
+        |tree: &[(PathBuf, Vec<u8>)]| tree.iter().map(|(p, _)| p.clone()).collect::<Vec<_>>();
     assert_eq!(names(&one), names(&other), "{what}");
     for ((path, one), (_, other)) in one.iter().zip(&other) {
         if one != other {
             let at = one.iter().zip(other).position(|(a, b)| a != b);
-            let head = |says: &[u8]| String::from_utf8_lossy(&says[..says.len().min(60)]).into_owned();
+            let head =
+                |says: &[u8]| String::from_utf8_lossy(&says[..says.len().min(60)]).into_owned();
             panic!(
                 "{what}: {} differs at {at:?}: mount {:?}, plain {:?}",
                 path.display(),
@@ -451,7 +483,9 @@ fn outcome(outcome: &Outcome) -> String {
 fn brief(call: &Call) -> String {
     let mut text = format!("{call:?}");
     if text.len() > 300 {
-        text.truncate(text.char_indices().map(|(n, _)| n).take_while(|n| *n < 300).last().unwrap_or(0));
+        text.truncate(
+            text.char_indices().map(|(n, _)| n).take_while(|n| *n < 300).last().unwrap_or(0),
+        );
         text.push('…');
     }
     text

@@ -1,5 +1,5 @@
-//! What could not be made is not there: whichever call of the daemon fails while it makes something,
-//! the program hears of it, finds no name, and can try again.
+//! What could not be made is not there: whichever call of the daemon fails while it makes
+//! something, the program hears of it, finds no name, and can try again.
 //!
 //! `strace` lets the calls of a running daemon fail.
 
@@ -13,7 +13,8 @@ use std::process::{Child, Command, Stdio};
 use tiersmith_mount::Options;
 
 fn strace_is_missing() -> bool {
-    let there = Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok_and(|s| s.success());
+    let there =
+        Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok_and(|s| s.success());
     if !there {
         println!("skipped: strace is not installed, so no call can be made to fail");
     }
@@ -33,10 +34,13 @@ impl Failing {
             .spawn()
             .unwrap();
         let traced = |task: io::Result<fs::DirEntry>| {
-            let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default();
+            let status =
+                fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default();
             status.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
         };
-        until("strace to be there", || fs::read_dir(format!("/proc/{pid}/task")).unwrap().all(traced));
+        until("strace to be there", || {
+            fs::read_dir(format!("/proc/{pid}/task")).unwrap().all(traced)
+        });
         Self(strace)
     }
 }
@@ -86,7 +90,11 @@ fn refusals(calls: &str, made: &[(&str, Make)]) -> u32 {
             let there = fs::symlink_metadata(&path).is_ok();
             assert_eq!(there, outcome.is_ok(), "call {nth} of {calls}, {name}: {outcome:?}");
             if let Err(e) = outcome {
-                assert_eq!(e.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{name}: {e}");
+                assert_eq!(
+                    e.raw_os_error(),
+                    Some(rustix::io::Errno::IO.raw_os_error()),
+                    "{name}: {e}"
+                );
                 refused += 1;
                 make(&path).unwrap_or_else(|e| panic!("call {nth} of {calls}, {name}, again: {e}"));
             }

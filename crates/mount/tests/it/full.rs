@@ -1,4 +1,5 @@
-//! A home whose file system is full: the writer gets ENOSPC, nothing that was acknowledged is lost, and with room it goes on.
+//! A home whose file system is full: the writer gets ENOSPC, nothing that was acknowledged is lost,
+//! and with room it goes on.
 //!
 //! The home is on a small ext4 on a loop device, which root can make.
 
@@ -52,7 +53,8 @@ impl Small {
 
     fn mount(&self) -> Mounted {
         let home = self.at().join("db");
-        let mut spec = TierSpec::new("fast", self.dir.path().join("fast"), Medium::Emulated, 9 << 20);
+        let mut spec =
+            TierSpec::new("fast", self.dir.path().join("fast"), Medium::Emulated, 9 << 20);
         spec.unit = 256 << 10;
         spec.lanes = 8;
         spec.slots = 64;
@@ -68,7 +70,9 @@ impl Small {
 impl Drop for Small {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(self.at()).stdin(Stdio::null()).output();
-        if fs::read_to_string("/proc/mounts").is_ok_and(|m| m.contains(&*self.at().to_string_lossy())) {
+        if fs::read_to_string("/proc/mounts")
+            .is_ok_and(|m| m.contains(&*self.at().to_string_lossy()))
+        {
             let _ = Command::new("umount").arg("-l").arg(self.at()).stdin(Stdio::null()).output();
         }
     }

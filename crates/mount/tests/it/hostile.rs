@@ -1,4 +1,5 @@
-//! A home made to do harm, and programs that ask for odd things: nothing outside the home is touched, and the mount goes on.
+//! A home made to do harm, and programs that ask for odd things: nothing outside the home is
+//! touched, and the mount goes on.
 
 use crate::place;
 use crate::place::{Place, skipped, skipped_unless_root};
@@ -72,8 +73,10 @@ fn a_directory_swapped_for_a_link_while_aside_leads_nowhere() {
     fs::write(place.at("file"), "inside").unwrap();
     fs::remove_file(place.aside().join("file")).unwrap();
     symlink(outside.join("victim"), place.aside().join("file")).unwrap();
-    // A caller that follows links goes where the link leads by its own right; one that does not must not be led there.
-    let unfollowed = fs::OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(place.at("file"));
+    // A caller that follows links goes where the link leads by its own right; one that does not
+    // must not be led there.
+    let unfollowed =
+        fs::OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(place.at("file"));
     if let Ok(file) = unfollowed {
         let _ = file.set_permissions(fs::Permissions::from_mode(0o666));
         let _ = file.set_len(3);
@@ -85,12 +88,16 @@ fn a_directory_swapped_for_a_link_while_aside_leads_nowhere() {
 
 #[test]
 fn devices_pipes_and_sockets_are_what_they_are_and_are_never_opened_by_the_mount() {
-    if skipped_unless_root("devices_pipes_and_sockets_are_what_they_are_and_are_never_opened_by_the_mount") {
+    if skipped_unless_root(
+        "devices_pipes_and_sockets_are_what_they_are_and_are_never_opened_by_the_mount",
+    ) {
         return;
     }
     let mut place = Place::plain(8, Options::default());
     let mode = rustix::fs::Mode::from_raw_mode(0o666);
-    let make = |name: &str, kind, dev| rustix::fs::mknodat(rustix::fs::CWD, place.at(name), kind, mode, dev);
+    let make = |name: &str, kind, dev| {
+        rustix::fs::mknodat(rustix::fs::CWD, place.at(name), kind, mode, dev)
+    };
     let null = rustix::fs::makedev(1, 3);
     if let Err(e) = make("device.d8", rustix::fs::FileType::CharacterDevice, null) {
         eprintln!("skipped: devices in a home, because they cannot be made here ({e})");
@@ -133,9 +140,14 @@ fn long_deep_and_unreadable_names_are_names() {
     let long = "x".repeat(252) + ".d8";
     let too_long = "x".repeat(253) + ".d8";
     fs::write(place.at(&long), "long").unwrap();
-    assert_eq!(fs::write(place.at(&too_long), "no").unwrap_err().raw_os_error(), Some(libc::ENAMETOOLONG));
+    assert_eq!(
+        fs::write(place.at(&too_long), "no").unwrap_err().raw_os_error(),
+        Some(libc::ENAMETOOLONG)
+    );
     for (n, bytes) in
-        [&b"\xff\xfe.d8"[..], b"\x01\x7f.redo", b" \n\t'\".d4", b"-rf.pass", b"%s%n{}.d8"].iter().enumerate()
+        [&b"\xff\xfe.d8"[..], b"\x01\x7f.redo", b" \n\t'\".d4", b"-rf.pass", b"%s%n{}.d8"]
+            .iter()
+            .enumerate()
     {
         let path = place.home().join(OsStr::from_bytes(bytes));
         fs::write(&path, [n as u8; 10_000]).unwrap();
@@ -170,7 +182,8 @@ fn a_directory_of_thousands_is_listed_whole_while_it_is_emptied() {
     for n in 0..COUNT {
         fs::write(place.at(&format!("many/file-{n:05}.pass")), "").unwrap();
     }
-    let mut names: Vec<_> = fs::read_dir(place.at("many")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let mut names: Vec<_> =
+        fs::read_dir(place.at("many")).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
     names.dedup();
     assert_eq!(names.len(), COUNT);

@@ -1,4 +1,5 @@
-//! The process behind the mount is killed while files are written: what was acknowledged is there afterwards, and no block is torn.
+//! The process behind the mount is killed while files are written: what was acknowledged is there
+//! afterwards, and no block is torn.
 //!
 //! `TIERSMITH_KILL_ROUNDS` sets the number of rounds; each prints its seed.
 
@@ -31,7 +32,11 @@ fn version(number: u64, bytes: &[u8]) -> Result<u64, String> {
         return Ok(0);
     }
     let version = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
-    if bytes == block(number, version) { Ok(version) } else { Err(format!("block {number} is torn")) }
+    if bytes == block(number, version) {
+        Ok(version)
+    } else {
+        Err(format!("block {number} is torn"))
+    }
 }
 
 /// One file under test, and what its writer was told.
@@ -106,13 +111,15 @@ impl Subject {
                     self.acknowledged[number as usize].store(found, Ordering::Release);
                     self.tried[number as usize].store(found, Ordering::Release);
                 }
-                // In place, the write that was under way when the process was killed may be in part.
+                // In place, the write that was under way when the process was killed may be in
+                // part.
                 Err(_) if self.may_tear() && tried != acknowledged => {
                     self.acknowledged[number as usize].store(tried, Ordering::Release);
                     file_repair(home, self.name, number, tried);
                 }
                 found => panic!(
-                    "VIOLATION: {what}: {} block {number}: found {found:?}, acknowledged {acknowledged}, tried {tried}",
+                    "VIOLATION: {what}: {} block {number}: found {found:?}, acknowledged \
+                     {acknowledged}, tried {tried}",
                     self.name
                 ),
             }
@@ -144,8 +151,8 @@ fn what_was_acknowledged_survives_the_death_of_the_daemon() {
         Subject::new("plain.pass", 0, true),
     ];
     let versions = AtomicU64::new(0);
-    let first =
-        std::env::var("TIERSMITH_KILL_SEED").map_or_else(|_| fastrand::u64(..), |n| n.parse().unwrap());
+    let first = std::env::var("TIERSMITH_KILL_SEED")
+        .map_or_else(|_| fastrand::u64(..), |n| n.parse().unwrap());
     for round in 0..rounds {
         let seed = first.wrapping_add(round);
         let what = format!("round {round}, seed {seed}");
@@ -154,7 +161,8 @@ fn what_was_acknowledged_survives_the_death_of_the_daemon() {
         for subject in &subjects {
             subject.check(&place.home(), &what);
         }
-        // The kill comes after so many more acknowledged versions: in the middle of the work, however slow the machine is.
+        // The kill comes after so many more acknowledged versions: in the middle of the work,
+        // however slow the machine is.
         let limit = versions.load(Ordering::Relaxed) + random.u64(1..3000);
         std::thread::scope(|scope| {
             for (n, subject) in subjects.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Redo files that are lent: the kernel writes them itself, in a plain file beside the tier, and every other way to them shows the same.
+//! Redo files that are lent: the kernel writes them itself, in a plain file beside the tier, and
+//! every other way to them shows the same.
 
 use crate::place::{Place, skipped_unless_root, until};
 use std::fs::{self, File, OpenOptions};
@@ -26,7 +27,8 @@ fn place(transport: Transport) -> Option<(Place, PathBuf)> {
     drop(open(&path));
     let report = place.mounted().report();
     let lending = place.mounted().attached().stats().lending;
-    // A moment after the file was made its first handle may be there still; it is asked for again then.
+    // A moment after the file was made its first handle may be there still; it is asked for again
+    // then.
     if report.lends && lending.refused.is_none() {
         return Some((place, path));
     }
@@ -42,7 +44,8 @@ fn is_lent(place: &Place, name: &str) -> bool {
     place.mounted().attached().files().iter().any(|f| f.path.as_os_str() == name && f.lent)
 }
 
-/// Opens for writing until the kernel has the file: handles that were closed a moment ago are in the way until it has told of it.
+/// Opens for writing until the kernel has the file: handles that were closed a moment ago are in
+/// the way until it has told of it.
 fn lent(place: &Place, path: &PathBuf) -> File {
     let name = path.file_name().unwrap().to_str().unwrap().to_owned();
     until("the file to be lent", || {
@@ -152,8 +155,15 @@ fn a_lent_file_that_is_mapped_is_not_given_back_although_it_is_closed() {
     let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
     // SAFETY: the kernel chooses where; it is unmapped below, and nothing refers to it after that.
     let map = unsafe {
-        rustix::mm::mmap(std::ptr::null_mut(), LEN, protection, rustix::mm::MapFlags::SHARED, &file, 0)
-            .unwrap()
+        rustix::mm::mmap(
+            std::ptr::null_mut(),
+            LEN,
+            protection,
+            rustix::mm::MapFlags::SHARED,
+            &file,
+            0,
+        )
+        .unwrap()
     };
     drop(file);
     let attached = place.mounted().attached().clone();
@@ -191,7 +201,8 @@ fn random_work_on_a_lent_file_equals_a_plain_one() {
             }
             55..80 => {
                 let (mut a, mut b) = (vec![0; len], vec![0; len]);
-                let (n, m) = (ours.read_at(&mut a, at).unwrap(), plain.read_at(&mut b, at).unwrap());
+                let (n, m) =
+                    (ours.read_at(&mut a, at).unwrap(), plain.read_at(&mut b, at).unwrap());
                 assert_eq!((n, &a[..n]), (m, &b[..m]), "step {step}");
             }
             80..83 => {
@@ -199,7 +210,8 @@ fn random_work_on_a_lent_file_equals_a_plain_one() {
                 plain.set_len(at).unwrap();
             }
             83..86 => {
-                let punch = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+                let punch =
+                    rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
                 rustix::fs::fallocate(&ours, punch, at, len as u64).unwrap();
                 rustix::fs::fallocate(&plain, punch, at, len as u64).unwrap();
             }
@@ -236,7 +248,8 @@ fn random_work_on_a_lent_file_equals_a_plain_one() {
     assert_eq!(fs::read(&path).unwrap(), fs::read(&plain_path).unwrap());
 }
 
-/// An older kernel after a reboot, or `--lend no`: through this process a lent file is slower than one that is not.
+/// An older kernel after a reboot, or `--lend no`: through this process a lent file is slower than
+/// one that is not.
 #[test]
 fn what_was_lent_is_taken_back_by_a_mount_that_lends_nothing() {
     let Some((mut place, path)) = place(Transport::Auto) else { return };
@@ -268,13 +281,17 @@ fn unsynced_pages(file: &File) -> Option<u64> {
     const CACHESTAT: libc::c_long = 451;
     let range = [0u64, 0];
     let mut found = [0u64; 5];
-    // SAFETY: the call reads two and writes five numbers of 64 bits, which are there; the descriptor is open.
-    let done = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), found.as_mut_ptr(), 0) };
+    // SAFETY: the call reads two and writes five numbers of 64 bits, which are there; the
+    // descriptor is open.
+    let done = unsafe {
+        libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), found.as_mut_ptr(), 0)
+    };
     (done == 0).then_some(found[1] + found[2])
 }
 
-/// What lending rests on where the medium is persistent: the attribute of the file that is written, not a flag of whoever opened it, makes the kernel
-/// sync each write that it passes through. Shown with a file that passes, on whatever disk the home is.
+/// What lending rests on where the medium is persistent: the attribute of the file that is written,
+/// not a flag of whoever opened it, makes the kernel sync each write that it passes through. Shown
+/// with a file that passes, on whatever disk the home is.
 #[test]
 fn a_write_that_is_passed_through_is_synced_when_the_file_has_the_attribute() {
     if skipped_unless_root("passed through and synced") {
@@ -289,7 +306,8 @@ fn a_write_that_is_passed_through_is_synced_when_the_file_has_the_attribute() {
     let beneath = open(&place.aside().join("a.pass"));
     beneath.sync_all().unwrap();
     let flags = rustix::fs::ioctl_getflags(&beneath);
-    let set = flags.and_then(|flags| rustix::fs::ioctl_setflags(&beneath, flags | rustix::fs::IFlags::SYNC));
+    let set = flags
+        .and_then(|flags| rustix::fs::ioctl_setflags(&beneath, flags | rustix::fs::IFlags::SYNC));
     if let Err(e) = set {
         return why(&format!("the disk of this directory has no such attribute ({e})"));
     }
@@ -297,7 +315,9 @@ fn a_write_that_is_passed_through_is_synced_when_the_file_has_the_attribute() {
         return why("the kernel does not say which pages are on storage (Linux 6.5 does)");
     }
     let path = place.at("a.pass");
-    until("the kernel to have it", || place.mounted().attached().files().iter().all(|f| f.handles == 0));
+    until("the kernel to have it", || {
+        place.mounted().attached().files().iter().all(|f| f.handles == 0)
+    });
     let file = OpenOptions::new().write(true).custom_flags(0).open(&path).unwrap();
     for n in 0..20 {
         file.write_all_at(&[n; 8192], 4096).unwrap();

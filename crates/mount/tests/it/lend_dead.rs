@@ -52,7 +52,8 @@ fn a_program_that_outlives_the_daemon_is_named_by_the_next_attach_and_what_it_wr
     let started = Command::new("sleep").arg("1000").stdin(file.try_clone().unwrap()).spawn();
     let program = Program(started.unwrap());
     daemon.kill();
-    // Whether the kernel still lets it write is the kernel's business; what it says it has written is there.
+    // Whether the kernel still lets it write is the kernel's business; what it says it has written
+    // is there.
     let written = file.write_all_at(&[3; 100], 50).is_ok();
     drop(file);
     daemon.clear();

@@ -1,4 +1,5 @@
-//! Lending where the kernel refuses the files: on a medium that is an overlayfs, in a mount namespace of its own.
+//! Lending where the kernel refuses the files: on a medium that is an overlayfs, in a mount
+//! namespace of its own.
 
 use crate::place::{Place, skipped_unless_root, until};
 use std::fs::{self, OpenOptions};
@@ -36,7 +37,8 @@ fn inside_the_overlay() {
         file.read_exact_at(&mut bytes, 0).unwrap();
         assert_eq!((bytes[8191], bytes[8192], bytes[16383], bytes[16384]), (n, 9, 9, n));
     }
-    let (report, mut lending) = (place.mounted().report(), place.mounted().attached().stats().lending);
+    let (report, mut lending) =
+        (place.mounted().report(), place.mounted().attached().stats().lending);
     let why = report.lends_because.or(lending.refused.clone()).unwrap_or_default();
     if why.contains("the kernel refused a file") {
         assert!(!report.lends);
@@ -66,14 +68,20 @@ fn on_an_overlay_the_kernel_refuses_a_lent_file_and_nothing_is_lent_nor_lost() {
     if skipped_unless_root(TEST) {
         return;
     }
-    // Not on the disk of this directory: that may be an overlay itself, which cannot be the upper layer of another.
+    // Not on the disk of this directory: that may be an overlay itself, which cannot be the upper
+    // layer of another.
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let program = std::env::current_exe().unwrap();
     let started = Command::new("unshare")
         .args(["-m", "sh", "-c", OVERLAY, "sh"])
         .arg(dir.path())
         .arg(&program)
-        .args([full_name!("inside_the_overlay").as_str(), "--exact", "--nocapture", "--test-threads=1"])
+        .args([
+            full_name!("inside_the_overlay").as_str(),
+            "--exact",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(INSIDE, "1")
         .stdin(Stdio::null())
         .output();

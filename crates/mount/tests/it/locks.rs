@@ -1,5 +1,5 @@
-//! Locks on files of the mount are the kernel's own: two handles, two processes and the three kinds of lock exclude each other as on any
-//! local file system.
+//! Locks on files of the mount are the kernel's own: two handles, two processes and the three kinds
+//! of lock exclude each other as on any local file system.
 
 use crate::place;
 use crate::place::{Place, skipped};
@@ -12,7 +12,8 @@ use std::process::{Command, Stdio};
 const NAMES: [&str; 3] = ["a.redo", "a.d8", "a.pass"];
 const CHILD: &str = "TIERSMITH_TEST_LOCK";
 
-/// Takes a lock on the whole file without waiting: POSIX's (of the process) or the open file description's.
+/// Takes a lock on the whole file without waiting: POSIX's (of the process) or the open file
+/// description's.
 fn lock(file: &File, exclusive: bool, description: bool) -> bool {
     let kind = if exclusive { libc::F_WRLCK } else { libc::F_RDLCK };
     // SAFETY: a flock of zeros is a valid one.
@@ -27,7 +28,8 @@ fn open(path: &std::path::Path) -> File {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
 }
 
-/// Not a test: another process, which takes a lock, says whether it got it, and holds it until its input ends.
+/// Not a test: another process, which takes a lock, says whether it got it, and holds it until its
+/// input ends.
 #[test]
 fn the_other_process() {
     let Some(path) = std::env::var_os(CHILD) else { return };

@@ -1,8 +1,10 @@
-//! Messages of a kernel that does not keep to its protocol, without a kernel: each is answered or refused, never with a panic; an answer
-//! has the length that the kernel expects; nothing outside the home is touched, whatever names and numbers are sent.
+//! Messages of a kernel that does not keep to its protocol, without a kernel: each is answered or
+//! refused, never with a panic; an answer has the length that the kernel expects; nothing outside
+//! the home is touched, whatever names and numbers are sent.
 //!
-//! Needs neither FUSE nor root. The messages follow from a seed: `TIERSMITH_SEED` gives another first one, `TIERSMITH_MESSAGES` how many.
-//! The fuzz target `messages` looks for what this does not reach.
+//! Needs neither FUSE nor root. The messages follow from a seed: `TIERSMITH_SEED` gives another
+//! first one, `TIERSMITH_MESSAGES` how many. The fuzz target `messages` looks for what this does
+//! not reach.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +17,8 @@ const PROFILE: &str = "description = \"test\"\n[default]\nclass = \"pass\"\nbloc
     [[rule]]\nfiles = [\"**/*.redo\"]\nclass = \"redo\"\nblock_size = 4096\nwhy = \"test\"\n\
     [[rule]]\nfiles = [\"**/*.d8\"]\nclass = \"data\"\nblock_size = 8192\nwhy = \"test\"\n";
 
-/// Names that are sent: those that exist, those of Tiersmith itself, and those that no kernel sends.
+/// Names that are sent: those that exist, those of Tiersmith itself, and those that no kernel
+/// sends.
 const NAMES: [&[u8]; 20] = [
     b"a.d8",
     b"b.redo",
@@ -73,7 +76,9 @@ impl Around {
         fs::create_dir_all(home.join("dir")).unwrap();
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("kept"), "kept").unwrap();
-        for (name, len) in [("a.d8", 20_000), ("b.redo", 9000), ("c.pass", 5000), ("dir/d.d8", 8192)] {
+        for (name, len) in
+            [("a.d8", 20_000), ("b.redo", 9000), ("c.pass", 5000), ("dir/d.d8", 8192)]
+        {
             fs::write(home.join(name), vec![7; len]).unwrap();
         }
         symlink(&outside, home.join("way-out")).unwrap();
@@ -86,10 +91,13 @@ impl Around {
     }
 
     fn messages(&self, sync_on_write: bool) -> Messages {
-        let mut spec = TierSpec::new("fast", self.tier.path().join("tier"), Medium::Emulated, 16 << 20);
+        let mut spec =
+            TierSpec::new("fast", self.tier.path().join("tier"), Medium::Emulated, 16 << 20);
         spec.unit = 1 << 20;
-        let options =
-            Options { profile: Some(Profile::parse("test", PROFILE).unwrap()), ..Options::default() };
+        let options = Options {
+            profile: Some(Profile::parse("test", PROFILE).unwrap()),
+            ..Options::default()
+        };
         Messages::new(attach(&self.home(), &[spec], options).unwrap(), sync_on_write).unwrap()
     }
 
@@ -112,7 +120,8 @@ impl Around {
             for entry in fs::read_dir(at).unwrap() {
                 let path = entry.unwrap().path();
                 let kind = fs::symlink_metadata(&path).unwrap();
-                let text = if kind.is_file() { fs::read_to_string(&path).unwrap() } else { String::new() };
+                let text =
+                    if kind.is_file() { fs::read_to_string(&path).unwrap() } else { String::new() };
                 // The home's own mode may change: it is what is mounted.
                 if path == aside {
                     continue;
@@ -195,7 +204,8 @@ impl Known {
     }
 
     fn learn(&mut self, opcode: u32, answer: &[u8]) {
-        let number = |at: usize| answer.get(at..at + 8).map(|b| u64::from_le_bytes(b.try_into().unwrap()));
+        let number =
+            |at: usize| answer.get(at..at + 8).map(|b| u64::from_le_bytes(b.try_into().unwrap()));
         match opcode {
             1 | 6 | 8 | 9 | 13 | 35 => self.nodes.extend(number(0).filter(|n| *n != 0)),
             14 | 27 => self.handles.extend(number(0)),
@@ -282,7 +292,8 @@ fn send(seed: u64, count: u64, sync_on_write: bool) {
         let m = message(&mut random, &known);
         let in_one = random.bool();
         let whole = [&m.header[..], &m.fixed, &m.rest].concat();
-        // A message in one piece has no border of its own: what is cut short takes from what follows.
+        // A message in one piece has no border of its own: what is cut short takes from what
+        // follows.
         let cut = in_one && m.fixed.len() != fixed_len(m.opcode);
         let answer = if in_one {
             messages.answer(&whole)
@@ -339,7 +350,12 @@ fn a_name_that_is_a_way_is_refused() {
         let name = [way, b"\0"].concat();
         for (opcode, fixed) in [(1, 0), (9, 8), (8, 16), (10, 0), (11, 0), (35, 16)] {
             let answer = ask(&mut messages, opcode, &vec![0; fixed], &name);
-            assert_eq!(answer, Err(libc::EINVAL), "operation {opcode}, {:?}", String::from_utf8_lossy(way));
+            assert_eq!(
+                answer,
+                Err(libc::EINVAL),
+                "operation {opcode}, {:?}",
+                String::from_utf8_lossy(way)
+            );
         }
     }
 }

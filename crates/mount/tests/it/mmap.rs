@@ -1,4 +1,5 @@
-//! Memory maps of files of each class: what is written to memory reaches the file, what is written to the file is seen in memory.
+//! Memory maps of files of each class: what is written to memory reaches the file, what is written
+//! to the file is seen in memory.
 
 use crate::daemon::Apart;
 use crate::place::skipped;
@@ -19,7 +20,9 @@ impl Map {
     fn new(file: &File, len: usize) -> Self {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses where; the mapping lives as long as the value.
-        let at = unsafe { mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0).unwrap() };
+        let at = unsafe {
+            mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0).unwrap()
+        };
         Self { at: at.cast(), len }
     }
 
@@ -57,7 +60,12 @@ fn memory_and_file_show_each_other_what_was_written() {
     }
     let mut place = Apart::new(8, false);
     for name in NAMES {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(place.at(name)).unwrap();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(place.at(name))
+            .unwrap();
         file.write_all_at(&vec![7; LEN], 0).unwrap();
         let map = Map::new(&file, LEN);
         assert_eq!(map.get(100_000, 3), [7, 7, 7], "{name}");
@@ -87,7 +95,12 @@ fn what_is_in_memory_only_is_written_when_the_mount_goes() {
     }
     let mut place = Apart::new(8, false);
     for name in NAMES {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(place.at(name)).unwrap();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(place.at(name))
+            .unwrap();
         file.set_len(LEN as u64).unwrap();
         let map = Map::new(&file, LEN);
         for page in 0..LEN / 4096 {
@@ -110,7 +123,12 @@ fn direct_and_cached_handles_of_one_file_agree() {
     }
     let place = Apart::new(8, false);
     for name in NAMES {
-        let cached = OpenOptions::new().read(true).write(true).create_new(true).open(place.at(name)).unwrap();
+        let cached = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(place.at(name))
+            .unwrap();
         cached.write_all_at(&vec![1; LEN], 0).unwrap();
         let direct = OpenOptions::new()
             .read(true)

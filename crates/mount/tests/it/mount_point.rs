@@ -1,4 +1,5 @@
-//! Where a home is mounted when somebody who may write beside it changes the names: on the directory that was meant, or not at all.
+//! Where a home is mounted when somebody who may write beside it changes the names: on the
+//! directory that was meant, or not at all.
 
 use crate::place;
 use crate::place::{Place, profile, skipped};

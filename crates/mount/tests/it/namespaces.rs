@@ -1,4 +1,5 @@
-//! A mount that another mount namespace has a copy of, as a container or a service started meanwhile does.
+//! A mount that another mount namespace has a copy of, as a container or a service started
+//! meanwhile does.
 
 use crate::place::{Place, skipped_unless_root, until};
 use std::fs;

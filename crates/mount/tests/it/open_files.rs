@@ -38,8 +38,9 @@ fn a_daemon_that_may_open_256_files_serves_more() {
     for n in 0..FILES {
         fs::write(path(n), [n as u8; 9000]).unwrap();
     }
-    let open: Vec<File> =
-        (0..FILES).map(|n| OpenOptions::new().read(true).write(true).open(path(n)).unwrap()).collect();
+    let open: Vec<File> = (0..FILES)
+        .map(|n| OpenOptions::new().read(true).write(true).open(path(n)).unwrap())
+        .collect();
     fs::remove_file(path(5)).unwrap();
     for (n, mut file) in open.iter().enumerate() {
         let mut bytes = Vec::new();

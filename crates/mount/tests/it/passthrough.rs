@@ -1,5 +1,5 @@
-//! Files of class pass that the kernel reads and writes itself, where it can: the same contents, also when a file changes its class by its
-//! name, and beside handles that go through this process.
+//! Files of class pass that the kernel reads and writes itself, where it can: the same contents,
+//! also when a file changes its class by its name, and beside handles that go through this process.
 
 use crate::place::{Place, skipped_unless_root};
 use std::fs::{self, File, OpenOptions};
@@ -17,7 +17,10 @@ fn place() -> Option<Place> {
     match place.mounted().report() {
         report if report.passthrough => Some(place),
         report => {
-            eprintln!("skipped: passthrough, because {}", report.passthrough_because.unwrap_or_default());
+            eprintln!(
+                "skipped: passthrough, because {}",
+                report.passthrough_because.unwrap_or_default()
+            );
             None
         }
     }
@@ -57,7 +60,9 @@ fn what_the_kernel_writes_is_in_the_home_at_once() {
 #[test]
 fn a_file_that_changes_its_class_with_its_name_keeps_its_bytes() {
     let Some(mut place) = place() else { return };
-    for (from, to) in [("a.pass", "a.d8"), ("b.d8", "b.pass"), ("c.pass", "c.redo"), ("d.redo", "d.pass")] {
+    for (from, to) in
+        [("a.pass", "a.d8"), ("b.d8", "b.pass"), ("c.pass", "c.redo"), ("d.redo", "d.pass")]
+    {
         let mut bytes = vec![0; 60_000];
         fastrand::Rng::with_seed(5).fill(&mut bytes);
         fs::write(place.at(from), &bytes).unwrap();
@@ -98,7 +103,8 @@ fn many_files_are_opened_and_closed_by_many_threads() {
                 let mut acknowledged = [0u64; 7];
                 for n in 0..150 {
                     let path = home.join(format!("file-{}.pass", n % 7));
-                    let mut file = OpenOptions::new().append(true).create(true).open(&path).unwrap();
+                    let mut file =
+                        OpenOptions::new().append(true).create(true).open(&path).unwrap();
                     file.write_all(&[thread; 100]).unwrap();
                     acknowledged[n % 7] += 100;
                     let read = File::open(&path).unwrap();

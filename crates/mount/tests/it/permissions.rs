@@ -1,12 +1,16 @@
-//! Rights on the mount are those that the home gives, for every user, and what a user makes belongs to that user.
+//! Rights on the mount are those that the home gives, for every user, and what a user makes belongs
+//! to that user.
 //!
-//! The other users are threads of this process that change their user and group for good, for themselves only.
+//! The other users are threads of this process that change their user and group for good, for
+//! themselves only.
 
 use crate::place::{Place, skipped_unless_root};
 use crate::user::as_user;
 use rustix::fs::{Mode, StatVfsMountFlags, XattrFlags};
 use std::fs::{self, OpenOptions, Permissions};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{
+    DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown,
+};
 use std::path::Path;
 use tiersmith_mount::Options;
 
@@ -56,12 +60,19 @@ fn another_user_gets_what_the_modes_give_and_nothing_more() {
             };
             assert_eq!(as_user(2001, 2001, &[], || may(&path)), owner, "{name} {mode:o}: owner");
             assert_eq!(as_user(2002, 3001, &[], || may(&path)), group, "{name} {mode:o}: group");
-            assert_eq!(as_user(2002, 2002, &[3001], || may(&path)), group, "{name} {mode:o}: further group");
+            assert_eq!(
+                as_user(2002, 2002, &[3001], || may(&path)),
+                group,
+                "{name} {mode:o}: further group"
+            );
             assert_eq!(as_user(2003, 2003, &[], || may(&path)), other, "{name} {mode:o}: other");
         }
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         as_user(2002, 2002, &[], || {
-            assert_eq!(errno(fs::set_permissions(&path, Permissions::from_mode(0o666))), Some(libc::EPERM));
+            assert_eq!(
+                errno(fs::set_permissions(&path, Permissions::from_mode(0o666))),
+                Some(libc::EPERM)
+            );
             assert_eq!(errno(chown(&path, Some(2002), None)), Some(libc::EPERM));
             assert_eq!(errno(fs::remove_file(&path)), Some(libc::EACCES));
             assert_eq!(errno(fs::rename(&path, place.at("taken"))), Some(libc::EACCES));
@@ -80,7 +91,9 @@ fn another_user_gets_what_the_modes_give_and_nothing_more() {
 
 #[test]
 fn another_user_who_fills_the_file_table_leaves_slots_to_the_owner_of_the_home() {
-    if skipped_unless_root("another_user_who_fills_the_file_table_leaves_slots_to_the_owner_of_the_home") {
+    if skipped_unless_root(
+        "another_user_who_fills_the_file_table_leaves_slots_to_the_owner_of_the_home",
+    ) {
         return;
     }
     // So small that the table may grow once, which is kept for the owner too.
@@ -143,11 +156,13 @@ fn what_a_user_makes_belongs_to_the_user() {
             fs::DirBuilder::new().mode(0o750).create(at("dir")).unwrap();
             std::os::unix::fs::symlink("nowhere", at("link")).unwrap();
             let fifo = rustix::fs::FileType::Fifo;
-            rustix::fs::mknodat(rustix::fs::CWD, at("fifo"), fifo, Mode::from_raw_mode(0o640), 0).unwrap();
+            rustix::fs::mknodat(rustix::fs::CWD, at("fifo"), fifo, Mode::from_raw_mode(0o640), 0)
+                .unwrap();
             drop(std::os::unix::net::UnixListener::bind(at("s")).unwrap());
         });
         let group = if dir.is_empty() { 2002 } else { 3001 };
-        for name in NAMES.iter().copied().chain(["r-a.redo", "r-a.d8", "dir", "link", "fifo", "s"]) {
+        for name in NAMES.iter().copied().chain(["r-a.redo", "r-a.d8", "dir", "link", "fifo", "s"])
+        {
             // By the mount, and by what is really there.
             for path in [at(name), place.aside().join(dir).join(name)] {
                 let found = fs::symlink_metadata(&path).unwrap();
@@ -203,12 +218,18 @@ fn the_callers_umask_counts_and_no_other() {
         for mask in [0o000, 0o022, 0o077, 0o027] {
             let home = place.home();
             scope.spawn(move || {
-                // SAFETY: this thread stops sharing its umask with the others; nothing here relies on sharing it.
+                // SAFETY: this thread stops sharing its umask with the others; nothing here relies
+                // on sharing it.
                 assert_eq!(unsafe { libc::unshare(libc::CLONE_FS) }, 0);
                 rustix::process::umask(Mode::from_raw_mode(mask));
                 for n in 0..100 {
                     let path = home.join(format!("{mask:o}-{n}.d8"));
-                    OpenOptions::new().create_new(true).write(true).mode(0o666).open(&path).unwrap();
+                    OpenOptions::new()
+                        .create_new(true)
+                        .write(true)
+                        .mode(0o666)
+                        .open(&path)
+                        .unwrap();
                     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o666 & !mask);
                     fs::remove_file(&path).unwrap();
                 }
@@ -236,7 +257,9 @@ fn writing_takes_suid_away_from_who_may_not_keep_it() {
         });
         assert_eq!(mode(), 0o777, "{name}: write");
         suid();
-        as_user(2002, 2002, &[], || OpenOptions::new().write(true).open(&path).unwrap().set_len(3).unwrap());
+        as_user(2002, 2002, &[], || {
+            OpenOptions::new().write(true).open(&path).unwrap().set_len(3).unwrap()
+        });
         assert_eq!(mode(), 0o777, "{name}: truncate");
         suid();
         as_user(2002, 2002, &[], || {
@@ -252,7 +275,8 @@ fn writing_takes_suid_away_from_who_may_not_keep_it() {
         assert_eq!(mode() & 0o6000, 0, "{name}: chown");
         // Capabilities go with any write.
         let capability = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        let set = rustix::fs::setxattr(&path, "security.capability", &capability, XattrFlags::empty());
+        let set =
+            rustix::fs::setxattr(&path, "security.capability", &capability, XattrFlags::empty());
         if set.is_ok() {
             fs::OpenOptions::new().write(true).open(&path).unwrap().write_all_at(b"y", 0).unwrap();
             let left = rustix::fs::getxattr(&path, "security.capability", &mut [0u8; 64][..]);

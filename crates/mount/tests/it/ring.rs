@@ -1,6 +1,8 @@
-//! FUSE over io_uring as a transport: a file system in memory behind it, and everything that may happen to it.
+//! FUSE over io_uring as a transport: a file system in memory behind it, and everything that may
+//! happen to it.
 //!
-//! Not here: what requests mean, and the store. Where there is no FUSE over io_uring, or nobody may mount, each test says so and ends.
+//! Not here: what requests mean, and the store. Where there is no FUSE over io_uring, or nobody may
+//! mount, each test says so and ends.
 
 use crate::ring_support;
 use crate::ring_support::memory::{Memory, PANICS, STALLS};
@@ -54,7 +56,10 @@ fn work(directory: &Path, seed: u64, calls: usize) {
                 known[offset..offset + data.len()].copy_from_slice(&data);
             }
             5..7 if existing => {
-                assert!(fs::read(&path).expect("a read") == model[&name], "seed {seed}: {name} differs")
+                assert!(
+                    fs::read(&path).expect("a read") == model[&name],
+                    "seed {seed}: {name} differs"
+                )
             }
             7 if existing => {
                 let to = format!("file-{}", random.u8(..6));
@@ -70,12 +75,16 @@ fn work(directory: &Path, seed: u64, calls: usize) {
             9 => {
                 let mut names: Vec<String> = fs::read_dir(directory)
                     .expect("a listing")
-                    .map(|e| e.expect("an entry").file_name().into_string().expect("a name of ours"))
+                    .map(|e| {
+                        e.expect("an entry").file_name().into_string().expect("a name of ours")
+                    })
                     .collect();
                 names.sort();
                 assert_eq!(names, model.keys().cloned().collect::<Vec<_>>(), "seed {seed}");
             }
-            _ => assert!(existing || fs::metadata(&path).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)),
+            _ => assert!(
+                existing || fs::metadata(&path).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+            ),
         }
     }
     for (name, data) in &model {
@@ -102,16 +111,21 @@ fn what_eight_threads_do_is_what_they_find() {
 
 const MAP: &str = "TIERSMITH_TEST_RING_MAP";
 
-/// Not a test: the process that another test starts to change a byte of each page of a file through memory.
+/// Not a test: the process that another test starts to change a byte of each page of a file through
+/// memory.
 #[test]
 fn mapped_by_a_process_of_its_own() {
     let Some(path) = std::env::var_os(MAP) else { return };
     let file = File::options().read(true).write(true).open(path).expect("it opens");
-    let len = usize::try_from(file.metadata().expect("it has a length").len()).expect("it fits into memory");
-    // SAFETY: a new mapping of a whole file that is as long as the mapping; nobody cuts it meanwhile.
+    let len = usize::try_from(file.metadata().expect("it has a length").len())
+        .expect("it fits into memory");
+    // SAFETY: a new mapping of a whole file that is as long as the mapping; nobody cuts it
+    // meanwhile.
     let map = unsafe {
-        let (protection, flags) =
-            (rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE, rustix::mm::MapFlags::SHARED);
+        let (protection, flags) = (
+            rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE,
+            rustix::mm::MapFlags::SHARED,
+        );
         rustix::mm::mmap(std::ptr::null_mut(), len, protection, flags, &file, 0).expect("a mapping")
     };
     for page in (0..len).step_by(4096) {
@@ -120,25 +134,31 @@ fn mapped_by_a_process_of_its_own() {
     }
     // SAFETY: exactly the mapping made above, not used after this.
     unsafe {
-        rustix::mm::msync(map, len, rustix::mm::MsyncFlags::SYNC).expect("mapped pages are written");
+        rustix::mm::msync(map, len, rustix::mm::MsyncFlags::SYNC)
+            .expect("mapped pages are written");
         rustix::mm::munmap(map, len).expect("the mapping goes");
     }
 }
 
 #[test]
 fn files_larger_than_any_request_and_mapped_ones_come_through_whole() {
-    let Some(mount) = mounted(&Memory::new(None, false), Transport::Ring, At::new()) else { return };
+    let Some(mount) = mounted(&Memory::new(None, false), Transport::Ring, At::new()) else {
+        return;
+    };
     let path = mount.path().join("large");
-    let data: Vec<u8> = (0..5 << 20).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let data: Vec<u8> =
+        (0..5 << 20).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     fs::write(&path, &data).expect("a large write");
     assert!(fs::read(&path).expect("a large read") == data);
-    // Dropping the cached pages makes the kernel read again, ahead of the reader: background requests.
+    // Dropping the cached pages makes the kernel read again, ahead of the reader: background
+    // requests.
     let file = File::open(&path).expect("it opens");
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("advice is taken");
     assert!(fs::read(&path).expect("a large read") == data);
     drop(file);
 
-    // By a process of its own: one that waits, in a fault or an unmapping, for a file that it serves itself waits for ever.
+    // By a process of its own: one that waits, in a fault or an unmapping, for a file that it
+    // serves itself waits for ever.
     let mapper = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", full_name!("mapped_by_a_process_of_its_own").as_str(), "--nocapture"])
         .env(MAP, &path)
@@ -148,7 +168,11 @@ fn files_larger_than_any_request_and_mapped_ones_come_through_whole() {
         .expect("this program starts again");
     assert!(mapper.success());
     let read = fs::read(&path).expect("a large read");
-    assert!(read.iter().enumerate().all(|(n, byte)| *byte == if n % 4096 == 0 { 0x5a } else { data[n] }));
+    assert!(
+        read.iter()
+            .enumerate()
+            .all(|(n, byte)| *byte == if n % 4096 == 0 { 0x5a } else { data[n] })
+    );
     mount.end();
 }
 
@@ -162,7 +186,9 @@ fn callers_on_processors_that_are_not_ours_are_served() {
         return;
     }
     let _back = Affinity::to(first);
-    let Some(mount) = mounted(&Memory::new(None, false), Transport::Ring, At::new()) else { return };
+    let Some(mount) = mounted(&Memory::new(None, false), Transport::Ring, At::new()) else {
+        return;
+    };
     for processor in [last, first, last] {
         let _there = Affinity::to(processor);
         work(&mount.path().join(format!("turn-{}", fastrand::u64(..))), 7, 60);
@@ -205,7 +231,8 @@ fn a_slow_request_holds_up_no_other_of_its_processor() {
                 file.sync_all().expect("a sync, however long it takes");
             });
         }
-        // Two threads of the pool wait, two syncs wait for these; the queue of the processor still has entries.
+        // Two threads of the pool wait, two syncs wait for these; the queue of the processor still
+        // has entries.
         until("the pool's threads wait", || memory.stalled.load(SeqCst) == 2);
         let path = mount.path().join("quick");
         let quick = all.spawn(move || {
@@ -224,7 +251,9 @@ fn a_slow_request_holds_up_no_other_of_its_processor() {
 
 #[test]
 fn a_service_that_panics_costs_its_caller_an_error_and_nobody_else_anything() {
-    let Some(mount) = mounted(&Memory::new(None, false), Transport::Ring, At::new()) else { return };
+    let Some(mount) = mounted(&Memory::new(None, false), Transport::Ring, At::new()) else {
+        return;
+    };
     for _ in 0..20 {
         let error = fs::metadata(mount.path().join(PANICS)).expect_err("the service panicked");
         assert_eq!(error.raw_os_error(), Some(libc::EIO));
@@ -235,7 +264,8 @@ fn a_service_that_panics_costs_its_caller_an_error_and_nobody_else_anything() {
 
 #[test]
 fn sync_that_is_answered_enosys_succeeds_and_is_not_asked_again() {
-    let Some(mount) = mounted(&Memory::new(Some(Errno::NOSYS), true), Transport::Ring, At::new()) else {
+    let Some(mount) = mounted(&Memory::new(Some(Errno::NOSYS), true), Transport::Ring, At::new())
+    else {
         return;
     };
     let file = File::create(mount.path().join("file")).expect("it is made");
@@ -249,7 +279,8 @@ fn sync_that_is_answered_enosys_succeeds_and_is_not_asked_again() {
 
 #[test]
 fn a_ring_that_the_kernel_refuses_leaves_the_device_working() {
-    let Some(mount) = mounted(&Memory::new(None, false), Transport::RingWith(TOO_SMALL), At::new()) else {
+    let Some(mount) = mounted(&Memory::new(None, false), Transport::RingWith(TOO_SMALL), At::new())
+    else {
         return;
     };
     let why = mount.refused.clone().expect("entries too small are refused");
@@ -271,10 +302,17 @@ fn a_kernel_with_the_switch_off_is_said_to_have_it_off() {
     }
 }
 
-/// A file of one of the callers. It is opened before anything is torn down: afterwards the path leads to what is under the mount.
+/// A file of one of the callers. It is opened before anything is torn down: afterwards the path
+/// leads to what is under the mount.
 fn file_of(directory: &Path, caller: usize) -> File {
     let path = directory.join(format!("file-{caller}"));
-    File::options().create(true).truncate(true).read(true).write(true).open(path).expect("a file is made")
+    File::options()
+        .create(true)
+        .truncate(true)
+        .read(true)
+        .write(true)
+        .open(path)
+        .expect("a file is made")
 }
 
 /// Writes and reads in a file until that fails; gives the error.
@@ -301,7 +339,9 @@ fn is_an_end(e: &io::Error) -> bool {
 #[test]
 fn a_mount_torn_down_under_load_ends_its_callers_and_its_threads() {
     for _ in 0..5 {
-        let Some(mut mount) = mounted(&Memory::new(None, true), Transport::Ring, At::new()) else { return };
+        let Some(mut mount) = mounted(&Memory::new(None, true), Transport::Ring, At::new()) else {
+            return;
+        };
         let done = AtomicU64::new(0);
         std::thread::scope(|all| {
             let callers: Vec<_> = (0..8)
@@ -339,7 +379,8 @@ const SERVE_AT: &str = "TIERSMITH_TEST_RING_SERVE_AT";
 #[test]
 fn served_by_a_process_of_its_own() {
     let Some(at) = std::env::var_os(SERVE_AT) else { return };
-    let Some(mut mount) = mounted(&Memory::new(None, true), Transport::Ring, At::existing(Path::new(&at)))
+    let Some(mut mount) =
+        mounted(&Memory::new(None, true), Transport::Ring, At::existing(Path::new(&at)))
     else {
         return;
     };
@@ -361,7 +402,9 @@ fn callers_of_a_killed_process_get_an_error_and_nothing_stays_behind() {
         let said = BufReader::new(child.stdout.take().expect("its output is a pipe"));
         let mut daemon = Started(child);
         if !said.lines().any(|line| line.expect("its output is text") == "serving") {
-            eprintln!("skipped: killing a process that serves a mount, because it does not serve one here");
+            eprintln!(
+                "skipped: killing a process that serves a mount, because it does not serve one here"
+            );
             return;
         }
         let done = AtomicU64::new(0);
@@ -418,9 +461,13 @@ fn callers_that_are_killed_leave_the_mount_working() {
     let Some(mount) = mounted(&memory, Transport::Ring, At::new()) else { return };
     let mut callers = Vec::new();
     // Two of them are killed while their sync waits in the pool: they go when it is answered.
-    for name in
-        [format!("{STALLS}-1"), format!("{STALLS}-2"), "file-1".into(), "file-2".into(), "file-3".into()]
-    {
+    for name in [
+        format!("{STALLS}-1"),
+        format!("{STALLS}-2"),
+        "file-1".into(),
+        "file-2".into(),
+        "file-3".into(),
+    ] {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
             .args(["--exact", full_name!("called_by_a_process_of_its_own").as_str(), "--nocapture"])
             .env(CALL_ON, mount.path().join(name))

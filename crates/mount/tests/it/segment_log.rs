@@ -1,4 +1,5 @@
-//! The log of segments that `.ci/dax_suite.sh` writes in its guest finds what is there, and misses what is not.
+//! The log of segments that `.ci/dax_suite.sh` writes in its guest finds what is there, and misses
+//! what is not.
 
 #[path = "../../examples/segments.rs"]
 #[allow(dead_code, reason = "its main is the program")]

@@ -1,4 +1,5 @@
-//! The mount in its first minute: files of each class are written and read, renamed, removed, and are there after a remount and a detach.
+//! The mount in its first minute: files of each class are written and read, renamed, removed, and
+//! are there after a remount and a detach.
 
 use crate::place;
 use crate::place::{Place, skipped};
@@ -67,8 +68,10 @@ fn names_are_made_moved_and_removed() {
     assert_eq!(fs::read_to_string(place.at("symlink")).unwrap(), "a.d8");
     assert_eq!(fs::read_link(place.at("symlink")).unwrap().to_str(), Some("moved/a.d8"));
     assert!(fs::remove_dir(place.at("moved")).is_err());
-    let mut names: Vec<_> =
-        fs::read_dir(place.home()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = fs::read_dir(place.home())
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     assert_eq!(names, ["link-a.d4", "link-a.d8", "link-a.pass", "link-a.redo", "moved", "symlink"]);
     fs::remove_dir_all(place.at("moved")).unwrap();
@@ -106,8 +109,12 @@ fn an_open_file_outlives_its_name() {
     }
     let place = Place::new(8);
     for name in NAMES {
-        let mut file =
-            fs::OpenOptions::new().read(true).write(true).create_new(true).open(place.at(name)).unwrap();
+        let mut file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(place.at(name))
+            .unwrap();
         file.write_all(&bytes(50_000, 7)).unwrap();
         fs::remove_file(place.at(name)).unwrap();
         assert_eq!(file.metadata().unwrap().nlink(), 0, "{name}");
@@ -224,7 +231,8 @@ fn a_temporary_file_that_gets_a_lasting_name_is_whole_there() {
     let at = dir.path().join("db");
     fs::create_dir(&at).unwrap();
     let text = "description = \"of this test\"\n[default]\nclass = \"pass\"\nblock_size = 4096\n\
-                [[rule]]\nfiles = [\"**/*.tmp\"]\nclass = \"pass\"\nblock_size = 4096\ntemporary = true\nwhy = \"test\"\n";
+                [[rule]]\nfiles = [\"**/*.tmp\"]\nclass = \"pass\"\nblock_size = 4096\ntemporary = \
+                true\nwhy = \"test\"\n";
     let profile = tiersmith_store::Profile::parse("test", text).unwrap();
     assert!(profile.is_temporary("a.tmp".as_ref()) && !profile.is_temporary("a".as_ref()));
     let medium = tiersmith_store::Medium::Emulated;
@@ -243,7 +251,8 @@ fn a_temporary_file_that_gets_a_lasting_name_is_whole_there() {
             "exchanged" => {
                 fs::write(&to, "other").unwrap();
                 let flags = rustix::fs::RenameFlags::EXCHANGE;
-                rustix::fs::renameat_with(rustix::fs::CWD, &to, rustix::fs::CWD, &from, flags).unwrap();
+                rustix::fs::renameat_with(rustix::fs::CWD, &to, rustix::fs::CWD, &from, flags)
+                    .unwrap();
             }
             _ => fs::rename(&from, &to).unwrap(),
         }

@@ -1,6 +1,7 @@
 //! A user who is not root mounts a home of their own, through fusermount3.
 //!
-//! As root the test starts itself again as the user `nobody`. Needs a `/dev/fuse` that everybody may open, as most systems have it.
+//! As root the test starts itself again as the user `nobody`. Needs a `/dev/fuse` that everybody
+//! may open, as most systems have it.
 
 use crate::place::{Place, skipped};
 use std::fs;
@@ -23,8 +24,12 @@ fn a_user_who_is_not_root_mounts_their_own_home() {
             .stdin(Stdio::null())
             .status();
         match started {
-            Ok(status) => assert!(status.success(), "the test failed for the user {NOBODY}; see above"),
-            Err(e) => eprintln!("skipped: {TEST}, because it cannot be started as the user {NOBODY} ({e})"),
+            Ok(status) => {
+                assert!(status.success(), "the test failed for the user {NOBODY}; see above")
+            }
+            Err(e) => eprintln!(
+                "skipped: {TEST}, because it cannot be started as the user {NOBODY} ({e})"
+            ),
         }
         return;
     }
@@ -46,7 +51,12 @@ fn a_user_who_is_not_root_mounts_their_own_home() {
     // A file that its owner may not write is made and written by who makes it.
     let made = {
         use std::os::unix::fs::OpenOptionsExt;
-        fs::OpenOptions::new().write(true).create_new(true).mode(0o400).open(place.at("c.d8")).unwrap()
+        fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o400)
+            .open(place.at("c.d8"))
+            .unwrap()
     };
     std::os::unix::fs::FileExt::write_all_at(&made, b"written", 0).unwrap();
     drop(made);

@@ -1,4 +1,5 @@
-//! A mount without atomic pages: the kernel keeps what is written until it is synced, and the directory of lent redo has a connection of its own.
+//! A mount without atomic pages: the kernel keeps what is written until it is synced, and the
+//! directory of lent redo has a connection of its own.
 
 use crate::daemon::{Daemon, WRITE_BACK};
 use crate::place::{Place, skipped, skipped_unless_root, until};
@@ -56,7 +57,8 @@ fn what_is_written_stays_in_the_page_cache_until_it_is_synced() {
     file.sync_all().unwrap();
     assert!(asked(&place, "fsync") > 0);
     // What is synced is in the store, whoever looks there.
-    let stored = place.mounted().attached().open_found("table.d8", tiersmith_store::OpenMode::READ).unwrap();
+    let stored =
+        place.mounted().attached().open_found("table.d8", tiersmith_store::OpenMode::READ).unwrap();
     let mut bytes = vec![0; BLOCK];
     assert_eq!(stored.read(9 * BLOCK as u64, &mut bytes).unwrap(), BLOCK);
     assert!(bytes.iter().all(|b| *b == 99));
@@ -92,7 +94,9 @@ fn the_limits_on_pages_are_lifted_for_this_mount_alone() {
     }
     let place = place();
     let limit = |path: PathBuf, name: &str| {
-        let found = rustix::fs::statx(rustix::fs::CWD, &path, AtFlags::empty(), StatxFlags::empty()).unwrap();
+        let found =
+            rustix::fs::statx(rustix::fs::CWD, &path, AtFlags::empty(), StatxFlags::empty())
+                .unwrap();
         let device = format!("/sys/class/bdi/{}:{}", found.stx_dev_major, found.stx_dev_minor);
         fs::read_to_string(format!("{device}/{name}")).ok().map(|text| text.trim().to_owned())
     };
@@ -120,7 +124,12 @@ fn redo_has_a_directory_of_its_own_and_all_is_one_tree_again_after_detach() {
     fs::rename(place.at("wal/new.redo"), place.at("wal/0.seg")).unwrap();
     let lends = || {
         drop(OpenOptions::new().write(true).open(place.at("wal/0.seg")).unwrap());
-        place.mounted().attached().files().iter().any(|f| f.lent && f.path == Path::new("wal/0.seg"))
+        place
+            .mounted()
+            .attached()
+            .files()
+            .iter()
+            .any(|f| f.lent && f.path == Path::new("wal/0.seg"))
     };
     if report.lends && place.mounted().attached().stats().lending.refused.is_none() {
         until("the segment to be lent", lends);
@@ -141,7 +150,8 @@ fn redo_has_a_directory_of_its_own_and_all_is_one_tree_again_after_detach() {
     fs::write(place.at("wal/sub/deep/x.d4"), b"deep").unwrap();
     fs::rename(place.at("wal/sub"), place.at("wal/sub2")).unwrap();
     let listed = |dir: PathBuf| {
-        let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let mut names: Vec<_> =
+            fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name()).collect();
         names.sort();
         names
     };
@@ -168,9 +178,13 @@ fn the_redo_is_not_reached_past_its_own_connection() {
     let tree = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let copy = match rustix::mount::open_tree(rustix::fs::CWD, place.home(), tree) {
         Ok(copy) => copy,
-        Err(e) => return eprintln!("skipped: a copy of a mount, because the system refuses one: {e}"),
+        Err(e) => {
+            return eprintln!("skipped: a copy of a mount, because the system refuses one: {e}");
+        }
     };
-    let open = |path: &str, flags| rustix::fs::openat(&copy, path, flags | OFlags::CLOEXEC, Mode::RWXU).err();
+    let open = |path: &str, flags| {
+        rustix::fs::openat(&copy, path, flags | OFlags::CLOEXEC, Mode::RWXU).err()
+    };
     assert_eq!(open("wal/0.seg", OFlags::RDONLY), Some(Errno::BUSY));
     assert_eq!(open("wal/1.seg", OFlags::RDWR | OFlags::CREATE), Some(Errno::BUSY));
     assert_eq!(open("wal", OFlags::RDONLY | OFlags::DIRECTORY), Some(Errno::BUSY));

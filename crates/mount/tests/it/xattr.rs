@@ -47,8 +47,12 @@ fn the_length_of_an_attribute_is_told_before_it_is_read() {
     setxattr(place.at("a.d8"), NAME, b"", XattrFlags::empty()).unwrap();
     assert_eq!(getxattr_query(place.at("a.d8"), NAME), Ok(0));
     // `cp -a` leaves out what has no length, and says nothing.
-    let copied =
-        Command::new("cp").arg("-a").arg(place.at("b.pass")).arg(place.at("copy.pass")).status().unwrap();
+    let copied = Command::new("cp")
+        .arg("-a")
+        .arg(place.at("b.pass"))
+        .arg(place.at("copy.pass"))
+        .status()
+        .unwrap();
     assert!(copied.success());
     assert_eq!(value(&place.at("copy.pass")), b"seventeen letters");
 }
@@ -100,7 +104,11 @@ fn a_home_without_attributes_is_mounted_without_and_one_that_has_some_keeps_them
         let report = place.mounted().report();
         report.requests.iter().find(|(name, _)| name == kind).map_or(0, |(_, count)| *count)
     };
-    assert!(asked("write") >= 100 && asked("getxattr") <= 1, "{:?}", place.mounted().report().requests);
+    assert!(
+        asked("write") >= 100 && asked("getxattr") <= 1,
+        "{:?}",
+        place.mounted().report().requests
+    );
     drop(place.unmount());
 
     // One attribute anywhere, also on a directory, and all are there.

@@ -1,17 +1,19 @@
-//! The instructions: copies that may race, non-temporal stores, flushes, fences, and the checksum (`checksum.rs`).
+//! The instructions: copies that may race, non-temporal stores, flushes, fences, and the checksum
+//! (`checksum.rs`).
 //!
-//! One [`Kernel`] per mapping holds what was chosen when it was opened. The choice asks the processor (CPUID, or the
-//! auxiliary vector), never the build: the same program runs on a machine without AVX-512, and under valgrind, which
-//! hides `clwb`.
+//! One [`Kernel`] per mapping holds what was chosen when it was opened. The choice asks the
+//! processor (CPUID, or the auxiliary vector), never the build: the same program runs on a machine
+//! without AVX-512, and under valgrind, which hides `clwb`.
 //!
-//! Which non-temporal store: the widest the processor has. A line written by one 64-byte store leaves its
-//! write-combining buffer whole at once; narrower stores fill the buffer piece by piece, and another line can push it
-//! out half full, which costs the memory a read and a merge. `movdir64b` also writes a line whole, but takes its data
-//! from memory only: the hashed copy would load every line twice, and the plain one gains nothing over 64-byte
-//! vectors, so it is not used.
+//! Which non-temporal store: the widest the processor has. A line written by one 64-byte store
+//! leaves its write-combining buffer whole at once; narrower stores fill the buffer piece by piece,
+//! and another line can push it out half full, which costs the memory a read and a merge.
+//! `movdir64b` also writes a line whole, but takes its data from memory only: the hashed copy would
+//! load every line twice, and the plain one gains nothing over 64-byte vectors, so it is not used.
 //!
-//! Invariants: nothing here checks bounds (`mapping.rs` did); the copies and `hash_shared` are defined under races with
-//! the other routines here; `portable.rs` defines what the others must compute, and is what Miri runs.
+//! Invariants: nothing here checks bounds (`mapping.rs` did); the copies and `hash_shared` are
+//! defined under races with the other routines here; `portable.rs` defines what the others must
+//! compute, and is what Miri runs.
 
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 mod aarch64;
@@ -73,12 +75,12 @@ impl Width {
         arch::widths()
     }
 
-    /// The sums of the checksum's stripes over `len` bytes (more than 240) from `src`, also copied to `dst` past the caches
-    /// when `dst` is not null.
+    /// The sums of the checksum's stripes over `len` bytes (more than 240) from `src`, also copied
+    /// to `dst` past the caches when `dst` is not null.
     ///
     /// # Safety
-    /// `src` is readable for `len` bytes; `dst` is null, or aligned to 64, writable for `len` bytes and apart from
-    /// `src`, and `len` is a multiple of 64. The processor has this width.
+    /// `src` is readable for `len` bytes; `dst` is null, or aligned to 64, writable for `len` bytes
+    /// and apart from `src`, and `len` is a multiple of 64. The processor has this width.
     #[inline]
     pub(crate) unsafe fn stripes(
         self,
@@ -145,7 +147,8 @@ impl Kernel {
     /// Copies a slice into shared memory. Whole aligned words of the target are not torn.
     ///
     /// # Safety
-    /// `src` is a slice of `len` bytes; `dst` is mapped for as many, elsewhere, and no slice covers it. It may be raced.
+    /// `src` is a slice of `len` bytes; `dst` is mapped for as many, elsewhere, and no slice covers
+    /// it. It may be raced.
     #[inline]
     pub(crate) unsafe fn copy_in(&self, dst: *mut u8, src: *const u8, len: usize) {
         // SAFETY: the caller's obligations are the same.
@@ -155,14 +158,16 @@ impl Kernel {
     /// Copies shared memory into a slice. Whole aligned words of the source are not torn.
     ///
     /// # Safety
-    /// `dst` is an exclusive slice of `len` bytes; `src` is mapped for as many, elsewhere. It may be raced.
+    /// `dst` is an exclusive slice of `len` bytes; `src` is mapped for as many, elsewhere. It may
+    /// be raced.
     #[inline]
     pub(crate) unsafe fn copy_out(&self, dst: *mut u8, src: *const u8, len: usize) {
         // SAFETY: the caller's obligations are the same.
         unsafe { arch::copy_out(self.width, dst, src, len) }
     }
 
-    /// Copies to `dst` past the caches, at any alignment; words at the edges are read, merged and written.
+    /// Copies to `dst` past the caches, at any alignment; words at the edges are read, merged and
+    /// written.
     ///
     /// # Safety
     /// As [`Kernel::copy_in`], also for the whole 8-byte words that the ends of the target lie in.
@@ -201,7 +206,8 @@ impl Kernel {
     /// Stores a line `copies` times one behind the other past the caches, from words in registers.
     ///
     /// # Safety
-    /// `dst` is aligned to 64 and mapped for as many lines, and no slice covers it. It may be raced.
+    /// `dst` is aligned to 64 and mapped for as many lines, and no slice covers it. It may be
+    /// raced.
     #[inline]
     pub(crate) unsafe fn stream_line(&self, dst: *mut u8, line: [u64; LINE / 8], copies: usize) {
         if self.streams {
@@ -220,8 +226,8 @@ impl Kernel {
     /// # Safety
     /// As [`Kernel::stream`].
     unsafe fn stream_edges(&self, mut dst: *mut u8, mut src: *const u8, mut len: usize) {
-        // SAFETY: each step stays inside the caller's ranges: `len` counts down what is left, and every part is at most
-        // `len`; the merged words are the caller's by its obligation.
+        // SAFETY: each step stays inside the caller's ranges: `len` counts down what is left, and
+        // every part is at most `len`; the merged words are the caller's by its obligation.
         unsafe {
             let head = dst.addr() % 8;
             if head != 0 && len > 0 {
@@ -236,7 +242,8 @@ impl Kernel {
             let lines = len / LINE;
             if lines > 0 {
                 arch::stream_lines(self.width, dst, src, lines);
-                (dst, src, len) = (dst.add(lines * LINE), src.add(lines * LINE), len - lines * LINE);
+                (dst, src, len) =
+                    (dst.add(lines * LINE), src.add(lines * LINE), len - lines * LINE);
             }
             while len >= 8 {
                 arch::stream_word(dst.cast(), src.cast::<u64>().read_unaligned());
@@ -253,7 +260,13 @@ impl Kernel {
     /// # Safety
     /// As [`Kernel::copy_in`]; `dst` is aligned to 64 and `len` is a multiple of 64.
     #[inline]
-    pub(crate) unsafe fn stream_hashed(&self, dst: *mut u8, src: *const u8, len: usize, keys: &Keys) -> u64 {
+    pub(crate) unsafe fn stream_hashed(
+        &self,
+        dst: *mut u8,
+        src: *const u8,
+        len: usize,
+        keys: &Keys,
+    ) -> u64 {
         if len <= checksum::SHORT || !self.streams {
             // SAFETY: the caller's obligations are the same.
             unsafe { self.stream(dst, src, len) };
@@ -305,7 +318,8 @@ impl Kernel {
     }
 }
 
-/// A hint that a value in ordinary memory will be written soon. Changes nothing, and unlike a load holds nothing up.
+/// A hint that a value in ordinary memory will be written soon. Changes nothing, and unlike a load
+/// holds nothing up.
 #[inline]
 pub fn prefetch_for_write<T>(value: &T) {
     arch::prefetch_for_write(std::ptr::from_ref(value).cast());
@@ -320,7 +334,8 @@ pub fn prefetch_whole_for_write<T>(value: &T) {
     }
 }
 
-/// Replaces `len` bytes from byte `from` on of an aligned word, storing it whole: torn or not, the other bytes stay.
+/// Replaces `len` bytes from byte `from` on of an aligned word, storing it whole: torn or not, the
+/// other bytes stay.
 ///
 /// # Safety
 /// The word is mapped, no slice covers it; `src` is readable for `len` bytes; `from + len <= 8`.
@@ -358,7 +373,10 @@ mod tests {
             flush: arch::flush_instruction(),
             flush_is_unknown: false,
         };
-        Width::all().into_iter().flat_map(|width| [kernel(width, false), kernel(width, true)]).collect()
+        Width::all()
+            .into_iter()
+            .flat_map(|width| [kernel(width, false), kernel(width, true)])
+            .collect()
     }
 
     /// Lengths around every border of the loops.
@@ -413,13 +431,18 @@ mod tests {
                     // SAFETY: both arrays hold 4096 bytes; the target is on a line.
                     let (hash, found) = unsafe {
                         let to = target.0.as_mut_ptr().add(64);
-                        let hash =
-                            kernel.stream_hashed(to, source.0.as_ptr().add(5), len, &Keys::of_seed(seed));
+                        let hash = kernel.stream_hashed(
+                            to,
+                            source.0.as_ptr().add(5),
+                            len,
+                            &Keys::of_seed(seed),
+                        );
                         kernel.fence();
                         (hash, kernel.hash_shared(to, len, seed))
                     };
                     assert!(target.0 == expected.0, "{kernel:?} {len} bytes");
-                    let published = xxhash_rust::xxh3::xxh3_64_with_seed(&source.0[5..5 + len], seed);
+                    let published =
+                        xxhash_rust::xxh3::xxh3_64_with_seed(&source.0[5..5 + len], seed);
                     assert_eq!(hash, published, "{kernel:?} {len} bytes seed {seed}");
                     assert_eq!(found, published, "{kernel:?} {len} bytes seed {seed}");
                 }
@@ -435,8 +458,9 @@ mod tests {
             let mut expected = noise(9);
             expected.0[64..128].copy_from_slice(&source.0[3..67]);
             expected.0[128..192].copy_from_slice(&source.0[3..67]);
-            let line =
-                std::array::from_fn(|n| u64::from_le_bytes(*source.0[3 + 8 * n..].first_chunk().unwrap()));
+            let line = std::array::from_fn(|n| {
+                u64::from_le_bytes(*source.0[3 + 8 * n..].first_chunk().unwrap())
+            });
             // SAFETY: the target holds 4096 bytes and is aligned to a line.
             unsafe { kernel.stream_line(target.0.as_mut_ptr().add(64), line, 2) };
             kernel.fence();
@@ -446,7 +470,8 @@ mod tests {
 
     #[test]
     fn an_unaligned_stream_stores_whole_words_at_its_edges() {
-        // What a torn edge could lose is checked by the simulator's model; here, that the neighbours are kept.
+        // What a torn edge could lose is checked by the simulator's model; here, that the
+        // neighbours are kept.
         let mut target = noise(5);
         let expected = noise(5).0;
         for kernel in kernels() {

@@ -1,7 +1,8 @@
-//! What every routine computes, in plain Rust: the definition the vector routines are tested against, and what Miri
-//! and unknown processors run.
+//! What every routine computes, in plain Rust: the definition the vector routines are tested
+//! against, and what Miri and unknown processors run.
 //!
-//! Deliberately absent: flushes. A processor without a known flush instruction cannot hold persistent memory here.
+//! Deliberately absent: flushes. A processor without a known flush instruction cannot hold
+//! persistent memory here.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -76,12 +77,13 @@ pub(super) unsafe fn stream_line(width: Width, dst: *mut u8, line: [u64; 8], cop
 pub(super) unsafe fn copy_in(_: Width, dst: *mut u8, src: *const u8, len: usize) {
     let mut done = 0;
     while done < len {
-        // SAFETY: `done` stays below `len`, so both addresses are in the caller's ranges; racing accesses to the target are
-        // atomic or asm, and nobody writes the source.
+        // SAFETY: `done` stays below `len`, so both addresses are in the caller's ranges; racing
+        // accesses to the target are atomic or asm, and nobody writes the source.
         unsafe {
             let (to, from) = (dst.add(done), src.add(done));
             if to.addr().is_multiple_of(8) && len - done >= 8 {
-                AtomicU64::from_ptr(to.cast()).store(from.cast::<u64>().read_unaligned(), Ordering::Relaxed);
+                AtomicU64::from_ptr(to.cast())
+                    .store(from.cast::<u64>().read_unaligned(), Ordering::Relaxed);
                 done += 8;
             } else {
                 AtomicU8::from_ptr(to).store(from.read(), Ordering::Relaxed);
@@ -102,7 +104,8 @@ pub(super) unsafe fn copy_out(_: Width, dst: *mut u8, src: *const u8, len: usize
         unsafe {
             let (to, from) = (dst.add(done), src.add(done).cast_mut());
             if from.addr().is_multiple_of(8) && len - done >= 8 {
-                to.cast::<u64>().write_unaligned(AtomicU64::from_ptr(from.cast()).load(Ordering::Relaxed));
+                to.cast::<u64>()
+                    .write_unaligned(AtomicU64::from_ptr(from.cast()).load(Ordering::Relaxed));
                 done += 8;
             } else {
                 to.write(AtomicU8::from_ptr(from).load(Ordering::Relaxed));

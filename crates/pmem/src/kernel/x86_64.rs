@@ -1,11 +1,11 @@
-//! x86-64: SSE2, AVX2 or AVX-512 for copies and the checksum; `movnti`/`movntdq` past the caches; `clwb`,
-//! `clflushopt` or `clflush`; `sfence`.
+//! x86-64: SSE2, AVX2 or AVX-512 for copies and the checksum; `movnti`/`movntdq` past the caches;
+//! `clwb`, `clflushopt` or `clflush`; `sfence`.
 //!
-//! Loads and stores of shared memory are asm (the stream intrinsics are asm inside too), so that a race with another
-//! thread is the hardware's business: an aligned 8-byte word is always whole.
+//! Loads and stores of shared memory are asm (the stream intrinsics are asm inside too), so that a
+//! race with another thread is the hardware's business: an aligned 8-byte word is always whole.
 //!
-//! Sources: Intel SDM volume 1, 10.4.6.2 (non-temporal stores are weakly ordered, `sfence` orders them), volume 2,
-//! `CLWB` (ordered by `sfence` with later stores).
+//! Sources: Intel SDM volume 1, 10.4.6.2 (non-temporal stores are weakly ordered, `sfence` orders
+//! them), volume 2, `CLWB` (ordered by `sfence` with later stores).
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -25,8 +25,8 @@ pub(super) fn width() -> Width {
     }
 }
 
-/// Whether the checksum gains from 64-byte vectors. On a Xeon a copy of 8 KiB with its checksum took 75 ns longer with them than with AVX2; on
-/// an EPYC it takes a third less over the copy alone.
+/// Whether the checksum gains from 64-byte vectors: 8 KiB took a Xeon 75 ns longer with them than
+/// with AVX2, and an EPYC a third less over the copy alone.
 fn is_amd() -> bool {
     static AMD: LazyLock<bool> = LazyLock::new(|| {
         let vendor = __cpuid(0);
@@ -72,7 +72,9 @@ pub(super) unsafe fn flush(instruction: FlushInstruction, at: *const u8, len: us
         // SAFETY: a line of the mapped range; a flush changes no contents.
         unsafe {
             match instruction {
-                FlushInstruction::Clwb => asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags)),
+                FlushInstruction::Clwb => {
+                    asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags))
+                }
                 FlushInstruction::ClflushOpt => {
                     asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags))
                 }
@@ -85,22 +87,22 @@ pub(super) unsafe fn flush(instruction: FlushInstruction, at: *const u8, len: us
 
 #[inline]
 pub(super) fn fence() {
-    // SAFETY: touches no register; the default memory clobber keeps the compiler from moving accesses across.
+    // SAFETY: touches no register; the default memory clobber keeps the compiler from moving
+    // accesses across.
     unsafe { asm!("sfence", options(nostack, preserves_flags)) }
 }
 
 #[inline]
 pub(super) fn prefetch_for_write(line: *const u8) {
-    // SAFETY: a prefetch never faults and changes nothing; processors without it treat it as a no-op.
+    // SAFETY: a prefetch never faults and changes nothing; without it, it is a no-op.
     unsafe { asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly)) }
 }
 
-/// Every line of the range at once: the processor's own prefetcher starts anew in each 4 KiB page and
-/// ramps up slowly, which for a block of two pages not in the cache costs a fifth of the copy.
+/// Every line of the range at once: the processor's own prefetcher starts anew in each 4 KiB page
+/// and ramps up slowly, which for a block of two pages not in the cache costs a fifth of the copy.
 ///
-/// Eight to a turn: what stands here keeps the processor from the next call's work, which it begins
-/// while this one's lines are on their way. And each page's first line before the rest, so that the
-/// translations are looked up side by side.
+/// Eight to a turn, because what stands here delays the next call, which the processor begins while
+/// these lines are on their way. First each page's first, to look the translations up side by side.
 #[inline]
 pub(super) fn prefetch_for_read(at: *const u8, len: usize) {
     let mut page = at.wrapping_add(4096);
@@ -139,7 +141,9 @@ fn prefetch_line(line: *const u8) {
 #[inline]
 pub(super) unsafe fn stream_word(word: *mut u64, value: u64) {
     // SAFETY: the caller's obligation.
-    unsafe { asm!("movnti [{}], {}", in(reg) word, in(reg) value, options(nostack, preserves_flags)) }
+    unsafe {
+        asm!("movnti [{}], {}", in(reg) word, in(reg) value, options(nostack, preserves_flags))
+    }
 }
 
 /// Stores of 64 bytes where the processor has them, put together in registers once for all copies.
@@ -166,7 +170,8 @@ pub(super) unsafe fn stream_line(width: Width, dst: *mut u8, line: [u64; 8], cop
 #[target_feature(enable = "avx512f")]
 #[allow(
     clippy::too_many_arguments,
-    reason = "arguments stay words: an array would be copied, by vectors that its words were not stored as"
+    reason = "arguments stay words: an array would be copied, by vectors that its words were not \
+              stored as"
 )]
 unsafe fn stream_line_avx512(
     dst: *mut u8,
@@ -244,7 +249,8 @@ unsafe fn copy(width: Width, dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Words while there are eight bytes, then single bytes: no word is read or written twice, so none is torn.
+/// Words while there are eight bytes, then single bytes: no word is read or written twice, so none
+/// is torn.
 ///
 /// # Safety
 /// As [`copy`].
@@ -259,7 +265,8 @@ unsafe fn copy_small(dst: *mut u8, src: *const u8, len: usize) {
         }
         while done < len {
             asm!("mov {t}, byte ptr [{s}]", "mov byte ptr [{d}], {t}", t = out(reg_byte) _,
-                s = in(reg) src.add(done), d = in(reg) dst.add(done), options(nostack, preserves_flags));
+                s = in(reg) src.add(done), d = in(reg) dst.add(done), options(nostack,
+                preserves_flags));
             done += 1;
         }
     }
@@ -444,9 +451,11 @@ pub(super) unsafe fn stripes(
     }
 }
 
-/// The copy of one width: `$count` vectors make a line. Intrinsics by name, so that the widths differ in nothing else.
+/// The copy of one width: `$count` vectors make a line. Intrinsics by name, so that the widths
+/// differ in nothing else.
 macro_rules! copies {
-    ($module:ident, $feature:literal, $vector:ty, $count:literal, $class:ident, $load:literal, $stream:ident) => {
+    ($module:ident, $feature:literal, $vector:ty, $count:literal, $class:ident, $load:literal,
+    $stream:ident) => {
         mod $module {
             use super::*;
 
@@ -473,7 +482,8 @@ macro_rules! copies {
                 for line in 0..lines {
                     for part in 0..$count {
                         let at = 64 * line + BYTES * part;
-                        // SAFETY: inside the caller's ranges; `dst` is aligned to 64, so to the vector.
+                        // SAFETY: inside the caller's ranges; `dst` is aligned to 64, so to the
+                        // vector.
                         unsafe { $stream(dst.add(at).cast(), load(src.add(at))) };
                     }
                 }
@@ -488,14 +498,16 @@ copies!(sse2, "sse2", __m128i, 4, xmm_reg, "movdqu {v}, [{p}]", _mm_stream_si128
 
 /// The checksum of one width, copying on the way.
 macro_rules! checksums {
-    ($module:ident, $copies:ident, $feature:literal, $vector:ty, $count:literal, $loadu:ident, $storeu:ident, $stream:ident,
+    ($module:ident, $copies:ident, $feature:literal, $vector:ty, $count:literal, $loadu:ident,
+    $storeu:ident, $stream:ident,
      $xor:ident, $add:ident, $mul:ident, $shr:ident, $shl:ident, $swap:ident, $splat:ident) => {
         mod $module {
             use super::$copies::{BYTES, load};
             use super::*;
 
-            /// The accumulators in two parts, added up when they are needed: one addition a stripe in either chain of
-            /// dependences instead of two in one, which is what the loop's speed hangs on.
+            /// The accumulators in two parts, added up when they are needed: one addition a stripe
+            /// in either chain of dependences instead of two in one, which is what the loop's speed
+            /// hangs on.
             struct Sums {
                 products: [$vector; $count],
                 data: [$vector; $count],
@@ -580,9 +592,24 @@ macro_rules! checksums {
                             let (dst, src, keys) =
                                 (dst.wrapping_add(at), src.add(at), keys.add(32 * quarter));
                             step::<STORE>(&mut sums, dst, src, keys);
-                            step::<STORE>(&mut sums, dst.wrapping_add(64), src.add(64), keys.add(8));
-                            step::<STORE>(&mut sums, dst.wrapping_add(128), src.add(128), keys.add(16));
-                            step::<STORE>(&mut sums, dst.wrapping_add(192), src.add(192), keys.add(24));
+                            step::<STORE>(
+                                &mut sums,
+                                dst.wrapping_add(64),
+                                src.add(64),
+                                keys.add(8),
+                            );
+                            step::<STORE>(
+                                &mut sums,
+                                dst.wrapping_add(128),
+                                src.add(128),
+                                keys.add(16),
+                            );
+                            step::<STORE>(
+                                &mut sums,
+                                dst.wrapping_add(192),
+                                src.add(192),
+                                keys.add(24),
+                            );
                         }
                         at += 256;
                     }
@@ -592,20 +619,32 @@ macro_rules! checksums {
                 for stripe in 0..regular % BLOCK_STRIPES {
                     // SAFETY: as above.
                     unsafe {
-                        step::<STORE>(&mut sums, dst.wrapping_add(at), src.add(at), keys.add(8 * stripe))
+                        step::<STORE>(
+                            &mut sums,
+                            dst.wrapping_add(at),
+                            src.add(at),
+                            keys.add(8 * stripe),
+                        )
                     };
                     at += 64;
                 }
                 let last = len - 64;
                 // SAFETY: the last 64 bytes, and the key at 121 of 192.
                 unsafe {
-                    step::<STORE>(&mut sums, dst.wrapping_add(last), src.add(last), keys.add(LAST_KEY))
+                    step::<STORE>(
+                        &mut sums,
+                        dst.wrapping_add(last),
+                        src.add(last),
+                        keys.add(LAST_KEY),
+                    )
                 };
                 sums.join();
                 let mut acc = [0; 8];
                 for (part, lane) in sums.products.into_iter().enumerate() {
                     // SAFETY: eight words are `$count` vectors.
-                    unsafe { $storeu(acc.as_mut_ptr().cast::<u8>().add(BYTES * part).cast(), lane) };
+                    unsafe {
+                        $storeu(acc.as_mut_ptr().cast::<u8>().add(BYTES * part).cast(), lane)
+                    };
                 }
                 acc
             }
@@ -652,8 +691,9 @@ checksums!(
 mod avx512_checksum {
     use super::*;
 
-    /// One stripe, `AT` bytes behind `src`, copied as far behind `dst` when `STORE`, its key `KEY` bytes behind `keys`: the sums of products
-    /// and of data. The key is taken from memory where it is needed: sixteen that are loaded before the first store hold that up.
+    /// One stripe, `AT` bytes behind `src`, copied as far behind `dst` when `STORE`, its key `KEY`
+    /// bytes behind `keys`: the sums of products and of data. The key is taken from memory where it
+    /// is needed: sixteen that are loaded before the first store hold that up.
     ///
     /// # Safety
     /// 64 bytes there at `src` and `keys`, and at `dst`, aligned to 64, when `STORE`.
@@ -668,13 +708,16 @@ mod avx512_checksum {
         let (data, keyed): (__m512i, __m512i);
         // SAFETY: the caller's obligation.
         unsafe {
-            asm!("vmovdqu64 {v}, [{p} + {at}]", v = lateout(zmm_reg) data, p = in(reg) src, at = const AT,
+            asm!("vmovdqu64 {v}, [{p} + {at}]", v = lateout(zmm_reg) data, p = in(reg) src,
+            at = const AT,
                 options(nostack, preserves_flags, readonly));
             if STORE {
-                asm!("vmovntdq [{p} + {at}], {v}", v = in(zmm_reg) data, p = in(reg) dst, at = const AT,
+                asm!("vmovntdq [{p} + {at}], {v}", v = in(zmm_reg) data, p = in(reg) dst,
+                at = const AT,
                     options(nostack, preserves_flags));
             }
-            asm!("vpxorq {k}, {v}, [{p} + {key}]", k = lateout(zmm_reg) keyed, v = in(zmm_reg) data, p = in(reg) keys,
+            asm!("vpxorq {k}, {v}, [{p} + {key}]", k = lateout(zmm_reg) keyed,
+            v = in(zmm_reg) data, p = in(reg) keys,
                 key = const KEY, options(nostack, preserves_flags, readonly));
         }
         let product = _mm512_mul_epu32(keyed, _mm512_srli_epi64::<32>(keyed));
@@ -702,7 +745,8 @@ mod avx512_checksum {
         let prime = _mm512_set1_epi64(PRIME32_1 as i64);
         let keys = secret.0.as_ptr();
         // SAFETY: eight words are one vector.
-        let mut sums = [unsafe { _mm512_load_si512(BEGIN.0.as_ptr().cast()) }, _mm512_setzero_si512()];
+        let mut sums =
+            [unsafe { _mm512_load_si512(BEGIN.0.as_ptr().cast()) }, _mm512_setzero_si512()];
         let regular = (len - 1) / 64;
         let mut at = 0;
         for _ in 0..regular / BLOCK_STRIPES {
@@ -712,7 +756,8 @@ mod avx512_checksum {
                 ($($n:literal)*) => {
                     $(
                         // SAFETY: below `len`; the highest key is at 120 of 192 bytes.
-                        unsafe { step::<STORE, { 64 * $n }, { 8 * $n }>(&mut sums, to, from, keys) };
+                        unsafe { step::<STORE, { 64 * $n }, { 8 * $n }>(&mut sums, to, from,
+                        keys) };
                     )*
                 };
             }
@@ -732,13 +777,20 @@ mod avx512_checksum {
         for stripe in 0..regular % BLOCK_STRIPES {
             // SAFETY: below `len`, and the keys as above.
             unsafe {
-                step::<STORE, 0, 0>(&mut sums, dst.wrapping_add(at), src.add(at), keys.add(8 * stripe))
+                step::<STORE, 0, 0>(
+                    &mut sums,
+                    dst.wrapping_add(at),
+                    src.add(at),
+                    keys.add(8 * stripe),
+                )
             };
             at += 64;
         }
         let last = len - 64;
         // SAFETY: the last 64 bytes, and the key at 121 of 192.
-        unsafe { step::<STORE, 0, LAST_KEY>(&mut sums, dst.wrapping_add(last), src.add(last), keys) };
+        unsafe {
+            step::<STORE, 0, LAST_KEY>(&mut sums, dst.wrapping_add(last), src.add(last), keys)
+        };
         let sum = _mm512_add_epi64(sums[0], sums[1]);
         let mut acc = [0; 8];
         // SAFETY: eight words are one vector.

@@ -23,7 +23,10 @@ struct Places {
 
 impl Places {
     const fn new() -> Self {
-        Self { descriptors: [const { AtomicI32::new(FREE) }; 62], next: AtomicPtr::new(std::ptr::null_mut()) }
+        Self {
+            descriptors: [const { AtomicI32::new(FREE) }; 62],
+            next: AtomicPtr::new(std::ptr::null_mut()),
+        }
     }
 
     fn next(&self) -> Option<&'static Places> {
@@ -74,7 +77,9 @@ fn take_place(descriptor: RawFd) -> &'static AtomicI32 {
     loop {
         for place in &places.descriptors {
             if place.load(Ordering::Relaxed) == FREE
-                && place.compare_exchange(FREE, descriptor, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+                && place
+                    .compare_exchange(FREE, descriptor, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
             {
                 return place;
             }
@@ -102,8 +107,8 @@ fn append(to: &Places) -> &'static Places {
 /// In a child: gives up every descriptor of the list. Does only what a signal handler may; a second
 /// call does nothing.
 pub(super) fn close_inherited() {
-    // Opened here: a descriptor kept for this may be another file's by now, in a program that closes
-    // all it does not know (to become a daemon).
+    // Opened here: a descriptor kept for this may be another file's by now, in a program that
+    // closes all it does not know (to become a daemon).
     let mut nowhere = FREE;
     let mut list = Some(&FIRST);
     while let Some(places) = list {
@@ -112,9 +117,10 @@ pub(super) fn close_inherited() {
             if descriptor == FREE {
                 continue;
             }
-            // SAFETY: the path ends with a zero; no other thread runs in a child that is just forked.
-            // The descriptor is open, because its owner takes it from the list before it closes it.
-            // Whoever has it finds `/dev/null`, or, where there is none, a number that is not open.
+            // SAFETY: the path ends with a zero; no other thread runs in a child that is just
+            // forked. The descriptor is open, because its owner takes it from the list before it
+            // closes it. Whoever has it finds `/dev/null`, or, where there is none, a number that
+            // is not open.
             unsafe {
                 if nowhere == FREE {
                     nowhere = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
@@ -191,13 +197,16 @@ mod tests {
         let _kept = CloseOnFork::new(parents.as_fd());
         let ended = in_child(|| {
             for descriptor in 3..1024 {
-                // SAFETY: nothing of this child uses them: it ends without dropping what it inherited.
+                // SAFETY: nothing of this child uses them: it ends without dropping what it
+                // inherited.
                 unsafe { libc::close(descriptor) };
             }
-            let mut files: Vec<_> = (0..64).map(|_| ManuallyDrop::new(File::open(&other).unwrap())).collect();
+            let mut files: Vec<_> =
+                (0..64).map(|_| ManuallyDrop::new(File::open(&other).unwrap())).collect();
             let ours = files.pop().unwrap();
             let _kept = ManuallyDrop::new(CloseOnFork::new(ours.as_fd()));
-            in_child(|| i32::from(!ours.metadata().unwrap().file_type().is_char_device())).unwrap_or(2)
+            in_child(|| i32::from(!ours.metadata().unwrap().file_type().is_char_device()))
+                .unwrap_or(2)
         });
         assert_eq!(ended.unwrap(), 0);
     }

@@ -35,8 +35,10 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
             {
                 return &made.value;
             }
-            let new = Box::into_raw(Box::new(Made { by: Process::current(), value: (self.make)() }));
-            if self.made.compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            let new =
+                Box::into_raw(Box::new(Made { by: Process::current(), value: (self.make)() }));
+            if self.made.compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire).is_err()
+            {
                 // SAFETY: made above; another thread was first, and nobody has seen this one.
                 drop(unsafe { Box::from_raw(new) });
             }

@@ -14,7 +14,8 @@ pub fn leave_forks_unseen() {
     UNSEEN.store(true, Ordering::Relaxed);
 }
 
-/// Asked by each call of the store: inlined, so that a benchmark with this feature measures the program without it.
+/// Asked by each call of the store: inlined, so that a benchmark with this feature measures the
+/// program without it.
 #[inline]
 pub(crate) fn forks_are_unseen() -> bool {
     UNSEEN.load(Ordering::Relaxed)

@@ -12,8 +12,15 @@ use std::mem::MaybeUninit;
 use std::thread::{Builder, JoinHandle};
 
 /// What the thread itself causes.
-const OWN: [libc::c_int; 7] =
-    [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS, libc::SIGABRT];
+const OWN: [libc::c_int; 7] = [
+    libc::SIGBUS,
+    libc::SIGSEGV,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGABRT,
+];
 
 /// Starts a thread that takes no signals which are sent to the process.
 ///
@@ -81,9 +88,14 @@ mod tests {
         let inside = spawn("test", blocked).unwrap().join().unwrap();
         assert_eq!(blocked(), before);
         let has = |signal: libc::c_int| inside & (1 << (signal - 1)) != 0;
-        for signal in
-            [libc::SIGINT, libc::SIGTERM, libc::SIGALRM, libc::SIGCHLD, libc::SIGUSR1, libc::SIGPROF]
-        {
+        for signal in [
+            libc::SIGINT,
+            libc::SIGTERM,
+            libc::SIGALRM,
+            libc::SIGCHLD,
+            libc::SIGUSR1,
+            libc::SIGPROF,
+        ] {
             assert!(has(signal), "signal {signal}");
         }
         for signal in OWN {

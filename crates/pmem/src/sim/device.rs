@@ -1,12 +1,13 @@
-//! Simulated devices of sectors: what a program does to one goes into the machine's trace, beside the stores to its
-//! mappings, so that one cut stops both.
+//! Simulated devices of sectors: what a program does to one goes into the machine's trace, beside
+//! the stores to its mappings, so that one cut stops both.
 //!
-//! Sources: fsync(2) and the Linux documentation of block devices' volatile write caches (a flush covers the writes
-//! that had completed when it was issued); Rebello and others, "Can Applications Recover from fsync Failures?"
-//! (USENIX ATC 2020): after a failed sync the kernel calls the pages clean, and a sync that succeeds later says
-//! nothing about them.
+//! Sources: fsync(2) and the Linux documentation of block devices' volatile write caches (a flush
+//! covers the writes that had completed when it was issued); Rebello and others, "Can Applications
+//! Recover from fsync Failures?" (USENIX ATC 2020): after a failed sync the kernel calls the pages
+//! clean, and a sync that succeeds later says nothing about them.
 //!
-//! Not here: formats, retries, the decision what to do about an error. What a cut leaves is `sectors.rs`.
+//! Not here: formats, retries, the decision what to do about an error. What a cut leaves is
+//! `sectors.rs`.
 
 use std::io;
 use std::ops::Range;
@@ -40,13 +41,17 @@ struct Medium {
 impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { index, sector, .. } = self;
-        f.debug_struct("Device").field("index", index).field("sector", sector).finish_non_exhaustive()
+        f.debug_struct("Device")
+            .field("index", index)
+            .field("sector", sector)
+            .finish_non_exhaustive()
     }
 }
 
 impl Simulator {
-    /// A device of sectors of `sector` bytes, whose durable contents are `image`: whole sectors, not none. Its number
-    /// in the trace and in the images is how many mappings and devices were made before it.
+    /// A device of sectors of `sector` bytes, whose durable contents are `image`: whole sectors,
+    /// not none. Its number in the trace and in the images is how many mappings and devices were
+    /// made before it.
     pub fn device(&self, image: Vec<u8>, sector: usize) -> Device {
         assert!(
             sector > 0 && !image.is_empty() && image.len().is_multiple_of(sector),
@@ -62,7 +67,12 @@ impl Simulator {
         };
         let mut state = lock(&self.state);
         let index = state.add(image, sector);
-        Device { state: Arc::clone(&self.state), medium: Arc::new(Mutex::new(medium)), index, sector }
+        Device {
+            state: Arc::clone(&self.state),
+            medium: Arc::new(Mutex::new(medium)),
+            index,
+            sector,
+        }
     }
 }
 
@@ -81,7 +91,8 @@ impl Device {
     /// Reads what the newest writes left, synced or not.
     ///
     /// # Errors
-    /// EIO where [`Device::fail_reads`] or [`Device::vanish`] says so; EINVAL for what lies outside.
+    /// EIO where [`Device::fail_reads`] or [`Device::vanish`] says so; EINVAL for what lies
+    /// outside.
     pub fn read(&self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
         let medium = self.medium();
         let range = self.range(&medium, at, buffer.len())?;
@@ -93,13 +104,16 @@ impl Device {
         Ok(())
     }
 
-    /// Writes whole sectors. Between its beginning and its return other threads can act: the hook is called at both.
+    /// Writes whole sectors. Between its beginning and its return other threads can act: the hook
+    /// is called at both.
     ///
     /// # Durability
-    /// None before a [`Device::sync`] that begins after the return. A write that fails may have arrived in part.
+    /// None before a [`Device::sync`] that begins after the return. A write that fails may have
+    /// arrived in part.
     ///
     /// # Errors
-    /// EIO where [`Device::fail_nth_write`] or [`Device::vanish`] says so; EINVAL for what lies outside or is no whole sectors.
+    /// EIO where [`Device::fail_nth_write`] or [`Device::vanish`] says so; EINVAL for what lies
+    /// outside or is no whole sectors.
     pub fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = lock_running(&self.state, false);
         let mut medium = self.medium();
@@ -128,7 +142,8 @@ impl Device {
     /// Makes durable what was written by calls that had returned before this one began.
     ///
     /// # Durability
-    /// On success. After a failure what was not durable stays in doubt for good, also when a later sync succeeds.
+    /// On success. After a failure what was not durable stays in doubt for good, also when a later
+    /// sync succeeds.
     ///
     /// # Errors
     /// EIO where [`Device::fail_nth_sync`] or [`Device::vanish`] says so.
@@ -161,7 +176,8 @@ impl Device {
         Ok(())
     }
 
-    /// Lengthens it with zeros, which are durable when this returns. A shorter length changes nothing.
+    /// Lengthens it with zeros, which are durable when this returns. A shorter length changes
+    /// nothing.
     pub fn grow(&self, len: u64) {
         assert!(len.is_multiple_of(self.sector as u64), "BUG: {len} bytes are no whole sectors");
         let mut state = lock_running(&self.state, false);
@@ -172,7 +188,8 @@ impl Device {
         }
     }
 
-    /// From now on a read of any of these bytes fails with EIO. An empty range takes all of that back.
+    /// From now on a read of any of these bytes fails with EIO. An empty range takes all of that
+    /// back.
     pub fn fail_reads(&self, range: Range<u64>) {
         let unreadable = &mut self.medium().unreadable;
         if range.is_empty() { unreadable.clear() } else { unreadable.push(range) }
@@ -188,7 +205,8 @@ impl Device {
         self.medium().fail_sync_in = n;
     }
 
-    /// The device goes: from now on every read, write and sync fails with EIO, and nothing of a write arrives.
+    /// The device goes: from now on every read, write and sync fails with EIO, and nothing of a
+    /// write arrives.
     pub fn vanish(&self) {
         self.medium().gone = true;
     }

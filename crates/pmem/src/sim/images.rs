@@ -1,9 +1,11 @@
-//! Which images of a cut to look at: all of them when they are few, else a sample with the likely culprits first.
+//! Which images of a cut to look at: all of them when they are few, else a sample with the likely
+//! culprits first.
 //!
-//! The sample, in order: nothing arrived; everything; each line alone; everything but one line; the first lines in the
-//! order they were stored; the last lines; then random ones, where each line is absent, whole, or torn by word. With
-//! many lines each group is itself a random selection. About half of a large budget goes to the random ones. A sector of a
-//! device counts as a line of its own, which is never torn.
+//! The sample, in order: nothing arrived; everything; each line alone; everything but one line; the
+//! first lines in the order they were stored; the last lines; then random ones, where each line is
+//! absent, whole, or torn by word. With many lines each group is itself a random selection. About
+//! half of a large budget goes to the random ones. A sector of a device counts as a line of its
+//! own, which is never torn.
 //!
 //! Invariants: never more than asked for; the same seed and pending words give the same images.
 
@@ -12,7 +14,8 @@ use fastrand::Rng;
 use super::player::PendingWord;
 use crate::LINE;
 
-/// For each pending word, and then each pending sector, what it shows: 0 its durable value, n its nth version.
+/// For each pending word, and then each pending sector, what it shows: 0 its durable value, n its
+/// nth version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Choice {
     pub(crate) versions: Vec<u16>,
@@ -63,8 +66,9 @@ enum Shape {
 impl Images {
     /// `counts` has the versions of `words` and then those of each pending sector.
     pub(crate) fn new(words: &[PendingWord], counts: Vec<u16>, max: usize, seed: u64) -> Images {
-        let all =
-            counts.iter().try_fold(1_usize, |product, &count| product.checked_mul(usize::from(count) + 1));
+        let all = counts
+            .iter()
+            .try_fold(1_usize, |product, &count| product.checked_mul(usize::from(count) + 1));
         let plan = match all {
             Some(all) if all <= max => Plan::Every(Some(vec![0; counts.len()])),
             _ => Plan::Sample(Sample::new(words, counts.len(), max, seed)),
@@ -155,8 +159,8 @@ impl Sample {
         }
     }
 
-    /// Each line absent, whole or torn; how likely each is differs between images, so that nearly empty and nearly
-    /// whole ones come up too.
+    /// Each line absent, whole or torn; how likely each is differs between images, so that nearly
+    /// empty and nearly whole ones come up too.
     fn random(&mut self, counts: &[u16], versions: &mut Vec<u16>) {
         versions.resize(counts.len(), 0);
         let torn_below = self.rng.u8(..) / 2;
@@ -181,7 +185,11 @@ impl Sample {
 }
 
 /// At most `most` of the numbers in `range`, in random order when they are not all.
-fn some(rng: &mut Rng, range: std::ops::Range<u32>, most: usize) -> impl Iterator<Item = u32> + use<> {
+fn some(
+    rng: &mut Rng,
+    range: std::ops::Range<u32>,
+    most: usize,
+) -> impl Iterator<Item = u32> + use<> {
     let mut numbers: Vec<u32> = range.collect();
     if numbers.len() > most {
         for index in 0..most {

@@ -1,37 +1,41 @@
-//! The crash simulator: a machine whose mappings and devices are heap memory that records what is done to it, so that a
-//! test can stop it between any two calls and look at every image a power cut could leave.
+//! The crash simulator: a machine whose mappings and devices are heap memory that records what is
+//! done to it, so that a test can stop it between any two calls and look at every image a power cut
+//! could leave.
 //!
 //! # The model
-//! Sources: the SNIA NVM programming model (what a load/store medium promises) and the Intel SDM (`clwb`, `sfence`,
-//! non-temporal stores). The model is meant to allow at least what the hardware may do:
+//! Sources: the SNIA NVM programming model (what a load/store medium promises) and the Intel SDM
+//! (`clwb`, `sfence`, non-temporal stores). The model is meant to allow at least what the hardware
+//! may do:
 //!
 //! - The unit is the aligned 8-byte word. It is never torn; nothing larger holds together.
 //! - A store makes a new *version* of each word it touches, pending until durable.
-//! - At a cut, every pending word shows its durable value or any one of its pending versions, independently of every
-//!   other word: any subset of the unfenced lines, each torn by word. A cached store that nobody flushed may be there too
-//!   (the cache evicted it).
-//! - A fence makes durable: non-temporal stores before it by the same thread; cached stores before a flush of their line
-//!   by that thread before the fence. A word's older versions go with the newest that became durable; newer ones stay
-//!   pending.
+//! - At a cut, every pending word shows its durable value or any one of its pending versions,
+//!   independently of every other word: any subset of the unfenced lines, each torn by word. A
+//!   cached store that nobody flushed may be there too (the cache evicted it).
+//! - A fence makes durable: non-temporal stores before it by the same thread; cached stores before
+//!   a flush of their line by that thread before the fence. A word's older versions go with the
+//!   newest that became durable; newer ones stay pending.
 //! - Growth is durable at once; new bytes are zero and durable.
 //! - One fence counts for all mappings of a simulator (it is the processor's).
 //!
 //! Of a [`Device`], which is written by sectors:
 //!
-//! - The sector is never torn; nothing larger holds together. Until it is durable, a write may be lost or found, in any
-//!   order and any part of its sectors.
-//! - A sync makes durable the writes that had returned when it began; of several to one sector the last. Of two that
-//!   were on their way together either may be the last, and a sync does not decide which.
-//! - After a sync that failed, everything that was not durable is in doubt for good: there or not, whatever is synced
-//!   later. So is a write that failed, until the sector is written again.
+//! - The sector is never torn; nothing larger holds together. Until it is durable, a write may be
+//!   lost or found, in any order and any part of its sectors.
+//! - A sync makes durable the writes that had returned when it began; of several to one sector the
+//!   last. Of two that were on their way together either may be the last, and a sync does not
+//!   decide which.
+//! - After a sync that failed, everything that was not durable is in doubt for good: there or not,
+//!   whatever is synced later. So is a write that failed, until the sector is written again.
 //! - Growth is durable at once. A fence means nothing to a device, and a sync nothing to a mapping.
 //!
-//! Stricter than some hardware: with eADR nothing flushed is lost; here it is. Laxer in one place: of more than 64
-//! threads some share a number, and then a fence of one counts for the other.
+//! Stricter than some hardware: with eADR nothing flushed is lost; here it is. Laxer in one place:
+//! of more than 64 threads some share a number, and then a fence of one counts for the other.
 //!
 //! # Use
-//! A [`Simulator`] makes mappings; the code under test uses them as it would any other. [`Simulator::trace`] gives the
-//! events; a [`Player`] replays them and writes out images; [`crate::Mapping::in_memory`] opens an image for checking.
+//! A [`Simulator`] makes mappings; the code under test uses them as it would any other.
+//! [`Simulator::trace`] gives the events; a [`Player`] replays them and writes out images;
+//! [`crate::Mapping::in_memory`] opens an image for checking.
 //!
 //! ```
 //! use tiersmith_pmem::{FRAME, sim::Simulator};
@@ -51,8 +55,10 @@
 //! assert_eq!(torn.count(), 1); // of four images, one has the pointer without the data
 //! ```
 //!
-//! Deliberately absent: time, and the order in which a real machine would most likely write lines back.
-//! Where to read next: `player.rs` and `sectors.rs` for the model in code, `images.rs` for which images are tried.
+//! Deliberately absent: time, and the order in which a real machine would most likely write lines
+//! back.
+//! Where to read next: `player.rs` and `sectors.rs` for the model in code, `images.rs` for which
+//! images are tried.
 
 mod device;
 mod images;
@@ -145,8 +151,8 @@ pub enum Event {
     },
 }
 
-/// A fault planted in the machine, so that a test can show that it would be seen. Counts start at zero and run from the
-/// call of [`Simulator::set_dropped`].
+/// A fault planted in the machine, so that a test can show that it would be seen. Counts start at
+/// zero and run from the call of [`Simulator::set_dropped`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sabotage {
     /// None.
@@ -230,11 +236,13 @@ impl State {
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // A test that panicked in the middle of a call has its own message; the trace is whole between pushes.
+    // A test that panicked in the middle of a call has its own message; the trace is whole between
+    // pushes.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As [`lock`], for what would change a mapping: does not return when the machine has stopped, or stops at this fence.
+/// As [`lock`], for what would change a mapping: does not return when the machine has stopped, or
+/// stops at this fence.
 fn lock_running(state: &Mutex<State>, at_fence: bool) -> MutexGuard<'_, State> {
     let mut running = lock(state);
     if let Some(hook) = running.hook.clone() {
@@ -274,8 +282,8 @@ impl Simulator {
         Simulator::default()
     }
 
-    /// A mapping whose durable contents are `image` (a multiple of [`FRAME`], not empty), which can grow to `max_len`.
-    /// Its number in the trace is how many were made before it.
+    /// A mapping whose durable contents are `image` (a multiple of [`FRAME`], not empty), which can
+    /// grow to `max_len`. Its number in the trace is how many were made before it.
     pub fn mapping(&self, image: Vec<u8>, max_len: u64) -> Mapping {
         let mut state = lock(&self.state);
         let index = state.bases.len();
@@ -290,7 +298,8 @@ impl Simulator {
         mapping
     }
 
-    /// Marks this point of the trace: the start or end of an operation, or an event outside the mappings.
+    /// Marks this point of the trace: the start or end of an operation, or an event outside the
+    /// mappings.
     pub fn mark(&self, tag: u64) {
         lock(&self.state).push(Event::Mark(tag));
     }
@@ -308,7 +317,8 @@ impl Simulator {
         Trace { inner: Arc::new(TraceData { bases, sectors, events, data }) }
     }
 
-    /// Forgets the events: what mappings and devices hold now is durable. Not while another thread is in a call.
+    /// Forgets the events: what mappings and devices hold now is durable. Not while another thread
+    /// is in a call.
     pub fn rebase(&self) {
         let mut state = lock(&self.state);
         let State { bases, events, data, .. } = &mut *state;
@@ -328,9 +338,11 @@ impl Simulator {
         data.clear();
     }
 
-    /// Stops the machine at a fence, the first one after `calls` more calls that store, flush, fence or grow, and returns what has happened by
-    /// then: a power cut under a program that knows nothing of it, threads and all, where most is on its way. That fence, and whatever
-    /// is called later, never returns, so the process has no end from here on but to be killed. Waits for the fence.
+    /// Stops the machine at a fence, the first one after `calls` more calls that store, flush,
+    /// fence or grow, and returns what has happened by then: a power cut under a program that knows
+    /// nothing of it, threads and all, where most is on its way. That fence, and whatever is called
+    /// later, never returns, so the process has no end from here on but to be killed. Waits for the
+    /// fence.
     pub fn stop_after(&self, calls: u64) -> Trace {
         lock(&self.state).left = Some(calls);
         while !lock(&self.state).stopped {
@@ -452,13 +464,16 @@ impl Trace {
         self.inner.events.iter().map(|recorded| &recorded.event)
     }
 
-    /// The positions at which a cut shows everything a cut anywhere shows: before each fence, each end of a sync,
-    /// growth and mark, and at the end. Between two of these the pending words and sectors only get more, and the
-    /// images of an earlier cut are among those of a later one.
+    /// The positions at which a cut shows everything a cut anywhere shows: before each fence, each
+    /// end of a sync, growth and mark, and at the end. Between two of these the pending words and
+    /// sectors only get more, and the images of an earlier cut are among those of a later one.
     pub fn cut_points(&self) -> Vec<usize> {
         let ends = |event: &Event| match event {
             Event::Fence | Event::Mark(_) | Event::Grow { .. } | Event::Synced { .. } => true,
-            Event::Store { .. } | Event::Flush { .. } | Event::Write { .. } | Event::Returned { .. } => false,
+            Event::Store { .. }
+            | Event::Flush { .. }
+            | Event::Write { .. }
+            | Event::Returned { .. } => false,
             Event::SyncBegun { .. } | Event::SyncFailed { .. } => false,
         };
         let mut points: Vec<usize> =

@@ -1,9 +1,10 @@
-//! Replays a trace: at each position, what is durable and which words and sectors are pending. The model of `sim` in
-//! code; `sectors.rs` has the part of it that is about devices.
+//! Replays a trace: at each position, what is durable and which words and sectors are pending. The
+//! model of `sim` in code; `sectors.rs` has the part of it that is about devices.
 //!
-//! Invariants: `pending` is in the order in which its words were first stored since they were last durable; a word is
-//! in it when at least one version could show at a cut that differs from the durable value or may yet be needed.
-//! A store of the bytes a word already has makes no version: no image could tell.
+//! Invariants: `pending` is in the order in which its words were first stored since they were last
+//! durable; a word is in it when at least one version could show at a cut that differs from the
+//! durable value or may yet be needed. A store of the bytes a word already has makes no version: no
+//! image could tell.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,7 +37,8 @@ pub struct PendingSector {
     pub at: u64,
     /// Its bytes.
     pub len: usize,
-    /// What was written to it, oldest first. At a cut it shows one of these or its durable contents.
+    /// What was written to it, oldest first. At a cut it shows one of these or its durable
+    /// contents.
     pub(crate) versions: Vec<Version>,
 }
 
@@ -56,12 +58,13 @@ pub struct Player {
     stamp: u64,
 }
 
-/// Where images are written. Kept between images of one position, so that the next writes only what differs.
+/// Where images are written. Kept between images of one position, so that the next writes only what
+/// differs.
 #[derive(Clone, Debug, Default)]
 pub struct ImageBuffer {
     images: Vec<Vec<u8>>,
-    /// The pending words side by side: in the player each has its versions elsewhere in memory, and the words are
-    /// walked once for every image.
+    /// The pending words side by side: in the player each has its versions elsewhere in memory, and
+    /// the words are walked once for every image.
     places: Vec<Place>,
     /// Of each place, its durable value and then its versions.
     values: Vec<[u8; 8]>,
@@ -116,7 +119,8 @@ impl Player {
         self.trace.inner.events.get(self.position).map(|recorded| &recorded.event)
     }
 
-    /// Plays events until `position` of them were played. `position` is not behind the present one, nor past the end.
+    /// Plays events until `position` of them were played. `position` is not behind the present one,
+    /// nor past the end.
     pub fn advance_to(&mut self, position: usize) {
         assert!(
             position >= self.position && position <= self.trace.len(),
@@ -138,7 +142,9 @@ impl Player {
                 let bytes = &inner.data[recorded.data..recorded.data + len];
                 self.store(mapping, at as usize, bytes, nt, recorded.thread);
             }
-            Event::Flush { mapping, at, len } => self.flush(mapping, at as usize, len, recorded.thread),
+            Event::Flush { mapping, at, len } => {
+                self.flush(mapping, at as usize, len, recorded.thread)
+            }
             Event::Fence => self.fence(recorded.thread),
             Event::Mark(_) => {}
             Event::Grow { mapping, len } => {
@@ -198,7 +204,8 @@ impl Player {
         words.chain(self.sectors.pending.iter().map(|sector| sector.versions.len()))
     }
 
-    /// What every image here agrees on, except for the pending words and sectors: one for each mapping and device.
+    /// What every image here agrees on, except for the pending words and sectors: one for each
+    /// mapping and device.
     pub fn durable(&self) -> &[Vec<u8>] {
         &self.durable
     }
@@ -208,8 +215,8 @@ impl Player {
         ImageBuffer::default()
     }
 
-    /// Writes the image of `choice` into `buffer` and returns it, one for each mapping and device. `choice` is from
-    /// [`Player::images`] at this position.
+    /// Writes the image of `choice` into `buffer` and returns it, one for each mapping and device.
+    /// `choice` is from [`Player::images`] at this position.
     pub fn image<'a>(&self, choice: &Choice, buffer: &'a mut ImageBuffer) -> &'a [Vec<u8>] {
         assert_eq!(
             choice.versions.len(),
@@ -259,22 +266,24 @@ impl Player {
         buffer.stamp = self.stamp;
     }
 
-    /// As [`Player::image`], into buffers of the caller's that may hold anything: a whole copy each time.
+    /// As [`Player::image`], into buffers of the caller's that may hold anything: a whole copy each
+    /// time.
     pub fn image_into(&self, choice: &Choice, buffers: &mut Vec<Vec<u8>>) {
         let mut buffer = ImageBuffer { images: std::mem::take(buffers), ..ImageBuffer::default() };
         self.image(choice, &mut buffer);
         *buffers = buffer.images;
     }
 
-    /// Which images to look at here, at most `max`: every one there is when they are that few, else a sample that
-    /// depends on `seed` alone.
+    /// Which images to look at here, at most `max`: every one there is when they are that few, else
+    /// a sample that depends on `seed` alone.
     pub fn images(&self, max: usize, seed: u64) -> Images {
         Images::new(&self.pending, self.everything().versions, max, seed)
     }
 
     /// How many different choices there are here; `None` when more than a `u128` counts.
     pub fn image_count(&self) -> Option<u128> {
-        self.version_counts().try_fold(1_u128, |product, count| product.checked_mul(count as u128 + 1))
+        self.version_counts()
+            .try_fold(1_u128, |product, count| product.checked_mul(count as u128 + 1))
     }
 
     fn store(&mut self, mapping: usize, at: usize, bytes: &[u8], nt: bool, thread: u64) {
@@ -289,7 +298,15 @@ impl Player {
         }
     }
 
-    fn store_word(&mut self, mapping: usize, word: usize, from: usize, bytes: &[u8], nt: bool, thread: u64) {
+    fn store_word(
+        &mut self,
+        mapping: usize,
+        word: usize,
+        from: usize,
+        bytes: &[u8],
+        nt: bool,
+        thread: u64,
+    ) {
         let ready = if nt { thread } else { 0 };
         let slot = self.slots[mapping][word];
         if slot == 0 {
@@ -309,7 +326,8 @@ impl Player {
             (new.mapping, new.at) = (mapping, word as u64 * 8);
             new.push(value, ready, nt);
             self.pending.push(new);
-            self.slots[mapping][word] = u32::try_from(self.pending.len()).expect("BUG: 2^32 pending words");
+            self.slots[mapping][word] =
+                u32::try_from(self.pending.len()).expect("BUG: 2^32 pending words");
             return;
         }
         let pending = &mut self.pending[slot as usize - 1];
@@ -319,7 +337,8 @@ impl Player {
         if value != last {
             pending.push(value, ready, nt);
         } else if nt {
-            // The same bytes again: no image can tell, but now they are durable at this thread's fence too.
+            // The same bytes again: no image can tell, but now they are durable at this thread's
+            // fence too.
             *pending.ready.last_mut().expect("BUG: a pending word without versions") |= thread;
         }
     }

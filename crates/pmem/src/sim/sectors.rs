@@ -1,7 +1,7 @@
 //! What a cut leaves of devices of sectors: the part of the player that knows sectors.
 //!
-//! Invariants: a version is in the list of its sector for as long as a cut may show it beside the durable one; what
-//! is in doubt never becomes durable, it only goes when something newer does.
+//! Invariants: a version is in the list of its sector for as long as a cut may show it beside the
+//! durable one; what is in doubt never becomes durable, it only goes when something newer does.
 
 use super::PendingSector;
 
@@ -15,7 +15,8 @@ pub(crate) struct Version {
     issued: usize,
     /// And at which it returned; `usize::MAX` while it has not.
     returned: usize,
-    /// Its write or a sync failed, or a write that was on its way at the same time is durable: no sync decides.
+    /// Its write or a sync failed, or a write that was on its way at the same time is durable: no
+    /// sync decides.
     in_doubt: bool,
 }
 
@@ -73,7 +74,8 @@ impl Sectors {
                 });
                 *slot = u32::try_from(self.pending.len()).expect("BUG: 2^32 pending sectors");
             }
-            let version = Version { data, call, issued: now, returned: usize::MAX, in_doubt: false };
+            let version =
+                Version { data, call, issued: now, returned: usize::MAX, in_doubt: false };
             self.pending[*slot as usize - 1].versions.push(version);
         }
     }
@@ -96,14 +98,16 @@ impl Sectors {
     }
 
     pub(crate) fn synced(&mut self, device: usize, call: u64, trace: &[u8], durable: &mut [u8]) {
-        // Unknown when the trace was cut off meanwhile (`Simulator::rebase`): then it covers nothing.
+        // Unknown when the trace was cut off meanwhile (`Simulator::rebase`): then it covers
+        // nothing.
         let Some(index) = self.syncs.iter().position(|(known, _)| *known == call) else { return };
         let (_, begun) = self.syncs.swap_remove(index);
         let mut kept = 0;
         for index in 0..self.pending.len() {
             let sector = &mut self.pending[index];
             let covered = |version: &Version| version.returned < begun && !version.in_doubt;
-            let newest = sector.versions.iter().rposition(covered).filter(|_| sector.device == device);
+            let newest =
+                sector.versions.iter().rposition(covered).filter(|_| sector.device == device);
             if let Some(newest) = newest {
                 let Version { data, issued, .. } = sector.versions[newest];
                 let at = sector.at as usize;
@@ -130,6 +134,9 @@ impl Sectors {
     }
 
     fn of(&mut self, device: usize) -> impl Iterator<Item = &mut Version> {
-        self.pending.iter_mut().filter(move |sector| sector.device == device).flat_map(|s| &mut s.versions)
+        self.pending
+            .iter_mut()
+            .filter(move |sector| sector.device == device)
+            .flat_map(|s| &mut s.versions)
     }
 }

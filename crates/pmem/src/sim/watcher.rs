@@ -1,4 +1,5 @@
-//! What a mapping that is no medium passes its changes to: the machine's trace, or whoever keeps them elsewhere.
+//! What a mapping that is no medium passes its changes to: the machine's trace, or whoever keeps
+//! them elsewhere.
 
 use std::sync::Arc;
 

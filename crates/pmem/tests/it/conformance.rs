@@ -1,5 +1,5 @@
-//! The same calls give the same results on a mapped file, on a simulated mapping, on a plain heap mapping, and on a
-//! `Vec<u8>` that is the definition.
+//! The same calls give the same results on a mapped file, on a simulated mapping, on a plain heap
+//! mapping, and on a `Vec<u8>` that is the definition.
 
 use std::sync::Arc;
 
@@ -20,10 +20,16 @@ fn on_every_kind(suite: impl Fn(&str, &Arc<Mapping>)) {
         let place = if place == "." { std::env::temp_dir() } else { place.into() };
         let Ok(directory) = tempfile::tempdir_in(&place) else { continue };
         for access in [Access::Emulated, Access::Volatile] {
-            let options =
-                OpenOptions { max_len: MAX as u64, create: true, ..OpenOptions::new(access, LEN as u64) };
+            let options = OpenOptions {
+                max_len: MAX as u64,
+                create: true,
+                ..OpenOptions::new(access, LEN as u64)
+            };
             let path = directory.path().join(access.name());
-            suite(&format!("{name}, {}", access.name()), &Arc::new(Mapping::open(&path, &options).unwrap()));
+            suite(
+                &format!("{name}, {}", access.name()),
+                &Arc::new(Mapping::open(&path, &options).unwrap()),
+            );
         }
     }
 }
@@ -84,8 +90,9 @@ fn reads_return_what_the_writes_before_them_wrote() {
                 5 if len >= 64 && at / 64 * 64 + 128 <= model.len() => {
                     at = at / 64 * 64;
                     let copies = rng.usize(1..=2);
-                    let words =
-                        std::array::from_fn(|n| u64::from_le_bytes(*data[8 * n..].first_chunk().unwrap()));
+                    let words = std::array::from_fn(|n| {
+                        u64::from_le_bytes(*data[8 * n..].first_chunk().unwrap())
+                    });
                     mapping.nt_write_line(at as u64, words, copies);
                     model[at..at + 64 * copies].copy_from_slice(&data[..64].repeat(copies));
                 }
@@ -98,7 +105,11 @@ fn reads_return_what_the_writes_before_them_wrote() {
                 _ => {
                     let seed = rng.u64(..);
                     let expected = hash_bytes(&model[at..at + len], seed);
-                    assert_eq!(mapping.hash(at as u64, len, seed), expected, "{kind} round {round}");
+                    assert_eq!(
+                        mapping.hash(at as u64, len, seed),
+                        expected,
+                        "{kind} round {round}"
+                    );
                 }
             }
             if rng.bool() {
@@ -129,14 +140,18 @@ fn frames_are_viewed_or_claimed_and_the_open_range_neither() {
         assert!(!mapping.claim(at(4), FRAME) && mapping.claim(at(5), FRAME), "{kind}");
         let claimed = |first, count| mapping.is_claimed(at(first), count * FRAME);
         assert!(claimed(5, 1) && !claimed(4, 1) && !claimed(4, 2), "{kind}");
-        assert!(mapping.view(at(4), 2 * FRAME).is_none() && mapping.view(at(4), FRAME).is_some(), "{kind}");
+        assert!(
+            mapping.view(at(4), 2 * FRAME).is_none() && mapping.view(at(4), FRAME).is_some(),
+            "{kind}"
+        );
         assert!(mapping.is_free(at(6), 2 * FRAME) && !mapping.is_free(at(5), FRAME), "{kind}");
         assert_eq!(mapping.look_ahead(at(3), 2 * FRAME), Use::Other, "{kind}");
         drop(view);
         assert!(mapping.is_free(at(3), 2 * FRAME), "{kind}");
         assert_eq!(mapping.look_ahead(at(3), 2 * FRAME), Use::Free, "{kind}");
         assert_eq!(mapping.look_ahead(at(5), FRAME), Use::Claimed, "{kind}");
-        // Over more than one word of four frames, and a claim that comes between the look and the write.
+        // Over more than one word of four frames, and a claim that comes between the look and the
+        // write.
         assert_eq!(mapping.look_ahead(at(2), 5 * FRAME), Use::Other, "{kind}");
         let prepared = mapping.prepare(at(3), FRAME);
         assert!(mapping.claim(at(3), FRAME));
@@ -181,11 +196,15 @@ fn misuse_panics_and_changes_nothing() {
             ("not claimed", &|| mapping.nt_write_line(frame - 64, [1; 8], 2)),
             ("not a multiple of 64", &|| mapping.nt_write_line(8, [1; 8], 1)),
             ("not claimed", &|| mapping.prepare(frame, FRAME).nt_write(&[1; FRAME])),
-            ("not claimed", &|| _ = mapping.prepare(5 * frame, FRAME).nt_write_hashed(&[1; FRAME], 0)),
+            ("not claimed", &|| {
+                _ = mapping.prepare(5 * frame, FRAME).nt_write_hashed(&[1; FRAME], 0)
+            }),
             ("prepared for 64", &|| mapping.prepare(0, 64).nt_write(&[1; 63])),
             ("prepared for 64", &|| _ = mapping.prepare(0, 64).nt_write_hashed(&[1; 128], 0)),
             ("prepared for 4096", &|| mapping.prepare(3 * frame, FRAME).nt_write(&[1; 64])),
-            ("prepared for 4096", &|| _ = mapping.prepare(3 * frame, FRAME).nt_write_hashed(&[1; 64], 0)),
+            ("prepared for 4096", &|| {
+                _ = mapping.prepare(3 * frame, FRAME).nt_write_hashed(&[1; 64], 0)
+            }),
             ("outside the mapping", &|| _ = mapping.prepare(len - 64, FRAME)),
             ("not whole frames", &|| _ = mapping.look_ahead(frame + 1, FRAME)),
             ("multiples of 64", &|| _ = mapping.nt_write_hashed(8, &[1; 64], 0)),
@@ -208,7 +227,10 @@ fn misuse_panics_and_changes_nothing() {
         ];
         for (index, (message, call)) in calls.iter().enumerate() {
             let text = panic_of(call);
-            assert!(text.starts_with("BUG: ") && text.contains(message), "{kind} call {index}: {text}");
+            assert!(
+                text.starts_with("BUG: ") && text.contains(message),
+                "{kind} call {index}: {text}"
+            );
         }
         let mut whole = vec![1; LEN];
         mapping.read(0, &mut whole);
@@ -272,7 +294,11 @@ fn a_read_racing_a_write_mixes_whole_words_only() {
             scope.spawn(|| {
                 for round in 0..rounds {
                     let data = [round as u8; 256];
-                    if round % 2 == 0 { mapping.write(64, &data) } else { mapping.nt_write(64, &data) }
+                    if round % 2 == 0 {
+                        mapping.write(64, &data)
+                    } else {
+                        mapping.nt_write(64, &data)
+                    }
                 }
             });
             scope.spawn(|| {

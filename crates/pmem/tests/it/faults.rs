@@ -13,7 +13,8 @@ const LEN: u64 = 64 * FRAME as u64;
 const ROLE: &str = "TIERSMITH_TEST_FAULT";
 
 fn map(path: &Path) -> Mapping {
-    Mapping::open(path, &OpenOptions { create: true, ..OpenOptions::new(Access::Emulated, LEN) }).unwrap()
+    Mapping::open(path, &OpenOptions { create: true, ..OpenOptions::new(Access::Emulated, LEN) })
+        .unwrap()
 }
 
 fn cut(path: &Path, len: u64) {
@@ -55,7 +56,10 @@ fn a_checked_read_of_what_was_cut_off_beneath_the_mapping_is_an_error_and_the_re
     let error = mapping.read_checked(3 * FRAME as u64 - 50, &mut bytes).unwrap_err();
     assert!(matches!(error, Error::Unreadable { at: 12238, len: 100, .. }), "{error}");
     let said = error.to_string();
-    assert!(said.contains("cannot read 100 bytes at byte 12238 of ") && said.contains("tier"), "{said}");
+    assert!(
+        said.contains("cannot read 100 bytes at byte 12238 of ") && said.contains("tier"),
+        "{said}"
+    );
     // What was written through the mapping is what is read, also where nothing was synced.
     let heap = Mapping::in_memory(&[5; FRAME], 0);
     heap.read_checked(10, &mut bytes).unwrap();
@@ -72,7 +76,9 @@ fn a_fault_in_a_mapping_names_medium_and_byte_before_the_default_action_ends_the
         cut(&path, FRAME as u64);
         let mut bytes = [0; 8];
         if role == "thread" {
-            std::thread::spawn(move || mapping.read(5 * FRAME as u64 + 8, &mut bytes)).join().unwrap();
+            std::thread::spawn(move || mapping.read(5 * FRAME as u64 + 8, &mut bytes))
+                .join()
+                .unwrap();
             unreachable!();
         }
         mapping.read(5 * FRAME as u64 + 8, &mut bytes);
@@ -124,7 +130,8 @@ fn take_signal(handler: extern "C" fn(c_int)) {
 
 #[test]
 fn the_hosts_handler_has_the_signal_after_the_words_and_its_place_again_at_the_end() {
-    const NAME: &str = "the_hosts_handler_has_the_signal_after_the_words_and_its_place_again_at_the_end";
+    const NAME: &str =
+        "the_hosts_handler_has_the_signal_after_the_words_and_its_place_again_at_the_end";
     if let Some((role, path)) = role() {
         take_signal(hosts_handler);
         let before = handler();
@@ -148,8 +155,14 @@ fn the_hosts_handler_has_the_signal_after_the_words_and_its_place_again_at_the_e
                 unsafe {
                     let file = std::fs::File::create_new(path.with_extension("other")).unwrap();
                     let file = std::os::fd::AsRawFd::as_raw_fd(&file);
-                    let page =
-                        libc::mmap(std::ptr::null_mut(), FRAME, libc::PROT_READ, libc::MAP_SHARED, file, 0);
+                    let page = libc::mmap(
+                        std::ptr::null_mut(),
+                        FRAME,
+                        libc::PROT_READ,
+                        libc::MAP_SHARED,
+                        file,
+                        0,
+                    );
                     let _ = page.cast::<u8>().read_volatile();
                 }
             }

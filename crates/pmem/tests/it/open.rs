@@ -5,7 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use tiersmith_pmem::{Access, Error, FRAME, FlushInstruction, Mapping, OpenOptions, PersistenceDomain};
+use tiersmith_pmem::{
+    Access, Error, FRAME, FlushInstruction, Mapping, OpenOptions, PersistenceDomain,
+};
 
 const LEN: u64 = 64 * FRAME as u64;
 
@@ -64,7 +66,9 @@ fn a_range_that_is_prefaulted_keeps_its_bytes_and_one_outside_is_a_defect() {
         mapping.prefault(LEN, 0);
         let mut bytes = vec![1; LEN as usize];
         mapping.read(0, &mut bytes);
-        assert!(bytes[..LEN as usize - 100].iter().all(|&byte| byte == 0) && bytes.ends_with(&[9; 100]));
+        assert!(
+            bytes[..LEN as usize - 100].iter().all(|&byte| byte == 0) && bytes.ends_with(&[9; 100])
+        );
         let outside = std::panic::AssertUnwindSafe(|| mapping.prefault(LEN, 4096));
         assert!(std::panic::catch_unwind(outside).is_err());
     }
@@ -81,13 +85,20 @@ fn resident(path: &Path) -> u64 {
 #[test]
 fn prefaulting_fills_page_tables_of_memory_and_reads_nothing_from_a_disk() {
     for directory in [tempfile::tempdir(), tempfile::tempdir_in("/dev/shm")].into_iter().flatten() {
-        let kind =
-            Command::new("stat").args(["-f", "-c", "%T"]).arg(directory.path()).output().unwrap().stdout;
+        let kind = Command::new("stat")
+            .args(["-f", "-c", "%T"])
+            .arg(directory.path())
+            .output()
+            .unwrap()
+            .stdout;
         let memory = kind.starts_with(b"tmpfs");
         for access in [Access::Emulated, Access::Volatile] {
             let path = directory.path().join(format!("{access:?}"));
-            let mapping =
-                Mapping::open(&path, &OpenOptions { create: true, ..OpenOptions::new(access, LEN) }).unwrap();
+            let mapping = Mapping::open(
+                &path,
+                &OpenOptions { create: true, ..OpenOptions::new(access, LEN) },
+            )
+            .unwrap();
             mapping.set_open_range(LEN);
             let before = resident(&path);
             mapping.prefault(0, LEN as usize);
@@ -159,7 +170,10 @@ fn a_short_file_is_refused_unless_it_may_be_lengthened() {
     let error = refused(&path, &OpenOptions { create: false, ..options() });
     assert!(matches!(error, Error::TooShort { found: 12288, wanted: LEN, .. }), "{error}");
     let mapping = Mapping::open(&path, &options()).unwrap();
-    assert_eq!((mapping.load_u64(0), mapping.load_u64(3 * FRAME as u64)), (0x0505_0505_0505_0505, 0));
+    assert_eq!(
+        (mapping.load_u64(0), mapping.load_u64(3 * FRAME as u64)),
+        (0x0505_0505_0505_0505, 0)
+    );
 }
 
 #[test]
@@ -173,7 +187,11 @@ fn dax_access_to_an_ordinary_file_is_refused_with_what_to_do() {
     assert!(!path.exists(), "the file made by the refused call is gone again");
     fs::write(&path, [0; FRAME]).unwrap();
     refused(&path, &OpenOptions { access: Access::Dax, ..options() });
-    assert_eq!(fs::metadata(&path).unwrap().len(), FRAME as u64, "an older file has its length again");
+    assert_eq!(
+        fs::metadata(&path).unwrap().len(),
+        FRAME as u64,
+        "an older file has its length again"
+    );
     let error = refused(&path, &OpenOptions { access: Access::DevDax, ..options() });
     assert!(matches!(error, Error::NotDevDax { .. }), "{error}");
 }
@@ -266,8 +284,13 @@ fn a_link_is_refused_and_what_it_leads_to_stays_as_it_was() {
     std::os::unix::fs::symlink(&file, &link).unwrap();
     assert!(refused(&link, &options()).to_string().contains("symbolic link"));
     assert_eq!(fs::metadata(&file).unwrap().len(), 0);
-    std::os::unix::fs::symlink(directory.path().join("new"), directory.path().join("dangling")).unwrap();
-    assert!(refused(&directory.path().join("dangling"), &options()).to_string().contains("symbolic link"));
+    std::os::unix::fs::symlink(directory.path().join("new"), directory.path().join("dangling"))
+        .unwrap();
+    assert!(
+        refused(&directory.path().join("dangling"), &options())
+            .to_string()
+            .contains("symbolic link")
+    );
     assert!(!directory.path().join("new").exists());
 }
 

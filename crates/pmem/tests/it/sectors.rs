@@ -1,5 +1,5 @@
-//! What a cut leaves of a simulated device of sectors: the rule by examples, and the player against a brute-force model
-//! that is the rule written down once more, over whole traces.
+//! What a cut leaves of a simulated device of sectors: the rule by examples, and the player against
+//! a brute-force model that is the rule written down once more, over whole traces.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,8 +19,8 @@ fn of(byte: u8, sectors: usize) -> Vec<u8> {
     vec![byte; sectors * SECTOR]
 }
 
-/// The first byte of each sector in every image at this position, of the medium of this number. A sector that is not
-/// of one byte is torn.
+/// The first byte of each sector in every image at this position, of the medium of this number. A
+/// sector that is not of one byte is torn.
 fn found(player: &Player, medium: usize) -> BTreeSet<Vec<u8>> {
     let images = player.images(1 << 20, 0);
     assert!(images.is_exhaustive());
@@ -56,7 +56,10 @@ fn a_write_is_lost_or_found_by_sectors_until_it_is_synced() {
     let sim = Simulator::new();
     let device = three_sectors(&sim);
     device.write(SECTOR as u64, &of(1, 2)).unwrap();
-    assert_eq!(found_at_end(&sim), [[0, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 1]].map(Vec::from).into());
+    assert_eq!(
+        found_at_end(&sim),
+        [[0, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 1]].map(Vec::from).into()
+    );
     device.sync().unwrap();
     assert_eq!(found_at_end(&sim), [vec![0, 1, 1]].into());
 }
@@ -69,7 +72,11 @@ fn writes_before_a_sync_are_found_in_any_order() {
     device.write(SECTOR as u64, &of(2, 1)).unwrap();
     device.write(0, &of(3, 1)).unwrap();
     let images = found_at_end(&sim);
-    assert_eq!(images.len(), 6, "the second without the first, the third without the second: {images:?}");
+    assert_eq!(
+        images.len(),
+        6,
+        "the second without the first, the third without the second: {images:?}"
+    );
     device.sync().unwrap();
     assert_eq!(found_at_end(&sim), [vec![3, 2, 0]].into(), "of two writes to one sector the last");
 }
@@ -155,8 +162,14 @@ fn a_read_fails_where_it_was_planned_and_nowhere_else() {
 fn what_is_no_whole_sectors_or_lies_outside_is_refused_and_not_recorded() {
     let sim = Simulator::new();
     let device = three_sectors(&sim);
-    for (at, len) in [(0, 1), (1, SECTOR), (0, 4 * SECTOR), (3 * SECTOR as u64, SECTOR), (u64::MAX, SECTOR)] {
-        assert_eq!(device.write(at, &vec![1; len]).unwrap_err().raw_os_error(), Some(22), "{len} at {at}");
+    for (at, len) in
+        [(0, 1), (1, SECTOR), (0, 4 * SECTOR), (3 * SECTOR as u64, SECTOR), (u64::MAX, SECTOR)]
+    {
+        assert_eq!(
+            device.write(at, &vec![1; len]).unwrap_err().raw_os_error(),
+            Some(22),
+            "{len} at {at}"
+        );
     }
     device.write(0, &[]).unwrap();
     assert!(sim.trace().is_empty());
@@ -171,9 +184,11 @@ fn what_is_no_whole_sectors_or_lies_outside_is_refused_and_not_recorded() {
 #[test]
 fn a_device_that_lies_about_its_syncs_is_found_out() {
     // How many images there are after the first sync, and after the second.
-    for (fault, first, second) in
-        [(Sabotage::DropEverySync, 2, 4), (Sabotage::DropNthSync(0), 2, 1), (Sabotage::DropNthSync(1), 1, 2)]
-    {
+    for (fault, first, second) in [
+        (Sabotage::DropEverySync, 2, 4),
+        (Sabotage::DropNthSync(0), 2, 1),
+        (Sabotage::DropNthSync(1), 1, 2),
+    ] {
         let sim = Simulator::new();
         let device = three_sectors(&sim);
         sim.set_dropped(fault);
@@ -241,7 +256,8 @@ fn a_sample_has_each_sector_alone_and_each_missing() {
     let images = player.images(400, 3);
     assert!(!images.is_exhaustive());
     let choices: Vec<Choice> = images.collect();
-    let arrived = |choice: &Choice| choice.versions().iter().filter(|version| **version > 0).count();
+    let arrived =
+        |choice: &Choice| choice.versions().iter().filter(|version| **version > 0).count();
     let seen: HashSet<&[u16]> = choices.iter().map(Choice::versions).collect();
     for sector in 0..40 {
         let alone: Vec<u16> = (0..40).map(|other| u16::from(other == sector)).collect();
@@ -266,8 +282,8 @@ struct Write {
     good: bool,
 }
 
-/// What each sector may show after the first `cut` events, by the rule as it stands in the documentation of `sim`:
-/// every write is asked about every sync and every other write.
+/// What each sector may show after the first `cut` events, by the rule as it stands in the
+/// documentation of `sim`: every write is asked about every sync and every other write.
 fn allowed(events: &[Event], cut: usize, bytes: &[u8]) -> Vec<BTreeSet<u8>> {
     let mut writes = BTreeMap::new();
     let (mut begun, mut synced, mut failed) = (BTreeMap::new(), Vec::new(), Vec::new());
@@ -276,7 +292,10 @@ fn allowed(events: &[Event], cut: usize, bytes: &[u8]) -> Vec<BTreeSet<u8>> {
             Event::Write { at, len, call, .. } => {
                 let sectors = at as usize / SECTOR..(at as usize + len) / SECTOR;
                 let byte = bytes[writes.len()];
-                writes.insert(call, Write { sectors, byte, issued: now, returned: usize::MAX, good: false });
+                writes.insert(
+                    call,
+                    Write { sectors, byte, issued: now, returned: usize::MAX, good: false },
+                );
             }
             Event::Returned { call, good, .. } => {
                 let write: &mut Write = writes.get_mut(&call).unwrap();
@@ -296,10 +315,15 @@ fn allowed(events: &[Event], cut: usize, bytes: &[u8]) -> Vec<BTreeSet<u8>> {
     };
     (0..3)
         .map(|sector| {
-            let here: Vec<&Write> = writes.values().filter(|w| w.sectors.contains(&sector)).collect();
-            let replaced = |since: usize| here.iter().any(|newer| durable(newer) && newer.issued > since);
-            let mut may: BTreeSet<u8> =
-                here.iter().filter(|write| !replaced(write.returned)).map(|write| write.byte).collect();
+            let here: Vec<&Write> =
+                writes.values().filter(|w| w.sectors.contains(&sector)).collect();
+            let replaced =
+                |since: usize| here.iter().any(|newer| durable(newer) && newer.issued > since);
+            let mut may: BTreeSet<u8> = here
+                .iter()
+                .filter(|write| !replaced(write.returned))
+                .map(|write| write.byte)
+                .collect();
             if !here.iter().any(|write| durable(write)) {
                 may.insert(0);
             }
@@ -383,7 +407,9 @@ fn the_images_of_random_traces_are_exactly_those_of_the_rule() {
         let events: Vec<Event> = trace.events().cloned().collect();
         overlapping += events
             .windows(2)
-            .filter(|two| matches!(two[0], Event::Write { .. }) && !matches!(two[1], Event::Returned { .. }))
+            .filter(|two| {
+                matches!(two[0], Event::Write { .. }) && !matches!(two[1], Event::Returned { .. })
+            })
             .count();
         failures += events.iter().filter(|event| matches!(event, Event::SyncFailed { .. })).count();
         let bytes = random.bytes.lock().unwrap().clone();
@@ -392,18 +418,27 @@ fn the_images_of_random_traces_are_exactly_those_of_the_rule() {
             player.advance_to(cut);
             let mut expected: BTreeSet<Vec<u8>> = [Vec::new()].into();
             for may in allowed(&events, cut, &bytes) {
-                let longer =
-                    |image: &Vec<u8>| may.iter().map(move |b| [&image[..], &[*b]].concat()).collect();
-                expected = expected.iter().flat_map(|image| -> Vec<Vec<u8>> { longer(image) }).collect();
+                let longer = |image: &Vec<u8>| {
+                    may.iter().map(move |b| [&image[..], &[*b]].concat()).collect()
+                };
+                expected =
+                    expected.iter().flat_map(|image| -> Vec<Vec<u8>> { longer(image) }).collect();
             }
             let found = found(&player, 0);
             assert_eq!(found, expected, "seed {seed}, cut {cut} of {events:?}");
-            assert_eq!(player.image_count(), Some(expected.len() as u128), "seed {seed}, cut {cut}");
+            assert_eq!(
+                player.image_count(),
+                Some(expected.len() as u128),
+                "seed {seed}, cut {cut}"
+            );
             images += found.len();
             most = most.max(found.len());
         }
     }
-    println!("{images} images, at most {most} at a cut; {overlapping} writes overlap, {failures} syncs fail");
+    println!(
+        "{images} images, at most {most} at a cut; {overlapping} writes overlap, {failures} syncs \
+         fail"
+    );
     assert!(cfg!(miri) || (overlapping > 100 && failures > 100 && most > 20));
 }
 

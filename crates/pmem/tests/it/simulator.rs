@@ -1,4 +1,5 @@
-//! The crash model: right orders leave no bad image, wrong ones and planted faults leave one that is found.
+//! The crash model: right orders leave no bad image, wrong ones and planted faults leave one that
+//! is found.
 
 use std::collections::HashSet;
 
@@ -22,8 +23,10 @@ fn bad_images(sim: &Simulator, max: usize, bad: impl Fn(&[Vec<u8>]) -> bool) -> 
     let mut found = 0;
     for cut in trace.cut_points() {
         player.advance_to(cut);
-        found +=
-            player.images(max, cut as u64).filter(|choice| bad(player.image(choice, &mut buffer))).count();
+        found += player
+            .images(max, cut as u64)
+            .filter(|choice| bad(player.image(choice, &mut buffer)))
+            .count();
     }
     found
 }
@@ -147,7 +150,9 @@ fn every_planted_fault_is_found() {
         switch(&mapping);
         let player = at_end(&sim);
         let mut buffer = player.buffer();
-        let lost = player.images(100, 0).filter(|choice| player.image(choice, &mut buffer)[0][POINTER] != 1);
+        let lost = player
+            .images(100, 0)
+            .filter(|choice| player.image(choice, &mut buffer)[0][POINTER] != 1);
         assert!(lost.count() > 0, "{fault:?}");
     }
 }
@@ -203,11 +208,18 @@ fn a_fence_makes_a_version_durable_and_keeps_the_newer_ones_pending() {
     let player = at_end(&sim);
     assert_eq!(player.durable()[0][..8], 1_u64.to_le_bytes());
     assert_eq!(player.pending().len(), 1);
-    assert_eq!((player.pending()[0].at, &player.pending()[0].values[..]), (0, &[2_u64.to_le_bytes()][..]));
+    assert_eq!(
+        (player.pending()[0].at, &player.pending()[0].values[..]),
+        (0, &[2_u64.to_le_bytes()][..])
+    );
     mapping.nt_write(3, &[9]);
     mapping.fence();
     assert!(at_end(&sim).pending().is_empty());
-    assert_eq!(at_end(&sim).durable()[0][..8], [2, 0, 0, 9, 0, 0, 0, 0], "merged with the newest version");
+    assert_eq!(
+        at_end(&sim).durable()[0][..8],
+        [2, 0, 0, 9, 0, 0, 0, 0],
+        "merged with the newest version"
+    );
 }
 
 #[test]
@@ -368,7 +380,11 @@ fn an_image_is_the_durable_bytes_with_the_chosen_words_whatever_came_before() {
     mapping.read(0, &mut now);
     let versions = player.pending().iter().map(|word| word.values.len()).collect::<Vec<_>>();
     let newest = player.images(1000, 0).find(|choice| {
-        choice.versions().iter().zip(&versions).all(|(&chosen, &count)| usize::from(chosen) == count)
+        choice
+            .versions()
+            .iter()
+            .zip(&versions)
+            .all(|(&chosen, &count)| usize::from(chosen) == count)
     });
     assert!(player.image(&newest.unwrap(), &mut buffer)[0] == now);
 }
@@ -382,7 +398,11 @@ fn a_sample_has_nothing_everything_each_line_alone_and_each_line_missing() {
     let choices: Vec<Choice> = player.images(200, 5).collect();
     assert_eq!(choices.len(), 200);
     let lines = |choice: &Choice| -> Vec<usize> {
-        choice.versions().chunks(8).map(|line| line.iter().filter(|&&version| version > 0).count()).collect()
+        choice
+            .versions()
+            .chunks(8)
+            .map(|line| line.iter().filter(|&&version| version > 0).count())
+            .collect()
     };
     let seen: HashSet<Vec<usize>> = choices.iter().map(lines).collect();
     assert!(seen.contains(&vec![0; 10]) && seen.contains(&vec![8; 10]));
@@ -390,9 +410,15 @@ fn a_sample_has_nothing_everything_each_line_alone_and_each_line_missing() {
         let alone: Vec<usize> = (0..10).map(|other| if other == line { 8 } else { 0 }).collect();
         let missing: Vec<usize> = alone.iter().map(|count| 8 - count).collect();
         let first: Vec<usize> = (0..10).map(|other| if other <= line { 8 } else { 0 }).collect();
-        assert!(seen.contains(&alone) && seen.contains(&missing) && seen.contains(&first), "line {line}");
+        assert!(
+            seen.contains(&alone) && seen.contains(&missing) && seen.contains(&first),
+            "line {line}"
+        );
     }
-    assert!(seen.iter().any(|lines| lines.iter().any(|&words| words > 0 && words < 8)), "torn lines");
+    assert!(
+        seen.iter().any(|lines| lines.iter().any(|&words| words > 0 && words < 8)),
+        "torn lines"
+    );
     let again: Vec<Choice> = player.images(200, 5).collect();
     assert!(again == choices, "the seed decides");
     let other: Vec<Choice> = player.images(200, 6).collect();

@@ -1,4 +1,5 @@
-//! Threads that claim, fill and release frames while others look at them by reference: what is lent stays as it was, for whoever holds it and wherever it goes.
+//! Threads that claim, fill and release frames while others look at them by reference: what is lent
+//! stays as it was, for whoever holds it and wherever it goes.
 //!
 //! Runs under Miri too, which sees two accesses that nothing orders.
 
@@ -24,7 +25,8 @@ fn fill(mapping: &Mapping, piece: u64, number: u64, data: &mut [u8]) -> bool {
     if !mapping.claim(at(piece), PIECE) {
         return false;
     }
-    data.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&(number << 8 | piece).to_le_bytes()));
+    data.chunks_exact_mut(8)
+        .for_each(|word| word.copy_from_slice(&(number << 8 | piece).to_le_bytes()));
     mapping.nt_write(at(piece), &data[..FRAME]);
     mapping.write(at(piece) + FRAME as u64, &data[FRAME..]);
     mapping.fence();
@@ -132,7 +134,8 @@ fn a_view_shows_one_filling_of_its_frames_for_as_long_as_it_lives() {
     {
         use tiersmith_pmem::{Access, OpenOptions};
         let directory = tempfile::tempdir().unwrap();
-        let options = OpenOptions { create: true, ..OpenOptions::new(Access::Emulated, len as u64) };
+        let options =
+            OpenOptions { create: true, ..OpenOptions::new(Access::Emulated, len as u64) };
         torture(&Arc::new(Mapping::open(&directory.path().join("medium"), &options).unwrap()));
     }
 }

@@ -1,8 +1,9 @@
-//! Bulk load: rows inserted by a prepared statement in one transaction into a new database; the COMMIT is in
-//! the time, making and attaching the database is not.
+//! Bulk load: rows inserted by a prepared statement in one transaction into a new database; the
+//! COMMIT is in the time, making and attaching the database is not.
 //!
-//! Every round makes the database anew. The tier's file stays from round to round and its memory with it, as
-//! persistent memory does; a tmpfs gives a new file new memory. The first round of each row is not counted.
+//! Every round makes the database anew. The tier's file stays from round to round and its memory
+//! with it, as persistent memory does; a tmpfs gives a new file new memory. The first round of each
+//! row is not counted.
 
 use std::time::Instant;
 
@@ -30,8 +31,8 @@ const TABLE: [(Medium, Mode, &str); 4] = [
     (Medium::Tier, Mode::ROLLBACK, "batch (DELETE FULL)"),
 ];
 
-/// The table, and its ratios: the faster mode of ours over the faster one of stock SQLite, and the same for
-/// each mode.
+/// The table, and its ratios: the faster mode of ours over the faster one of stock SQLite, and the
+/// same for each mode.
 pub(crate) fn bulk(report: &mut Report, scratch: &Scratch) -> Result<(), Failed> {
     let rows = if report.quick() { ROWS_QUICK } else { ROWS };
     report.config("bulk_load_rows", rows);
@@ -56,13 +57,16 @@ pub(crate) fn bulk(report: &mut Report, scratch: &Scratch) -> Result<(), Failed>
             }
             let found = number(&connection, "SELECT count(*) FROM t")?;
             if found != rows {
-                return Err(format!("{}: {rows} rows were loaded, {found} are there", name(index)).into());
+                return Err(
+                    format!("{}: {rows} rows were loaded, {found} are there", name(index)).into()
+                );
             }
             connection.close().map_err(|(_, error)| error)?;
             database.remove()?;
         }
     }
-    let median = |report: &Report, index: usize| report.median(GROUP, &name(index)).unwrap_or(f64::MAX);
+    let median =
+        |report: &Report, index: usize| report.median(GROUP, &name(index)).unwrap_or(f64::MAX);
     let best = |report: &Report, one, other| match median(report, one) <= median(report, other) {
         true => one,
         false => other,

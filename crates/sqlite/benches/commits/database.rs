@@ -54,10 +54,13 @@ pub(crate) struct Mode {
 }
 
 impl Mode {
-    pub(crate) const WAL_FULL: Mode = Mode { journal: "wal", synchronous: "FULL", exclusive: false };
-    pub(crate) const WAL_NORMAL: Mode = Mode { journal: "wal", synchronous: "NORMAL", exclusive: false };
+    pub(crate) const WAL_FULL: Mode =
+        Mode { journal: "wal", synchronous: "FULL", exclusive: false };
+    pub(crate) const WAL_NORMAL: Mode =
+        Mode { journal: "wal", synchronous: "NORMAL", exclusive: false };
     /// On a tier: batch-atomic writes, without a journal.
-    pub(crate) const ROLLBACK: Mode = Mode { journal: "delete", synchronous: "FULL", exclusive: false };
+    pub(crate) const ROLLBACK: Mode =
+        Mode { journal: "delete", synchronous: "FULL", exclusive: false };
     /// Not durable, not atomic: what SQLite itself costs.
     pub(crate) const NOTHING: Mode = Mode { journal: "off", synchronous: "OFF", exclusive: false };
 
@@ -125,8 +128,8 @@ impl Database {
         Ok(connection)
     }
 
-    /// Takes it off the tier, or removes it, so that the next one can be made under the same name. The tier's
-    /// file stays.
+    /// Takes it off the tier, or removes it, so that the next one can be made under the same name.
+    /// The tier's file stays.
     pub(crate) fn remove(&self) -> Result<(), Failed> {
         if self.medium == Medium::Tier {
             tiersmith_sqlite::detach(&self.path)?;
@@ -137,13 +140,17 @@ impl Database {
     /// Figures of the attachment, while a connection is open.
     pub(crate) fn stats(&self) -> Result<Stats, Failed> {
         let place = Place::find(&self.path);
-        Ok(place.ok_or("BUG: figures of a database that is not attached, or not open")?.home().stats())
+        Ok(place
+            .ok_or("BUG: figures of a database that is not attached, or not open")?
+            .home()
+            .stats())
     }
 }
 
 /// Sets a pragma that answers with what it is set to.
 fn set(connection: &Connection, pragma: &str, value: &str) -> Result<(), Failed> {
-    let answer: String = connection.query_row(&format!("PRAGMA {pragma}={value}"), [], |row| row.get(0))?;
+    let answer: String =
+        connection.query_row(&format!("PRAGMA {pragma}={value}"), [], |row| row.get(0))?;
     if answer != value {
         return Err(format!("PRAGMA {pragma}={value}: SQLite stays with {answer}").into());
     }

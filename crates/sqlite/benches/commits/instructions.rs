@@ -1,11 +1,13 @@
-//! Instructions of one commit, counted by callgrind: what a change of the code costs shows here without noise.
+//! Instructions of one commit, counted by callgrind: what a change of the code costs shows here
+//! without noise.
 //!
-//! The benchmark runs itself under valgrind with [`OPTION`]; callgrind counts only within [`counted_commits`]
-//! and only its thread. The difference of a run with commits and one without would not do: the clock is
-//! calibrated at attach for as long as that takes, which is thousands of instructions for each commit.
+//! The benchmark runs itself under valgrind with [`OPTION`]; callgrind counts only within
+//! [`counted_commits`] and only its thread. The difference of a run with commits and one without
+//! would not do: the clock is calibrated at attach for as long as that takes, which is thousands of
+//! instructions for each commit.
 //!
-//! Only instructions of the program are counted: what the kernel does for a system call is not, so a peer
-//! that leaves its work to the kernel looks cheaper.
+//! Only instructions of the program are counted: what the kernel does for a system call is not, so
+//! a peer that leaves its work to the kernel looks cheaper.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -34,14 +36,16 @@ const TABLE: [(&str, Medium, Mode, &str); 3] = [
 
 /// Whether this process is the child; if so, its work is done here.
 pub(crate) fn child() -> Option<Result<(), Failed>> {
-    let arguments: Vec<String> = std::env::args().skip_while(|argument| argument != OPTION).collect();
+    let arguments: Vec<String> =
+        std::env::args().skip_while(|argument| argument != OPTION).collect();
     let [_, which, commits, ..] = arguments.as_slice() else { return None };
     Some(work(which, commits))
 }
 
 fn work(which: &str, commits: &str) -> Result<(), Failed> {
     let found = TABLE.into_iter().find(|row| row.0 == which);
-    let (name, medium, mode, _) = found.ok_or_else(|| format!("{OPTION} {which}: there is no such row"))?;
+    let (name, medium, mode, _) =
+        found.ok_or_else(|| format!("{OPTION} {which}: there is no such row"))?;
     let scratch = Scratch::new()?;
     let database = Database::new(&scratch, name, medium, TIER);
     let connection = prepare(&database, mode)?;
@@ -50,7 +54,8 @@ fn work(which: &str, commits: &str) -> Result<(), Failed> {
     counted_commits(&mut updater, commits.parse()?)
 }
 
-/// What callgrind counts; it finds the function by its name. No closure: its name would have this one in it.
+/// What callgrind counts; it finds the function by its name. No closure: its name would have this
+/// one in it.
 #[inline(never)]
 fn counted_commits(updater: &mut Updater<'_>, commits: u64) -> Result<(), Failed> {
     for _ in 0..commits {
@@ -59,11 +64,14 @@ fn counted_commits(updater: &mut Updater<'_>, commits: u64) -> Result<(), Failed
     Ok(())
 }
 
-/// The table, and `instructions_per_commit` in WAL mode on the tier; NaN (null in the file) without valgrind.
+/// The table, and `instructions_per_commit` in WAL mode on the tier; NaN (null in the file) without
+/// valgrind.
 pub(crate) fn instructions(report: &mut Report, scratch: &Scratch) -> Result<(), Failed> {
     let version = Command::new("valgrind").arg("--version").output();
     let Some(version) = version.ok().filter(|output| output.status.success()) else {
-        report.warn("valgrind is not installed, instructions were not counted; apt-get install valgrind");
+        report.warn(
+            "valgrind is not installed, instructions were not counted; apt-get install valgrind",
+        );
         report.ratio("instructions_per_commit", f64::NAN);
         return Ok(());
     };
@@ -81,8 +89,8 @@ pub(crate) fn instructions(report: &mut Report, scratch: &Scratch) -> Result<(),
     Ok(())
 }
 
-/// Instructions of the main thread of a child with so many commits. The store's thread works by the clock,
-/// and is left out.
+/// Instructions of the main thread of a child with so many commits. The store's thread works by the
+/// clock, and is left out.
 fn count(into: &Path, which: &str) -> Result<u64, Failed> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--separate-threads=yes", "--collect-atstart=no"])
@@ -103,6 +111,9 @@ fn count(into: &Path, which: &str) -> Result<u64, Failed> {
     let instructions = totals.and_then(|count| count.trim().parse().ok());
     match instructions {
         Some(count) if count > 0 => Ok(count),
-        _ => Err(format!("{}: callgrind counted nothing within counted_commits", file.display()).into()),
+        _ => {
+            Err(format!("{}: callgrind counted nothing within counted_commits", file.display())
+                .into())
+        }
     }
 }

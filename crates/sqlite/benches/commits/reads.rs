@@ -1,12 +1,13 @@
-//! Random point reads by primary key of a database 8 x SQLite's page cache: blocks in the tier, and blocks
-//! read for the first time.
+//! Random point reads by primary key of a database 8 x SQLite's page cache: blocks in the tier, and
+//! blocks read for the first time.
 //!
-//! Warm: every read a statement of its own (SQLite locks the database for each), and the same within one read
-//! transaction, where pages are all that is left. Stock SQLite with `mmap_size` is there for honesty: it
-//! lends pages as we do.
+//! Warm: every read a statement of its own (SQLite locks the database for each), and the same
+//! within one read transaction, where pages are all that is left. Stock SQLite with `mmap_size` is
+//! there for honesty: it lends pages as we do.
 //!
-//! Cold: every read is of a page that nothing has read since its bytes were written to the disk; before each
-//! round the kernel is told to drop what it has of the file, for stock SQLite and for our home alike.
+//! Cold: every read is of a page that nothing has read since its bytes were written to the disk;
+//! before each round the kernel is told to drop what it has of the file, for stock SQLite and for
+//! our home alike.
 
 use std::fs::File;
 use std::time::Instant;
@@ -29,7 +30,8 @@ const TIMES_CACHE: u64 = 8;
 const READS: usize = 10_000;
 /// Cold reads of a round.
 const COLD_READS: usize = 300;
-/// Rows from one cold read to the next: more than a page holds, so that each read is of a page of its own.
+/// Rows from one cold read to the next: more than a page holds, so that each read is of a page of
+/// its own.
 const APART: u64 = 64;
 /// Of each cold round's reads so many must have come from the disk.
 const COLD_SHARE: f64 = 0.9;
@@ -102,14 +104,21 @@ pub(crate) fn reads(report: &mut Report, scratch: &Scratch) -> Result<(), Failed
     report.config("reads_page_cache_pages", pages / TIMES_CACHE);
     warm(report, scratch, &source, rows, pages)?;
     if scratch.disk_is_tmpfs {
-        report.warn("cold_reads_over_disk is left out: the build folder is a tmpfs, no disk was measured");
+        report.warn(
+            "cold_reads_over_disk is left out: the build folder is a tmpfs, no disk was measured",
+        );
         return Ok(());
     }
     cold(report, scratch, &source, rows, pages)
 }
 
 /// A copy of the loaded database, durable, at its place.
-fn copy(scratch: &Scratch, source: &Database, name: &str, medium: Medium) -> Result<Database, Failed> {
+fn copy(
+    scratch: &Scratch,
+    source: &Database,
+    name: &str,
+    medium: Medium,
+) -> Result<Database, Failed> {
     // Room for every block, and a sixteenth of the tier stays free.
     let tier = (std::fs::metadata(source.path())?.len() * 3 / 2).next_multiple_of(1 << 20);
     let database = Database::new(scratch, name, medium, tier);
@@ -118,12 +127,14 @@ fn copy(scratch: &Scratch, source: &Database, name: &str, medium: Medium) -> Res
     Ok(database)
 }
 
-/// A connection that may lend pages (`mmap`) or not, with a page cache of an eighth of the database.
+/// A connection that may lend pages (`mmap`) or not, with a page cache of an eighth of the
+/// database.
 fn connect(database: &Database, pages: u64, mmap: bool) -> Result<Connection, Failed> {
     let connection = database.connect(Mode::WAL_FULL)?;
     connection.pragma_update(None, "cache_size", (pages / TIMES_CACHE).cast_signed())?;
     let wanted = if mmap { 1_i64 << 30 } else { 0 };
-    let set: i64 = connection.query_row(&format!("PRAGMA mmap_size={wanted}"), [], |row| row.get(0))?;
+    let set: i64 =
+        connection.query_row(&format!("PRAGMA mmap_size={wanted}"), [], |row| row.get(0))?;
     if set != wanted {
         return Err(format!("PRAGMA mmap_size={wanted}: SQLite stays with {set}").into());
     }
@@ -228,7 +239,8 @@ fn cold(
                 before = now;
             }
             let from_disk = disk_bytes() - read_before;
-            warm_rounds += usize::from((from_disk as f64) < COLD_SHARE * (COLD_READS * 4096) as f64);
+            warm_rounds +=
+                usize::from((from_disk as f64) < COLD_SHARE * (COLD_READS * 4096) as f64);
             report.run(COLD, database.medium.label(scratch), singles_ns);
         }
     }
@@ -240,7 +252,8 @@ fn cold(
         ));
     }
     report.note(
-        "cold: the kernel's page cache was dropped; what the disk itself, or a hypervisor, keeps in memory \
+        "cold: the kernel's page cache was dropped; what the disk itself, or a hypervisor, keeps \
+         in memory \
          was not",
     );
     let (stock, ours) = (Medium::Disk.label(scratch), Medium::Tier.label(scratch));

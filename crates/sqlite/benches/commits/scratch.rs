@@ -1,8 +1,8 @@
 //! Where the benchmark keeps its files, and how they go away whatever becomes of it.
 //!
-//! The folders are removed when [`Scratch`] is dropped. A panic that aborts, Ctrl-C and SIGKILL drop nothing;
-//! so a shell in a process group of its own holds the other end of a pipe and removes them when the pipe
-//! closes.
+//! The folders are removed when [`Scratch`] is dropped. A panic that aborts, Ctrl-C and SIGKILL
+//! drop nothing; so a shell in a process group of its own holds the other end of a pipe and removes
+//! them when the pipe closes.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -16,8 +16,8 @@ const NEEDED: u64 = 3 << 30;
 /// What `statfs` says of a tmpfs (`TMPFS_MAGIC` of linux/magic.h).
 const TMPFS: u64 = 0x0102_1994;
 
-/// Two folders: on memory, for tiers and for the peers that run on tmpfs; and on an ordinary disk, for homes
-/// and the other peers.
+/// Two folders: on memory, for tiers and for the peers that run on tmpfs; and on an ordinary disk,
+/// for homes and the other peers.
 pub(crate) struct Scratch {
     fast: TempDir,
     slow: TempDir,
@@ -35,7 +35,8 @@ impl Scratch {
         std::fs::create_dir_all(&target)?;
         let shm = Path::new("/dev/shm");
         let fast_is_tmpfs = is_tmpfs(shm) && free_bytes(shm).min(free_memory()) >= NEEDED;
-        let folder = |place: &Path| tempfile::Builder::new().prefix("tiersmith-commits-").tempdir_in(place);
+        let folder =
+            |place: &Path| tempfile::Builder::new().prefix("tiersmith-commits-").tempdir_in(place);
         let (fast, slow) = (folder(if fast_is_tmpfs { shm } else { &target })?, folder(&target)?);
         let disk_is_tmpfs = is_tmpfs(slow.path());
         let reaper = Command::new("sh")

@@ -1,9 +1,9 @@
-//! Commits: an update of one row of a small table by a prepared statement, each a transaction of its own, one
-//! thread.
+//! Commits: an update of one row of a small table by a prepared statement, each a transaction of
+//! its own, one thread.
 //!
-//! Throughput is commits of a round over its time, so what is done once in a thousand commits (a checkpoint)
-//! is in it. Latency is of single commits. All connections stay open; the rows take turns. At the end each
-//! database is asked for the sum of its updates.
+//! Throughput is commits of a round over its time, so what is done once in a thousand commits (a
+//! checkpoint) is in it. Latency is of single commits. All connections stay open; the rows take
+//! turns. At the end each database is asked for the sum of its updates.
 
 use std::time::{Duration, Instant};
 
@@ -19,10 +19,11 @@ use crate::scratch::Scratch;
 pub(crate) const ROWS: u64 = 1_000;
 /// Bytes of each tier.
 pub(crate) const TIER: u64 = 64 << 20;
-/// SQLite's default: a checkpoint after so many pages of WAL. Rounds are whole multiples, so that each has as
-/// many.
+/// SQLite's default: a checkpoint after so many pages of WAL. Rounds are whole multiples, so that
+/// each has as many.
 const CHECKPOINT: usize = 1_000;
-/// Commits before each round of each row; not on a disk, where nothing of them is in the CPU's caches.
+/// Commits before each round of each row; not on a disk, where nothing of them is in the CPU's
+/// caches.
 const WARM_UP: usize = 100;
 /// A round is cut short here: a disk that is slow today must not make the run an hour.
 const ROUND_MAX: Duration = Duration::from_secs(2);
@@ -48,7 +49,12 @@ const fn row(medium: Medium, mode: Mode, what: &'static str, commits: usize) -> 
 
 /// The ceiling first: ratios in the tables are to it.
 const TABLE: [Row; 14] = [
-    row(Medium::Tmpfs, Mode::NOTHING.exclusive(), "no journal, sync off, exclusive", 8 * CHECKPOINT),
+    row(
+        Medium::Tmpfs,
+        Mode::NOTHING.exclusive(),
+        "no journal, sync off, exclusive",
+        8 * CHECKPOINT,
+    ),
     row(Medium::Tmpfs, Mode::NOTHING, "no journal, sync off", 8 * CHECKPOINT),
     TMPFS_WAL,
     row(Medium::Tmpfs, Mode::WAL_NORMAL, "WAL NORMAL", 8 * CHECKPOINT),
@@ -109,9 +115,9 @@ impl<'connection> Updater<'connection> {
 
 /// A database with the small table, and a connection to it.
 ///
-/// The table is made by another connection: the transaction that makes the first page needs a journal, and
-/// with exclusive locking SQLite keeps that journal for all the transactions after it, so that none would be
-/// a batch.
+/// The table is made by another connection: the transaction that makes the first page needs a
+/// journal, and with exclusive locking SQLite keeps that journal for all the transactions after it,
+/// so that none would be a batch.
 pub(crate) fn prepare(database: &Database, mode: Mode) -> Result<Connection, Failed> {
     let maker = database.connect(Mode { exclusive: false, ..mode })?;
     make_table(&maker)?;
@@ -151,7 +157,8 @@ pub(crate) fn commits(report: &mut Report, scratch: &Scratch) -> Result<(), Fail
     }
     for (row, cut) in TABLE.iter().zip(cut).filter(|(_, cut)| *cut > 0) {
         report.warn(format!(
-            "{}: {cut} of {} rounds were cut short before their {} commits: the medium is slow now, and \
+            "{}: {cut} of {} rounds were cut short before their {} commits: the medium is slow \
+             now, and \
              checkpoints are not spread evenly",
             row.name(scratch),
             report.rounds(),
@@ -163,7 +170,9 @@ pub(crate) fn commits(report: &mut Report, scratch: &Scratch) -> Result<(), Fail
         let sum = number(&connections[index], "SELECT sum(n) FROM t")?;
         if sum != updaters[index].done {
             let done = updaters[index].done;
-            return Err(format!("{name}: {done} updates were committed, the table says {sum}").into());
+            return Err(
+                format!("{name}: {done} updates were committed, the table says {sum}").into()
+            );
         }
         if row.medium != Medium::Tier && database.wal_bytes() != before[index] {
             report.warn(format!(
@@ -181,8 +190,8 @@ pub(crate) fn commits(report: &mut Report, scratch: &Scratch) -> Result<(), Fail
     Ok(())
 }
 
-/// Commits until the WAL has the size it keeps. Without syncs at first: a disk takes milliseconds for each
-/// commit that lengthens a file.
+/// Commits until the WAL has the size it keeps. Without syncs at first: a disk takes milliseconds
+/// for each commit that lengthens a file.
 fn until_steady(
     row: Row,
     database: &Database,
@@ -213,7 +222,12 @@ fn until_steady(
 }
 
 /// One round of one row. Whether all its commits were made.
-fn round(report: &mut Report, row: Row, name: &str, updater: &mut Updater<'_>) -> Result<bool, Failed> {
+fn round(
+    report: &mut Report,
+    row: Row,
+    name: &str,
+    updater: &mut Updater<'_>,
+) -> Result<bool, Failed> {
     let round_max = if report.quick() { ROUND_MAX_QUICK } else { ROUND_MAX };
     if row.medium != Medium::Disk {
         (0..WARM_UP).try_for_each(|_| updater.commit())?;
@@ -237,30 +251,34 @@ fn round(report: &mut Report, row: Row, name: &str, updater: &mut Updater<'_>) -
     Ok(whole)
 }
 
-/// Writes to the tier of a database that is open: batches, and blocks alone (a batch of one block is one of
-/// these).
+/// Writes to the tier of a database that is open: batches, and blocks alone (a batch of one block
+/// is one of these).
 fn tier_writes(database: &Database) -> Result<u64, Failed> {
     let waits = database.stats()?.waits;
     Ok(waits.event(waits::BATCH_WRITE).count() + waits.event(waits::BLOCK_WRITE).count())
 }
 
-/// Whether what the row is named after is what happened: one write for each commit. A journal would be more.
+/// Whether what the row is named after is what happened: one write for each commit. A journal would
+/// be more.
 fn check_batches(report: &mut Report, name: &str, writes: u64, commits: u64) {
     if writes != commits {
         report.warn(format!(
-            "{name}: {writes} writes to the tier for {commits} commits, so not all were a batch; compile \
+            "{name}: {writes} writes to the tier for {commits} commits, so not all were a batch; \
+             compile \
              SQLite with -DSQLITE_ENABLE_BATCH_ATOMIC_WRITE (.cargo/config.toml does)"
         ));
     }
 }
 
 fn ratios(report: &mut Report, scratch: &Scratch) {
-    let throughput = |report: &Report, row: Row| report.median(THROUGHPUT, &row.name(scratch)).unwrap_or(0.0);
-    let best =
-        |report: &Report, one: Row, other: Row| match throughput(report, one) >= throughput(report, other) {
-            true => one,
-            false => other,
-        };
+    let throughput =
+        |report: &Report, row: Row| report.median(THROUGHPUT, &row.name(scratch)).unwrap_or(0.0);
+    let best = |report: &Report, one: Row, other: Row| match throughput(report, one)
+        >= throughput(report, other)
+    {
+        true => one,
+        false => other,
+    };
     let shared = best(report, OUR_BATCH, OUR_WAL);
     let alone = best(report, OUR_BATCH_EXCLUSIVE, OUR_WAL_EXCLUSIVE);
     report.config("best_durable_mode", shared.what);
@@ -274,7 +292,9 @@ fn ratios(report: &mut Report, scratch: &Scratch) {
     ];
     for (key, ours, peer) in pairs {
         if peer.medium == Medium::Disk && scratch.disk_is_tmpfs {
-            report.warn(format!("{key} is left out: the build folder is a tmpfs, no disk was measured"));
+            report.warn(format!(
+                "{key} is left out: the build folder is a tmpfs, no disk was measured"
+            ));
             continue;
         }
         let (ours, peer) = (ours.name(scratch), peer.name(scratch));

@@ -1,8 +1,11 @@
-//! An open main file with the pages it has lent to SQLite (`xFetch`): references into the tier, without a copy.
+//! An open main file with the pages it has lent to SQLite (`xFetch`): references into the tier,
+//! without a copy.
 //!
-//! SQLite gives a page back with `xUnfetch`, mostly the one it fetched last, so they are kept in a vector that is searched from its end.
+//! SQLite gives a page back with `xUnfetch`, mostly the one it fetched last, so they are kept in a
+//! vector that is searched from its end.
 //!
-//! Invariant: a page that SQLite may still read is in the vector; so its frame is not used for anything else, and its bytes do not change.
+//! Invariant: a page that SQLite may still read is in the vector; so its frame is not used for
+//! anything else, and its bytes do not change.
 
 use crate::file::Main;
 use std::sync::Arc;
@@ -29,7 +32,8 @@ impl OpenMain {
         Self { pages: Vec::new(), file: main.file.clone(), main }
     }
 
-    /// The address of `len` bytes at `offset`, if the tier has the block they are in; they stay as they are until given back.
+    /// The address of `len` bytes at `offset`, if the tier has the block they are in; they stay as
+    /// they are until given back.
     #[inline]
     pub(super) fn lend(&mut self, offset: u64, len: usize) -> Option<*const u8> {
         let end = i64::try_from(offset.checked_add(len as u64)?).ok()?;
@@ -43,8 +47,9 @@ impl OpenMain {
         }
         let lent = self.file.read_ref(offset - inner as u64)?;
         let at = lent.get(inner..inner + len)?.as_ptr();
-        // SAFETY: the reference borrows `self.file`. The `File` is on the heap behind an `Arc` this object holds, and does not move; `pages`
-        // is declared before `file`, and so is dropped before it. Nobody gets the reference out of `pages`.
+        // SAFETY: the reference borrows `self.file`. The `File` is on the heap behind an `Arc` this
+        // object holds, and does not move; `pages` is declared before `file`, and so is dropped
+        // before it. Nobody gets the reference out of `pages`.
         let block = unsafe { std::mem::transmute::<BlockRef<'_>, BlockRef<'static>>(lent) };
         self.pages.push(Page { offset, at, _block: block });
         Some(at)

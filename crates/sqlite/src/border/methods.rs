@@ -96,7 +96,8 @@ const fn methods<T: Object>() -> IoMethods {
 /// parent's connection; there nothing is touched, and `in_child` answers.
 ///
 /// # Safety
-/// `file` is one of ours, opened with an object of type `T` and not closed; nobody else uses it during the call.
+/// `file` is one of ours, opened with an object of type `T` and not closed; nobody else uses it
+/// during the call.
 #[inline]
 unsafe fn with<T: Object>(
     file: *mut SqliteFile,
@@ -133,9 +134,11 @@ fn code(result: tiersmith_store::Result<()>, otherwise: c_int) -> c_int {
 unsafe extern "C" fn close<T: Object>(file: *mut SqliteFile) -> c_int {
     guard(ffi::IOERR_CLOSE, || {
         let file = file.cast::<OsFile>();
-        // SAFETY: SQLite's (see `mod.rs`): the file is open, and this is the last call for it, so the box is taken back once.
+        // SAFETY: SQLite's (see `mod.rs`): the file is open, and this is the last call for it, so
+        // the box is taken back once.
         let mut object = unsafe { Box::from_raw((*file).object.cast::<T>()) };
-        // SAFETY: the memory is SQLite's and still there; without methods SQLite does not call for it again.
+        // SAFETY: the memory is SQLite's and still there; without methods SQLite does not call for
+        // it again.
         unsafe {
             (*file).head.methods = std::ptr::null();
             (*file).object = std::ptr::null_mut();
@@ -159,7 +162,8 @@ unsafe extern "C" fn read<T: Object>(
         let (Some(at), Ok(amount)) = (unsigned(offset), usize::try_from(amount)) else {
             return ffi::IOERR_READ;
         };
-        // SAFETY: SQLite's: `into` has `amount` bytes, which are initialised memory of SQLite's page cache or stack.
+        // SAFETY: SQLite's: `into` has `amount` bytes, which are initialised memory of SQLite's
+        // page cache or stack.
         let into = unsafe { std::slice::from_raw_parts_mut(into.cast::<u8>(), amount) };
         match object.storage().read(at, into) {
             Ok(got) if got == amount => ffi::OK,
@@ -218,7 +222,8 @@ unsafe extern "C" fn file_size<T: Object>(file: *mut SqliteFile, size: *mut i64)
     unsafe { with(file, ffi::IOERR_FSTAT, refuse::<T>, call) }
 }
 
-/// With `POWERSAFE_OVERWRITE` SQLite does not use it but for the smallest page of a new database; 4096 is the smallest block.
+/// With `POWERSAFE_OVERWRITE` SQLite does not use it but for the smallest page of a new database;
+/// 4096 is the smallest block.
 unsafe extern "C" fn sector_size(_file: *mut SqliteFile) -> c_int {
     4096
 }
@@ -237,7 +242,11 @@ unsafe extern "C" fn no_reserved_lock(_file: *mut SqliteFile, reserved: *mut c_i
     unsafe { answer(reserved, 0) }
 }
 
-unsafe extern "C" fn side_control(_file: *mut SqliteFile, _op: c_int, _argument: *mut c_void) -> c_int {
+unsafe extern "C" fn side_control(
+    _file: *mut SqliteFile,
+    _op: c_int,
+    _argument: *mut c_void,
+) -> c_int {
     ffi::NOTFOUND
 }
 
@@ -273,7 +282,8 @@ unsafe extern "C" fn shm_map(
     at: *mut *mut c_void,
 ) -> c_int {
     let call = |open: &mut OpenMain| {
-        let (Ok(region), Ok(ffi::SHM_REGION)) = (usize::try_from(region), usize::try_from(bytes)) else {
+        let (Ok(region), Ok(ffi::SHM_REGION)) = (usize::try_from(region), usize::try_from(bytes))
+        else {
             return ffi::IOERR_SHMMAP;
         };
         let main = &mut open.main;
@@ -285,7 +295,12 @@ unsafe extern "C" fn shm_map(
     unsafe { with(file, ffi::IOERR_SHMMAP, refuse, call) }
 }
 
-unsafe extern "C" fn shm_lock(file: *mut SqliteFile, first: c_int, n: c_int, flags: c_int) -> c_int {
+unsafe extern "C" fn shm_lock(
+    file: *mut SqliteFile,
+    first: c_int,
+    n: c_int,
+    flags: c_int,
+) -> c_int {
     let call = |open: &mut OpenMain| {
         let (Ok(first), Ok(n)) = (usize::try_from(first), usize::try_from(n)) else {
             return ffi::IOERR_SHMLOCK;
@@ -312,7 +327,12 @@ unsafe extern "C" fn shm_unmap(file: *mut SqliteFile, _delete: c_int) -> c_int {
     unsafe { with(file, ffi::IOERR_SHMMAP, nothing, call) }
 }
 
-unsafe extern "C" fn fetch(file: *mut SqliteFile, offset: i64, amount: c_int, at: *mut *mut c_void) -> c_int {
+unsafe extern "C" fn fetch(
+    file: *mut SqliteFile,
+    offset: i64,
+    amount: c_int,
+    at: *mut *mut c_void,
+) -> c_int {
     let call = |open: &mut OpenMain| {
         let (Some(offset), Ok(amount)) = (unsigned(offset), usize::try_from(amount)) else {
             return ffi::IOERR;
@@ -326,7 +346,8 @@ unsafe extern "C" fn fetch(file: *mut SqliteFile, offset: i64, amount: c_int, at
     unsafe { with(file, ffi::IOERR, refuse, call) }
 }
 
-/// A null pointer says that what lies behind `offset` may have changed elsewhere: nothing to do, since a lent page never changes.
+/// A null pointer says that what lies behind `offset` may have changed elsewhere: nothing to do,
+/// since a lent page never changes.
 unsafe extern "C" fn unfetch(file: *mut SqliteFile, offset: i64, at: *mut c_void) -> c_int {
     let call = |open: &mut OpenMain| {
         if let Some(offset) = unsigned(offset)
@@ -344,10 +365,12 @@ unsafe extern "C" fn control(file: *mut SqliteFile, op: c_int, argument: *mut c_
     // SAFETY: SQLite's: the argument is what the operation asks for.
     let call = |open: &mut OpenMain| unsafe { control_main(open, api_of(file), op, argument) };
     let in_child = |open: &mut OpenMain| match op {
-        // A pragma is answered with a sentence of ours, where SQLite has only its own for other calls.
-        // SAFETY: as above: three `char*`.
+        // A pragma is answered with a sentence of ours, where SQLite has only its own for other
+        // calls. SAFETY: as above: three `char*`.
         ffi::FCNTL_PRAGMA => unsafe {
-            pragma(api_of(file), argument.cast(), |_, _| Some(Err(open.main.user.forked().to_string())))
+            pragma(api_of(file), argument.cast(), |_, _| {
+                Some(Err(open.main.user.forked().to_string()))
+            })
         },
         _ => refuse(open),
     };
@@ -357,7 +380,12 @@ unsafe extern "C" fn control(file: *mut SqliteFile, op: c_int, argument: *mut c_
 
 /// # Safety
 /// `argument` is what the operation `op` asks for.
-unsafe fn control_main(open: &mut OpenMain, api: &'static Api, op: c_int, argument: *mut c_void) -> c_int {
+unsafe fn control_main(
+    open: &mut OpenMain,
+    api: &'static Api,
+    op: c_int,
+    argument: *mut c_void,
+) -> c_int {
     let main = &mut open.main;
     match op {
         ffi::FCNTL_COMMIT_PHASETWO => match main.committed() {
@@ -373,7 +401,8 @@ unsafe fn control_main(open: &mut OpenMain, api: &'static Api, op: c_int, argume
                 result::of_store(&e, ffi::IOERR_COMMIT_ATOMIC);
                 ffi::IOERR_COMMIT_ATOMIC
             }
-            // Full is final: a journal would need more room, and taking back what it let through, too. As it is nothing was written.
+            // Full is final: a journal would need more room, and taking back what it let through,
+            // too. As it is nothing was written.
             Err(e) => result::of_store(&e, ffi::IOERR_COMMIT_ATOMIC),
         },
         ffi::FCNTL_ROLLBACK_ATOMIC_WRITE => {
@@ -396,13 +425,17 @@ unsafe fn control_main(open: &mut OpenMain, api: &'static Api, op: c_int, argume
             unsafe { flag(argument.cast(), &mut true) }
         }
         // SAFETY: the caller's: an `int`. The file is in a directory that only Tiersmith changes.
-        ffi::FCNTL_HAS_MOVED | ffi::FCNTL_EXTERNAL_READER => unsafe { answer(argument.cast(), 0 as c_int) },
+        ffi::FCNTL_HAS_MOVED | ffi::FCNTL_EXTERNAL_READER => unsafe {
+            answer(argument.cast(), 0 as c_int)
+        },
         // SAFETY: the caller's: a `char*` for a string that SQLite frees.
         ffi::FCNTL_VFSNAME => unsafe { text(api, argument.cast(), crate::VFS_NAME) },
         ffi::FCNTL_TEMPFILENAME => {
             let name = std::env::temp_dir().join(format!("etilqs_{:016x}", unique()));
             // SAFETY: as above.
-            unsafe { text(api, argument.cast(), &String::from_utf8_lossy(name.as_os_str().as_bytes())) }
+            unsafe {
+                text(api, argument.cast(), &String::from_utf8_lossy(name.as_os_str().as_bytes()))
+            }
         }
         ffi::FCNTL_MMAP_SIZE => {
             let limit: *mut i64 = argument.cast();
@@ -461,11 +494,12 @@ unsafe fn text(api: &Api, at: *mut *mut c_char, text: &str) -> c_int {
     unsafe { answer(at, copy) }
 }
 
-/// Answers `SQLITE_FCNTL_PRAGMA`: the first of three strings is for the answer or the message, the second is the pragma's name, the third its
-/// value.
+/// Answers `SQLITE_FCNTL_PRAGMA`: the first of three strings is for the answer or the message, the
+/// second is the pragma's name, the third its value.
 ///
 /// # Safety
-/// `strings` points to three `char*`, of which the second is a string, and the third is a string or null.
+/// `strings` points to three `char*`, of which the second is a string, and the third is a string or
+/// null.
 pub(super) unsafe fn pragma(
     api: &Api,
     strings: *mut *mut c_char,

@@ -1,15 +1,20 @@
 //! The border to SQLite: what it calls, with C's types, turned into calls of the safe modules.
 //!
-//! A file of ours is an [`OsFile`] in memory that SQLite allocated: a method table, and a pointer to our object. Behind it is room for the
-//! file of the VFS below, for databases that are not attached.
+//! A file of ours is an [`OsFile`] in memory that SQLite allocated: a method table, and a pointer
+//! to our object. Behind it is room for the file of the VFS below, for databases that are not
+//! attached.
 //!
 //! # Obligations, and who keeps them
-//! - SQLite calls a method only between a successful `xOpen` and `xClose`, one call at a time for each file, with pointers that are
-//!   valid during the call and lengths that fit them. That is the contract of `sqlite3_io_methods`; every `unsafe` here rests on it.
-//! - No panic crosses: each function runs in [`guard`], which turns one into a result code and a log line.
-//! - An object is made by `xOpen` with `Box::into_raw` and given back by `xClose`, and by nobody else.
+//! - SQLite calls a method only between a successful `xOpen` and `xClose`, one call at a time for
+//!   each file, with pointers that are valid during the call and lengths that fit them. That is the
+//!   contract of `sqlite3_io_methods`; every `unsafe` here rests on it.
+//! - No panic crosses: each function runs in [`guard`], which turns one into a result code and a
+//!   log line.
+//! - An object is made by `xOpen` with `Box::into_raw` and given back by `xClose`, and by nobody
+//!   else.
 //!
-//! Deliberately absent: decisions. Which file goes where is in `vfs.rs`, what is written in `file.rs`.
+//! Deliberately absent: decisions. Which file goes where is in `vfs.rs`, what is written in
+//! `file.rs`.
 
 mod lent;
 mod methods;
@@ -51,7 +56,8 @@ unsafe fn api_of(file: *mut SqliteFile) -> &'static Api {
 
 /// Where the file of the VFS below begins.
 const BELOW_AT: usize = size_of::<OsFile>();
-const _: () = assert!(BELOW_AT.is_multiple_of(8), "a file of the VFS below is aligned as SQLite aligns ours");
+const _: () =
+    assert!(BELOW_AT.is_multiple_of(8), "a file of the VFS below is aligned as SQLite aligns ours");
 
 /// Runs `call`; a panic becomes `code` and a line in the log.
 #[inline]
@@ -70,7 +76,9 @@ fn guard(code: c_int, call: impl FnOnce() -> c_int) -> c_int {
                 result::report(
                     code,
                     errno,
-                    &format!("a defect stopped a call: {said}. Close the database, and report this line"),
+                    &format!(
+                        "a defect stopped a call: {said}. Close the database, and report this line"
+                    ),
                 )
             });
             reported.unwrap_or(code)

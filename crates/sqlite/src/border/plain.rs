@@ -1,4 +1,5 @@
-//! The methods of files of databases that are not attached: each call goes to the file of the VFS below, which lies behind ours.
+//! The methods of files of databases that are not attached: each call goes to the file of the VFS
+//! below, which lies behind ours.
 
 use super::{BELOW_AT, OsFile, guard, methods};
 use crate::database::Name;
@@ -74,7 +75,8 @@ unsafe extern "C" fn close(file: *mut SqliteFile) -> c_int {
         // SAFETY: SQLite's: the file is open, and this is the last call for it.
         let code = unsafe { of(file) }.0.close();
         let ours = file.cast::<OsFile>();
-        // SAFETY: the memory is SQLite's and still there; the box, if there is one, was put there by xOpen and is taken back once.
+        // SAFETY: the memory is SQLite's and still there; the box, if there is one, was put there
+        // by xOpen and is taken back once.
         unsafe {
             let name = std::mem::replace(&mut (*ours).object, std::ptr::null_mut());
             if !name.is_null() {
@@ -86,7 +88,12 @@ unsafe extern "C" fn close(file: *mut SqliteFile) -> c_int {
     })
 }
 
-unsafe extern "C" fn read(file: *mut SqliteFile, into: *mut c_void, amount: c_int, offset: i64) -> c_int {
+unsafe extern "C" fn read(
+    file: *mut SqliteFile,
+    into: *mut c_void,
+    amount: c_int,
+    offset: i64,
+) -> c_int {
     guard(ffi::IOERR_READ, || {
         let Ok(amount) = usize::try_from(amount) else { return ffi::IOERR_READ };
         // SAFETY: SQLite's: `into` has `amount` bytes of initialised memory.
@@ -97,7 +104,12 @@ unsafe extern "C" fn read(file: *mut SqliteFile, into: *mut c_void, amount: c_in
     })
 }
 
-unsafe extern "C" fn write(file: *mut SqliteFile, data: *const c_void, amount: c_int, offset: i64) -> c_int {
+unsafe extern "C" fn write(
+    file: *mut SqliteFile,
+    data: *const c_void,
+    amount: c_int,
+    offset: i64,
+) -> c_int {
     guard(ffi::IOERR_WRITE, || {
         let Ok(amount) = usize::try_from(amount) else { return ffi::IOERR_WRITE };
         // SAFETY: SQLite's: `data` has `amount` bytes.
@@ -147,7 +159,9 @@ unsafe extern "C" fn control(file: *mut SqliteFile, op: c_int, argument: *mut c_
             // SAFETY: SQLite's: three `char*`.
             let code = unsafe {
                 let api = super::api_of(file);
-                methods::pragma(api, argument.cast(), |name, value| pragmas::answer(api, name, value, None))
+                methods::pragma(api, argument.cast(), |name, value| {
+                    pragmas::answer(api, name, value, None)
+                })
             };
             if code != ffi::NOTFOUND {
                 return code;
@@ -179,7 +193,12 @@ unsafe extern "C" fn shm_map(
     guard(ffi::IOERR_SHMMAP, || unsafe { of(file).0.shm_map(region, bytes, extend, &mut *at) })
 }
 
-unsafe extern "C" fn shm_lock(file: *mut SqliteFile, first: c_int, n: c_int, flags: c_int) -> c_int {
+unsafe extern "C" fn shm_lock(
+    file: *mut SqliteFile,
+    first: c_int,
+    n: c_int,
+    flags: c_int,
+) -> c_int {
     // SAFETY: SQLite's.
     guard(ffi::IOERR_SHMLOCK, || unsafe { of(file) }.0.shm_lock(first, n, flags))
 }
@@ -197,7 +216,12 @@ unsafe extern "C" fn shm_unmap(file: *mut SqliteFile, delete: c_int) -> c_int {
     guard(ffi::IOERR_SHMMAP, || unsafe { of(file) }.0.shm_unmap(delete))
 }
 
-unsafe extern "C" fn fetch(file: *mut SqliteFile, offset: i64, amount: c_int, at: *mut *mut c_void) -> c_int {
+unsafe extern "C" fn fetch(
+    file: *mut SqliteFile,
+    offset: i64,
+    amount: c_int,
+    at: *mut *mut c_void,
+) -> c_int {
     // SAFETY: SQLite's: room for the answer.
     guard(ffi::IOERR, || unsafe { of(file).0.fetch(offset, amount, &mut *at) })
 }

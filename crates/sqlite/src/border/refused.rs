@@ -66,7 +66,8 @@ pub(super) fn object(code: c_int) -> *mut c_void {
 /// Why the main file of a connection could not be opened; `None`: it was.
 ///
 /// # Safety
-/// `connection` is an open one of this SQLite, and neither closed nor used in another way while the answer lives.
+/// `connection` is an open one of this SQLite, and neither closed nor used in another way while the
+/// answer lives.
 pub(crate) unsafe fn refusal<'a>(api: &Api, connection: *mut Connection) -> Option<&'a Refusal> {
     let mut found: *const Refusal = std::ptr::null();
     // SAFETY: the caller's; only our files know the question, and they answer with a pointer to
@@ -100,7 +101,12 @@ unsafe extern "C" fn close(file: *mut SqliteFile) -> c_int {
     })
 }
 
-unsafe extern "C" fn read(file: *mut SqliteFile, into: *mut c_void, amount: c_int, offset: i64) -> c_int {
+unsafe extern "C" fn read(
+    file: *mut SqliteFile,
+    into: *mut c_void,
+    amount: c_int,
+    offset: i64,
+) -> c_int {
     if offset == 0
         && amount <= HEADER
         && let Ok(amount) = usize::try_from(amount)
@@ -113,7 +119,12 @@ unsafe extern "C" fn read(file: *mut SqliteFile, into: *mut c_void, amount: c_in
     unsafe { code(file) }
 }
 
-unsafe extern "C" fn write(file: *mut SqliteFile, _data: *const c_void, _amount: c_int, _at: i64) -> c_int {
+unsafe extern "C" fn write(
+    file: *mut SqliteFile,
+    _data: *const c_void,
+    _amount: c_int,
+    _at: i64,
+) -> c_int {
     // SAFETY: SQLite's.
     unsafe { code(file) }
 }

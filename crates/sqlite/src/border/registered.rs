@@ -36,7 +36,8 @@ pub(crate) fn register(api: &'static Api, default: bool) -> Result<ForeignVfs, c
     if below.is_null() {
         return Err(ffi::ERROR);
     }
-    // SAFETY: it is the default VFS; programs that unregister theirs must not do so while ours is used.
+    // SAFETY: it is the default VFS; programs that unregister theirs must not do so while ours is
+    // used.
     let foreign = unsafe { ForeignVfs::new(below, api) };
     let functions = foreign.functions();
     let vfs = Box::new(SqliteVfs {
@@ -126,9 +127,12 @@ unsafe extern "C" fn open(
             Err(code) => return code,
         };
         let (methods, object): (&'static IoMethods, *mut c_void) = match opened {
-            Opened::Main(main) => (&methods::MAIN, Box::into_raw(Box::new(OpenMain::new(*main))).cast()),
+            Opened::Main(main) => {
+                (&methods::MAIN, Box::into_raw(Box::new(OpenMain::new(*main))).cast())
+            }
             Opened::Side(side) => (&methods::SIDE, Box::into_raw(side).cast()),
-            // SAFETY: SQLite's: name and memory are those of this call, and the VFS below has no more bytes than `file_bytes`.
+            // SAFETY: SQLite's: name and memory are those of this call, and the VFS below has no
+            // more bytes than `file_bytes`.
             Opened::Below => unsafe {
                 let (code, opened) = below.open(name, file, flags);
                 set(out, opened);
@@ -147,7 +151,8 @@ unsafe extern "C" fn open(
                     }
                     return code;
                 }
-                let kept = kept.map_or(std::ptr::null_mut(), |name| Box::into_raw(Box::new(name)).cast());
+                let kept =
+                    kept.map_or(std::ptr::null_mut(), |name| Box::into_raw(Box::new(name)).cast());
                 // SAFETY: SQLite's memory; the file below is open.
                 unsafe {
                     (*ours).role = plain::number(role);
@@ -178,7 +183,11 @@ unsafe fn set(at: *mut c_int, value: c_int) {
     }
 }
 
-unsafe extern "C" fn delete(vfs: *mut SqliteVfs, name: *const c_char, sync_directory: c_int) -> c_int {
+unsafe extern "C" fn delete(
+    vfs: *mut SqliteVfs,
+    name: *const c_char,
+    sync_directory: c_int,
+) -> c_int {
     guard(ffi::IOERR_DELETE, || {
         // SAFETY: SQLite's: the VFS registered, and a name that ends with a zero.
         let (below, name) = unsafe { (below(vfs), CStr::from_ptr(name)) };
@@ -210,7 +219,8 @@ macro_rules! pass {
             // SAFETY: SQLite's: the VFS registered.
             let below = unsafe { below(vfs) };
             match below.functions().$name {
-                // SAFETY: SQLite's: the arguments are those of this call; the function belongs to the VFS below.
+                // SAFETY: SQLite's: the arguments are those of this call; the function belongs to
+                // the VFS below.
                 Some(function) => unsafe { function(below.pointer() $(, $argument)*) },
                 None => $missing,
             }

@@ -1,4 +1,5 @@
-//! SQLite's own functions, as the VFS calls them: from the library linked in, or from the table a loadable extension is handed.
+//! SQLite's own functions, as the VFS calls them: from the library linked in, or from the table a
+//! loadable extension is handed.
 //!
 //! A process may have several SQLite libraries (Python's own and the one that APSW brings), each
 //! with its memory, its connections and its list of VFSs. Each that loads the extension has its
@@ -6,7 +7,8 @@
 //! program that links this crate in and loads the extension as well has two copies of the crate,
 //! each with its own places.
 //!
-//! Deliberately absent: statements. What the VFS asks SQLite to run, it runs through `sqlite3_exec`.
+//! Deliberately absent: statements. What the VFS asks SQLite to run, it runs through
+//! `sqlite3_exec`.
 //!
 //! Invariants: every function pointer here belongs to a SQLite that is not unloaded while this
 //! library is in memory; what one SQLite made is given to no other.
@@ -16,18 +18,24 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// The oldest SQLite whose table of functions has every entry used here (URI parameters for a VFS, `malloc64`): 3.8.7.
+/// The oldest SQLite whose table of functions has every entry used here (URI parameters for a VFS,
+/// `malloc64`): 3.8.7.
 pub(crate) const OLDEST: c_int = 3_008_007;
 
-type Callback = Option<unsafe extern "C" fn(*mut c_void, c_int, *mut *mut c_char, *mut *mut c_char) -> c_int>;
+type Callback =
+    Option<unsafe extern "C" fn(*mut c_void, c_int, *mut *mut c_char, *mut *mut c_char) -> c_int>;
 /// What SQLite calls for an SQL function.
-pub(crate) type Function = Option<unsafe extern "C" fn(*mut FunctionContext, c_int, *mut *mut c_void)>;
+pub(crate) type Function =
+    Option<unsafe extern "C" fn(*mut FunctionContext, c_int, *mut *mut c_void)>;
 /// What SQLite calls when a destructor is given.
 type Destroy = Option<unsafe extern "C" fn(*mut c_void)>;
-/// What [`Api::auto_extension`] registers; SQLite calls it with a connection, a place for a message and its table of functions.
-pub(crate) type Entry = unsafe extern "C" fn(*mut Connection, *mut *mut c_char, *const c_void) -> c_int;
+/// What [`Api::auto_extension`] registers; SQLite calls it with a connection, a place for a message
+/// and its table of functions.
+pub(crate) type Entry =
+    unsafe extern "C" fn(*mut Connection, *mut *mut c_char, *const c_void) -> c_int;
 
-/// Declares the functions: SQLite's name, number in `sqlite3_api_routines` (`sqlite3ext.h`; the order never changes), type.
+/// Declares the functions: SQLite's name, number in `sqlite3_api_routines` (`sqlite3ext.h`; the
+/// order never changes), type.
 macro_rules! functions {
     ($($name:ident = $function:ident, $number:literal: $type:ty;)+) => {
         /// SQLite's functions.
@@ -44,12 +52,14 @@ macro_rules! functions {
             pub(super) unsafe fn from_routines(table: *const *const c_void) -> Option<Api> {
                 Some(Api {
                     $($name: {
-                        // SAFETY: the table is one of function pointers, and longer than this number since 3.8.7 (the caller has looked).
+                        // SAFETY: the table is one of function pointers, and longer than this
+                        // number since 3.8.7 (the caller has looked).
                         let entry = unsafe { *table.add($number) };
                         if entry.is_null() {
                             return None;
                         }
-                        // SAFETY: the entry of this number has this type; `compare.rs` pins number and function for each of them.
+                        // SAFETY: the entry of this number has this type; `compare.rs` pins number
+                        // and function for each of them.
                         unsafe { std::mem::transmute::<*const c_void, $type>(entry) }
                     },)+
                 })
@@ -61,8 +71,9 @@ macro_rules! functions {
                 Api {
                     $($name: {
                         let address = libsqlite3_sys::$function as *const c_void;
-                        // SAFETY: the type is that of this C function; the bindings have the same with other names for the structures, which
-                        // have the same layout (`compare.rs`).
+                        // SAFETY: the type is that of this C function; the bindings have the same
+                        // with other names for the structures, which have the same layout
+                        // (`compare.rs`).
                         unsafe { std::mem::transmute::<*const c_void, $type>(address) }
                     },)+
                 }
@@ -76,7 +87,8 @@ macro_rules! functions {
 
             /// Whether these are the functions of the same SQLite.
             fn is_same(&self, other: &Api) -> bool {
-                [$((self.$name as usize, other.$name as usize)),+].iter().all(|(one, two)| one == two)
+                [$((self.$name as usize, other.$name as usize)),+].iter().all(|(one,
+                two)| one == two)
             }
         }
     };
@@ -85,12 +97,16 @@ macro_rules! functions {
 functions! {
     close = sqlite3_close, 16: unsafe extern "C" fn(*mut Connection) -> c_int;
     errmsg = sqlite3_errmsg, 53: unsafe extern "C" fn(*mut Connection) -> *const c_char;
-    exec = sqlite3_exec, 55: unsafe extern "C" fn(*mut Connection, *const c_char, Callback, *mut c_void, *mut *mut c_char) -> c_int;
+    exec = sqlite3_exec, 55: unsafe extern "C" fn(*mut Connection, *const c_char, Callback,
+    *mut c_void, *mut *mut c_char) -> c_int;
     libversion_number = sqlite3_libversion_number, 67: unsafe extern "C" fn() -> c_int;
     result_null = sqlite3_result_null, 84: unsafe extern "C" fn(*mut FunctionContext);
-    result_text = sqlite3_result_text, 85: unsafe extern "C" fn(*mut FunctionContext, *const c_char, c_int, Destroy);
-    file_control = sqlite3_file_control, 127: unsafe extern "C" fn(*mut Connection, *const c_char, c_int, *mut c_void) -> c_int;
-    open_v2 = sqlite3_open_v2, 135: unsafe extern "C" fn(*const c_char, *mut *mut Connection, c_int, *const c_char) -> c_int;
+    result_text = sqlite3_result_text, 85: unsafe extern "C" fn(*mut FunctionContext,
+    *const c_char, c_int, Destroy);
+    file_control = sqlite3_file_control, 127: unsafe extern "C" fn(*mut Connection, *const c_char,
+    c_int, *mut c_void) -> c_int;
+    open_v2 = sqlite3_open_v2, 135: unsafe extern "C" fn(*const c_char, *mut *mut Connection,
+    c_int, *const c_char) -> c_int;
     vfs_find = sqlite3_vfs_find, 141: unsafe extern "C" fn(*const c_char) -> *mut SqliteVfs;
     vfs_register = sqlite3_vfs_register, 142: unsafe extern "C" fn(*mut SqliteVfs, c_int) -> c_int;
     create_function_v2 = sqlite3_create_function_v2, 162: unsafe extern "C" fn(
@@ -98,7 +114,8 @@ functions! {
         Option<unsafe extern "C" fn(*mut FunctionContext)>, Destroy,
     ) -> c_int;
     log = sqlite3_log, 167: unsafe extern "C" fn(c_int, *const c_char, ...);
-    uri_parameter = sqlite3_uri_parameter, 189: unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char;
+    uri_parameter = sqlite3_uri_parameter, 189: unsafe extern "C" fn(*const c_char,
+    *const c_char) -> *const c_char;
     auto_extension = sqlite3_auto_extension, 192: unsafe extern "C" fn(Option<Entry>) -> c_int;
     malloc64 = sqlite3_malloc64, 197: unsafe extern "C" fn(u64) -> *mut c_void;
 }
@@ -160,7 +177,8 @@ pub(crate) unsafe fn use_routines(table: *const c_void) -> Result<&'static Api, 
         return Err(0);
     }
     // SAFETY: it is `int (*)(void)`.
-    let version = unsafe { std::mem::transmute::<*const (), unsafe extern "C" fn() -> c_int>(version)() };
+    let version =
+        unsafe { std::mem::transmute::<*const (), unsafe extern "C" fn() -> c_int>(version)() };
     if version < OLDEST {
         return Err(version);
     }
@@ -168,7 +186,8 @@ pub(crate) unsafe fn use_routines(table: *const c_void) -> Result<&'static Api, 
     unsafe { Api::from_routines(table) }.map(kept).ok_or(version)
 }
 
-/// The name of a file as SQLite hands it to `xOpen`: UTF-8 or whatever the file system has, with the URI parameters behind it.
+/// The name of a file as SQLite hands it to `xOpen`: UTF-8 or whatever the file system has, with
+/// the URI parameters behind it.
 #[derive(Clone, Copy)]
 pub(crate) struct Filename<'a> {
     name: &'a CStr,
@@ -252,7 +271,8 @@ impl Api {
     /// Makes an SQL function without arguments known to a connection.
     ///
     /// # Safety
-    /// `connection` is an open one of this SQLite; `function` belongs to a library that is not unloaded.
+    /// `connection` is an open one of this SQLite; `function` belongs to a library that is not
+    /// unloaded.
     pub(crate) unsafe fn function(
         &self,
         connection: *mut Connection,
@@ -300,7 +320,8 @@ impl Api {
             None => unsafe { (self.result_null)(context) },
             Some(text) => {
                 let len = c_int::try_from(text.len()).unwrap_or(c_int::MAX);
-                // SAFETY: -1 as a destructor is SQLITE_TRANSIENT: SQLite copies the text before it returns. It is only compared, never called.
+                // SAFETY: -1 as a destructor is SQLITE_TRANSIENT: SQLite copies the text before it
+                // returns. It is only compared, never called.
                 let transient = unsafe { std::mem::transmute::<isize, Destroy>(-1) };
                 // SAFETY: the caller's; the text has at least `len` bytes.
                 unsafe { (self.result_text)(context, text.as_ptr().cast(), len, transient) }
@@ -308,7 +329,8 @@ impl Api {
         }
     }
 
-    /// Opens a database with the VFS `vfs`, reads from it (a hot journal is rolled back by that), brings its WAL into it and closes it.
+    /// Opens a database with the VFS `vfs`, reads from it (a hot journal is rolled back by that),
+    /// brings its WAL into it and closes it.
     ///
     /// # Errors
     /// SQLite's own sentence.
@@ -320,10 +342,12 @@ impl Api {
         let name = CString::new(database.as_os_str().as_bytes())
             .map_err(|_| "its path has a zero byte".to_string())?;
         let mut connection: *mut Connection = std::ptr::null_mut();
-        // We are called inside xOpen. A shared cache is made and found under a mutex that SQLite holds then.
+        // We are called inside xOpen. A shared cache is made and found under a mutex that SQLite
+        // holds then.
         let flags = super::OPEN_READWRITE | super::OPEN_PRIVATECACHE;
         // SAFETY: both strings end with a zero; `connection` is written before it is read.
-        let mut code = unsafe { (self.open_v2)(name.as_ptr(), &mut connection, flags, vfs.as_ptr()) };
+        let mut code =
+            unsafe { (self.open_v2)(name.as_ptr(), &mut connection, flags, vfs.as_ptr()) };
         for sql in [
             c"PRAGMA busy_timeout=0",
             c"SELECT 1 FROM sqlite_master LIMIT 1",
@@ -332,9 +356,16 @@ impl Api {
             if code != super::OK {
                 break;
             }
-            // SAFETY: the connection is open, the statement ends with a zero; no callback and no place for a message are given.
+            // SAFETY: the connection is open, the statement ends with a zero; no callback and no
+            // place for a message are given.
             code = unsafe {
-                (self.exec)(connection, sql.as_ptr(), None, std::ptr::null_mut(), std::ptr::null_mut())
+                (self.exec)(
+                    connection,
+                    sql.as_ptr(),
+                    None,
+                    std::ptr::null_mut(),
+                    std::ptr::null_mut(),
+                )
             };
         }
         let said = if code == super::OK {
@@ -342,7 +373,8 @@ impl Api {
         } else if connection.is_null() {
             Err("out of memory".to_string())
         } else {
-            // SAFETY: the connection is there, and its message ends with a zero; it is copied before anything else is done with it.
+            // SAFETY: the connection is there, and its message ends with a zero; it is copied
+            // before anything else is done with it.
             Err(unsafe { CStr::from_ptr((self.errmsg)(connection)) }.to_string_lossy().into_owned())
         };
         // SAFETY: no statement is left; null is allowed.

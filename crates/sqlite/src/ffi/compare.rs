@@ -1,5 +1,5 @@
-//! Our declarations against the bindings of `libsqlite3-sys`: sizes, offsets, numbers, and the places of SQLite's functions in the table
-//! that an extension is handed.
+//! Our declarations against the bindings of `libsqlite3-sys`: sizes, offsets, numbers, and the
+//! places of SQLite's functions in the table that an extension is handed.
 
 use super::api::Api;
 use super::{IoMethods, NUMBERS, SqliteFile, SqliteVfs};
@@ -17,17 +17,24 @@ fn our_structures_have_the_layout_of_the_header() {
         };
     }
     same!(SqliteFile, sys::sqlite3_file: methods pMethods);
-    same!(IoMethods, sys::sqlite3_io_methods: version iVersion, close xClose, read xRead, write xWrite, truncate xTruncate,
-        sync xSync, file_size xFileSize, lock xLock, unlock xUnlock, check_reserved_lock xCheckReservedLock,
-        file_control xFileControl, sector_size xSectorSize, device_characteristics xDeviceCharacteristics,
-        shm_map xShmMap, shm_lock xShmLock, shm_barrier xShmBarrier, shm_unmap xShmUnmap, fetch xFetch, unfetch xUnfetch);
+    same!(IoMethods, sys::sqlite3_io_methods: version iVersion, close xClose, read xRead,
+    write xWrite, truncate xTruncate,
+        sync xSync, file_size xFileSize, lock xLock, unlock xUnlock,
+        check_reserved_lock xCheckReservedLock,
+        file_control xFileControl, sector_size xSectorSize,
+        device_characteristics xDeviceCharacteristics,
+        shm_map xShmMap, shm_lock xShmLock, shm_barrier xShmBarrier, shm_unmap xShmUnmap,
+        fetch xFetch, unfetch xUnfetch);
     macro_rules! prefix {
         ($($a:ident $b:ident),+) => {
-            $(assert_eq!(offset_of!(SqliteVfs, $a), offset_of!(sys::sqlite3_vfs, $b), stringify!($b));)+
+            $(assert_eq!(offset_of!(SqliteVfs, $a), offset_of!(sys::sqlite3_vfs, $b),
+            stringify!($b));)+
         };
     }
-    prefix!(version iVersion, file_bytes szOsFile, path_max mxPathname, next pNext, name zName, app_data pAppData, open xOpen,
-        delete xDelete, access xAccess, full_pathname xFullPathname, dl_open xDlOpen, dl_error xDlError, dl_sym xDlSym,
+    prefix!(version iVersion, file_bytes szOsFile, path_max mxPathname, next pNext, name zName,
+    app_data pAppData, open xOpen,
+        delete xDelete, access xAccess, full_pathname xFullPathname, dl_open xDlOpen,
+        dl_error xDlError, dl_sym xDlSym,
         dl_close xDlClose, randomness xRandomness, sleep xSleep, current_time xCurrentTime,
         get_last_error xGetLastError, current_time_int64 xCurrentTimeInt64);
     // Version 3 has three more functions behind ours.
@@ -40,7 +47,8 @@ fn our_numbers_are_those_of_the_header() {
     macro_rules! compare {
         ($($name:ident),+ $(,)?) => {
             $(
-                let ours = NUMBERS.iter().find(|(n, _)| *n == stringify!($name)).expect(stringify!($name)).1;
+                let ours = NUMBERS.iter().find(|(n,
+                _)| *n == stringify!($name)).expect(stringify!($name)).1;
                 assert_eq!(i64::from(ours), i64::from(sys::$name), stringify!($name));
                 compared += 1;
             )+
@@ -118,7 +126,10 @@ fn our_numbers_are_those_of_the_header() {
         SQLITE_UTF8,
     );
     assert_eq!(compared, NUMBERS.len(), "a number was added here and not to the comparison");
-    assert_eq!(i64::from(super::FCNTL_EXTERNAL_READER), i64::from(sys::SQLITE_FCNTL_EXTERNAL_READER));
+    assert_eq!(
+        i64::from(super::FCNTL_EXTERNAL_READER),
+        i64::from(sys::SQLITE_FCNTL_EXTERNAL_READER)
+    );
 }
 
 /// The table SQLite hands to automatic extensions: the same as to loaded ones.
@@ -135,7 +146,8 @@ unsafe extern "C" fn keep(
 
 #[test]
 fn every_function_is_where_we_look_for_it_in_the_table_of_an_extension() {
-    // SAFETY: `keep` has the type of an automatic extension; the connection is opened and closed here.
+    // SAFETY: `keep` has the type of an automatic extension; the connection is opened and closed
+    // here.
     unsafe {
         sys::sqlite3_auto_extension(Some(keep));
         let mut db = std::ptr::null_mut();

@@ -1,8 +1,10 @@
-//! The VFS below ours (the one that was the default before: `unix`), and files it has open, as safe calls.
+//! The VFS below ours (the one that was the default before: `unix`), and files it has open, as safe
+//! calls.
 //!
 //! Deliberately absent: times and events; those are in `plain.rs`, which calls this.
 //!
-//! Invariant: a [`ForeignFile`] is only made of a file that the VFS below has opened and not closed.
+//! Invariant: a [`ForeignFile`] is only made of a file that the VFS below has opened and not
+//! closed.
 
 use super::api::Api;
 use super::{IoMethods, SqliteFile, SqliteVfs};
@@ -15,7 +17,8 @@ pub(crate) struct ForeignVfs {
     api: &'static Api,
 }
 
-// SAFETY: SQLite calls a VFS from any thread, so its functions may be called from any thread; the structure is only read.
+// SAFETY: SQLite calls a VFS from any thread, so its functions may be called from any thread; the
+// structure is only read.
 unsafe impl Send for ForeignVfs {}
 // SAFETY: as above.
 unsafe impl Sync for ForeignVfs {}
@@ -33,7 +36,8 @@ impl ForeignVfs {
     }
 
     fn get(&self) -> &SqliteVfs {
-        // SAFETY: it is registered (see `new`); SQLite changes only `next` of it, which nobody here reads.
+        // SAFETY: it is registered (see `new`); SQLite changes only `next` of it, which nobody here
+        // reads.
         unsafe { &*self.vfs }
     }
 
@@ -71,7 +75,8 @@ impl ForeignVfs {
         unsafe { delete(self.vfs, path.as_ptr(), sync_directory) }
     }
 
-    /// Opens `name` (null: a temporary file) into the memory at `file`. The flags it was opened with are the second result.
+    /// Opens `name` (null: a temporary file) into the memory at `file`. The flags it was opened
+    /// with are the second result.
     ///
     /// # Safety
     /// `name` is what SQLite passed to `xOpen`, and `file` has as many bytes as this VFS asks for.
@@ -89,7 +94,8 @@ impl ForeignVfs {
     }
 }
 
-/// A file that the VFS below has open. Offsets and sizes are bytes; every call returns SQLite's result code.
+/// A file that the VFS below has open. Offsets and sizes are bytes; every call returns SQLite's
+/// result code.
 pub(crate) struct ForeignFile {
     file: *mut SqliteFile,
 }
@@ -98,7 +104,8 @@ pub(crate) struct ForeignFile {
 macro_rules! call {
     ($self:ident, $method:ident($($argument:expr),*), $missing:expr) => {
         match $self.methods().$method {
-            // SAFETY: the method belongs to this file, which is open (see `ForeignFile::new`); the arguments live through the call.
+            // SAFETY: the method belongs to this file, which is open (see `ForeignFile::new`); the
+            // arguments live through the call.
             Some(method) => unsafe { method($self.file $(, $argument)*) },
             None => $missing,
         }
@@ -113,8 +120,8 @@ impl ForeignFile {
     }
 
     fn methods(&self) -> &IoMethods {
-        // SAFETY: an open file has methods. The table of an old version may be shorter than `IoMethods`: the callers below look at
-        // `version` before they touch what was added later.
+        // SAFETY: an open file has methods. The table of an old version may be shorter than
+        // `IoMethods`: the callers below look at `version` before they touch what was added later.
         unsafe { &*(*self.file).methods }
     }
 

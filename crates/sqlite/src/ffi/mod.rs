@@ -1,10 +1,11 @@
 //! The little of `sqlite3.h` that the VFS needs: structures, result codes, flags, file controls.
 //!
-//! Our own declarations, so that the loadable extension builds without SQLite's headers or library. A test compares every size, offset
-//! and number with the bindings of `libsqlite3-sys` (`compare.rs`).
+//! Our own declarations, so that the loadable extension builds without SQLite's headers or library.
+//! A test compares every size, offset and number with the bindings of `libsqlite3-sys`
+//! (`compare.rs`).
 //!
-//! One of the three places with `unsafe` (`extension.rs` and `border` are the others): [`api`] calls SQLite, [`foreign`] calls the VFS
-//! below, `opens` is called by SQLite.
+//! One of the three places with `unsafe` (`extension.rs` and `border` are the others): [`api`]
+//! calls SQLite, [`foreign`] calls the VFS below, `opens` is called by SQLite.
 //!
 //! Invariant: nothing here decides anything; numbers and shapes only.
 
@@ -20,10 +21,12 @@ use std::ffi::{c_char, c_int, c_void};
 /// Declares result codes, flags and operations with their names in `sqlite3.h`.
 macro_rules! numbers {
     ($($name:ident = $value:expr;)+) => {
-        $(#[doc = concat!("`SQLITE_", stringify!($name), "`.")] pub(crate) const $name: c_int = $value;)+
+        $(#[doc = concat!("`SQLITE_", stringify!($name),
+        "`.")] pub(crate) const $name: c_int = $value;)+
         /// Every number, by name, for the test.
         #[cfg(all(test, feature = "linked"))]
-        pub(crate) const NUMBERS: &[(&str, c_int)] = &[$((concat!("SQLITE_", stringify!($name)), $name)),+];
+        pub(crate) const NUMBERS: &[(&str, c_int)] = &[$((concat!("SQLITE_", stringify!($name)),
+        $name)),+];
     };
 }
 
@@ -99,7 +102,8 @@ numbers! {
     UTF8 = 1;
 }
 
-/// `SQLITE_IOCAP_SUBPAGE_READ`: reads of part of a page are allowed. Newer than the oldest SQLite this is compiled against.
+/// `SQLITE_IOCAP_SUBPAGE_READ`: reads of part of a page are allowed. Newer than the oldest SQLite
+/// this is compiled against.
 pub(crate) const IOCAP_SUBPAGE_READ: c_int = 0x8000;
 /// `SQLITE_FCNTL_EXTERNAL_READER`: does another process read the database? Newer as well.
 pub(crate) const FCNTL_EXTERNAL_READER: c_int = 40;
@@ -125,28 +129,36 @@ pub(crate) struct SqliteFile {
     pub(crate) methods: *const IoMethods,
 }
 
-/// `sqlite3_io_methods`, version 3. A method table of a lower version may be shorter: what it lacks must not be touched.
+/// `sqlite3_io_methods`, version 3. A method table of a lower version may be shorter: what it lacks
+/// must not be touched.
 #[repr(C)]
 pub(crate) struct IoMethods {
     pub(crate) version: c_int,
     pub(crate) close: Option<unsafe extern "C" fn(*mut SqliteFile) -> c_int>,
-    pub(crate) read: Option<unsafe extern "C" fn(*mut SqliteFile, *mut c_void, c_int, i64) -> c_int>,
-    pub(crate) write: Option<unsafe extern "C" fn(*mut SqliteFile, *const c_void, c_int, i64) -> c_int>,
+    pub(crate) read:
+        Option<unsafe extern "C" fn(*mut SqliteFile, *mut c_void, c_int, i64) -> c_int>,
+    pub(crate) write:
+        Option<unsafe extern "C" fn(*mut SqliteFile, *const c_void, c_int, i64) -> c_int>,
     pub(crate) truncate: Option<unsafe extern "C" fn(*mut SqliteFile, i64) -> c_int>,
     pub(crate) sync: Option<unsafe extern "C" fn(*mut SqliteFile, c_int) -> c_int>,
     pub(crate) file_size: Option<unsafe extern "C" fn(*mut SqliteFile, *mut i64) -> c_int>,
     pub(crate) lock: Option<unsafe extern "C" fn(*mut SqliteFile, c_int) -> c_int>,
     pub(crate) unlock: Option<unsafe extern "C" fn(*mut SqliteFile, c_int) -> c_int>,
-    pub(crate) check_reserved_lock: Option<unsafe extern "C" fn(*mut SqliteFile, *mut c_int) -> c_int>,
-    pub(crate) file_control: Option<unsafe extern "C" fn(*mut SqliteFile, c_int, *mut c_void) -> c_int>,
+    pub(crate) check_reserved_lock:
+        Option<unsafe extern "C" fn(*mut SqliteFile, *mut c_int) -> c_int>,
+    pub(crate) file_control:
+        Option<unsafe extern "C" fn(*mut SqliteFile, c_int, *mut c_void) -> c_int>,
     pub(crate) sector_size: Option<unsafe extern "C" fn(*mut SqliteFile) -> c_int>,
     pub(crate) device_characteristics: Option<unsafe extern "C" fn(*mut SqliteFile) -> c_int>,
-    pub(crate) shm_map:
-        Option<unsafe extern "C" fn(*mut SqliteFile, c_int, c_int, c_int, *mut *mut c_void) -> c_int>,
-    pub(crate) shm_lock: Option<unsafe extern "C" fn(*mut SqliteFile, c_int, c_int, c_int) -> c_int>,
+    pub(crate) shm_map: Option<
+        unsafe extern "C" fn(*mut SqliteFile, c_int, c_int, c_int, *mut *mut c_void) -> c_int,
+    >,
+    pub(crate) shm_lock:
+        Option<unsafe extern "C" fn(*mut SqliteFile, c_int, c_int, c_int) -> c_int>,
     pub(crate) shm_barrier: Option<unsafe extern "C" fn(*mut SqliteFile)>,
     pub(crate) shm_unmap: Option<unsafe extern "C" fn(*mut SqliteFile, c_int) -> c_int>,
-    pub(crate) fetch: Option<unsafe extern "C" fn(*mut SqliteFile, i64, c_int, *mut *mut c_void) -> c_int>,
+    pub(crate) fetch:
+        Option<unsafe extern "C" fn(*mut SqliteFile, i64, c_int, *mut *mut c_void) -> c_int>,
     pub(crate) unfetch: Option<unsafe extern "C" fn(*mut SqliteFile, i64, *mut c_void) -> c_int>,
 }
 
@@ -163,7 +175,13 @@ pub(crate) struct SqliteVfs {
     pub(crate) name: *const c_char,
     pub(crate) app_data: *mut c_void,
     pub(crate) open: Option<
-        unsafe extern "C" fn(*mut SqliteVfs, *const c_char, *mut SqliteFile, c_int, *mut c_int) -> c_int,
+        unsafe extern "C" fn(
+            *mut SqliteVfs,
+            *const c_char,
+            *mut SqliteFile,
+            c_int,
+            *mut c_int,
+        ) -> c_int,
     >,
     pub(crate) delete: Option<unsafe extern "C" fn(*mut SqliteVfs, *const c_char, c_int) -> c_int>,
     pub(crate) access:
@@ -172,11 +190,14 @@ pub(crate) struct SqliteVfs {
         Option<unsafe extern "C" fn(*mut SqliteVfs, *const c_char, c_int, *mut c_char) -> c_int>,
     pub(crate) dl_open: Option<unsafe extern "C" fn(*mut SqliteVfs, *const c_char) -> *mut c_void>,
     pub(crate) dl_error: Option<unsafe extern "C" fn(*mut SqliteVfs, c_int, *mut c_char)>,
-    pub(crate) dl_sym: Option<unsafe extern "C" fn(*mut SqliteVfs, *mut c_void, *const c_char) -> Symbol>,
+    pub(crate) dl_sym:
+        Option<unsafe extern "C" fn(*mut SqliteVfs, *mut c_void, *const c_char) -> Symbol>,
     pub(crate) dl_close: Option<unsafe extern "C" fn(*mut SqliteVfs, *mut c_void)>,
-    pub(crate) randomness: Option<unsafe extern "C" fn(*mut SqliteVfs, c_int, *mut c_char) -> c_int>,
+    pub(crate) randomness:
+        Option<unsafe extern "C" fn(*mut SqliteVfs, c_int, *mut c_char) -> c_int>,
     pub(crate) sleep: Option<unsafe extern "C" fn(*mut SqliteVfs, c_int) -> c_int>,
     pub(crate) current_time: Option<unsafe extern "C" fn(*mut SqliteVfs, *mut f64) -> c_int>,
-    pub(crate) get_last_error: Option<unsafe extern "C" fn(*mut SqliteVfs, c_int, *mut c_char) -> c_int>,
+    pub(crate) get_last_error:
+        Option<unsafe extern "C" fn(*mut SqliteVfs, c_int, *mut c_char) -> c_int>,
     pub(crate) current_time_int64: Option<unsafe extern "C" fn(*mut SqliteVfs, *mut i64) -> c_int>,
 }

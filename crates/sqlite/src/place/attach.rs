@@ -13,21 +13,22 @@
 //! | 7 | the stub is renamed over the database's path | **attached**, whole on both sides | opens it |
 //! | 8 | with `place=redo`: the stamp is written (`stamp.rs`) | the same | the same |
 //!
-//! Until step 7 a stock SQLite sees the whole database, after it the stub. No page is written to the tier
-//! before the call has returned. Each step is durable before the next begins. When a step fails, those before
-//! it are taken back, the rename too (by detaching); where that fails as well, the error says so.
+//! Until step 7 a stock SQLite sees the whole database, after it the stub. No page is written to
+//! the tier before the call has returned. Each step is durable before the next begins. When a step
+//! fails, those before it are taken back, the rename too (by detaching); where that fails as well,
+//! the error says so.
 //!
 //! # While it is attached and open
 //!
-//! The lock bytes of `db` stay locked, so a stock connection that has its inode open gets SQLITE_BUSY. One
-//! that is open and idle when the database is attached has no lock; where the file system and the permissions
-//! tell that a file is open, step 2 refuses, and step 7 does.
+//! The lock bytes of `db` stay locked, so a stock connection that has its inode open gets
+//! SQLITE_BUSY. One that is open and idle when the database is attached has no lock; where the file
+//! system and the permissions tell that a file is open, step 2 refuses, and step 7 does.
 //!
 //! Read next: `detach.rs`.
 
 use super::layout::{
-    ATTACHMENT, ATTACHMENT_NEW, Layout, STOCK_JOURNAL, STOCK_WAL, STUB_NEW, State, Transition, give_owner,
-    in_use_here, is_at, look, make_anew, remove, replace, sync_dir,
+    ATTACHMENT, ATTACHMENT_NEW, Layout, STOCK_JOURNAL, STOCK_WAL, STUB_NEW, State, Transition,
+    give_owner, in_use_here, is_at, look, make_anew, remove, replace, sync_dir,
 };
 use super::record::{self, RECORD, Record};
 use super::spec::{FastSpec, Placement};
@@ -57,9 +58,13 @@ pub(super) struct Opened {
     pub(super) record: Record,
 }
 
-/// Opens the database, attaching it if `want` has a tier; finishes or takes back what was cut. `None`: it is
-/// plain.
-pub(super) fn open(layout: &Layout, want: &Want, fold: Fold<'_>) -> Result<Option<Opened>, PlaceError> {
+/// Opens the database, attaching it if `want` has a tier; finishes or takes back what was cut.
+/// `None`: it is plain.
+pub(super) fn open(
+    layout: &Layout,
+    want: &Want,
+    fold: Fold<'_>,
+) -> Result<Option<Opened>, PlaceError> {
     loop {
         let state = layout.state()?;
         match state {
@@ -120,7 +125,10 @@ pub(super) fn clean_up(
 }
 
 fn no_database(layout: &Layout) -> PlaceError {
-    PlaceError::NotOurs { home: layout.home.clone(), names: "no database, and none is at its path".into() }
+    PlaceError::NotOurs {
+        home: layout.home.clone(),
+        names: "no database, and none is at its path".into(),
+    }
 }
 
 pub(super) fn home_missing(layout: &Layout) -> PlaceError {
@@ -131,8 +139,8 @@ pub(super) fn home_missing(layout: &Layout) -> PlaceError {
     PlaceError::HomeMissing { database: layout.database.clone(), home: layout.home.clone(), why }
 }
 
-/// Attaching was cut before the stub: the tier has no block, but it may say that it belongs to the directory
-/// that goes away.
+/// Attaching was cut before the stub: the tier has no block, but it may say that it belongs to the
+/// directory that goes away.
 fn give_tier_back(layout: &Layout) {
     let note = layout.inside().and_then(|inside| look(&inside, tiersmith_store::home::ATTACHMENT));
     let noted = note.is_ok_and(|note| note.is_some());
@@ -145,7 +153,8 @@ fn give_tier_back(layout: &Layout) {
     };
     if noted && let Err(e) = given() {
         log::warn!(
-            "{}: attaching was cut and is taken back, but its tier still says that it is attached: {e}; the tier is empty, remove \
+            "{}: attaching was cut and is taken back, but its tier still says that it is attached: \
+             {e}; the tier is empty, remove \
              its files ({}) before they are used again",
             layout.database.display(),
             record.spec.member_list()
@@ -158,7 +167,11 @@ fn give_tier_back(layout: &Layout) {
 fn first(layout: &Layout, spec: &FastSpec, fold: Fold<'_>) -> Result<Opened, PlaceError> {
     let made = make_database(layout)?;
     let opened = attach_plain(layout, spec, fold);
-    if opened.is_err() && made && !stopped() && layout.state().is_ok_and(|state| state == State::Plain) {
+    if opened.is_err()
+        && made
+        && !stopped()
+        && layout.state().is_ok_and(|state| state == State::Plain)
+    {
         let empty = layout.at_path()?.is_some_and(|found| found.size == 0);
         // Best effort: an empty file is a database too.
         let _ = empty.then(|| layout.dir.remove(&layout.name));
@@ -166,7 +179,8 @@ fn first(layout: &Layout, spec: &FastSpec, fold: Fold<'_>) -> Result<Opened, Pla
     opened
 }
 
-/// An empty file where there is none, with the mode SQLite gives a new database. Whether it was made.
+/// An empty file where there is none, with the mode SQLite gives a new database. Whether it was
+/// made.
 fn make_database(layout: &Layout) -> Result<bool, PlaceError> {
     if layout.at_path()?.is_some() {
         return Ok(false);
@@ -192,7 +206,8 @@ fn attach_plain(layout: &Layout, spec: &FastSpec, fold: Fold<'_>) -> Result<Open
     step(1)?;
     let transition = Transition::begin(layout)?;
     Layout::check_folded(&layout.dir, &stock[0], &stock[1])?;
-    let found = transition.file.metadata().map_err(PlaceError::io("cannot stat", &layout.database))?;
+    let found =
+        transition.file.metadata().map_err(PlaceError::io("cannot stat", &layout.database))?;
     if found.nlink() > 1 {
         return Err(PlaceError::Linked { database: database(), links: found.nlink() });
     }
@@ -229,7 +244,11 @@ fn refuse_other_files(layout: &Layout) -> Result<(), PlaceError> {
     let mut head = [0; DATABASE_MAGIC.len()];
     let read = layout.dir.open_file(&layout.name).and_then(|file| file.read_at(&mut head, 0));
     read.map_err(PlaceError::io("cannot read", &layout.database))?;
-    if &head == DATABASE_MAGIC { Ok(()) } else { Err(PlaceError::NotADatabase { database: database() }) }
+    if &head == DATABASE_MAGIC {
+        Ok(())
+    } else {
+        Err(PlaceError::NotADatabase { database: database() })
+    }
 }
 
 /// Somebody who has the inode open would go on with a file that is not whole any more.
@@ -241,7 +260,10 @@ fn refuse_if_open(layout: &Layout, db: &File) -> Result<(), PlaceError> {
         }
         Some(false) => {}
         None => {
-            log::debug!("{}: whether it is open elsewhere cannot be told here", layout.database.display())
+            log::debug!(
+                "{}: whether it is open elsewhere cannot be told here",
+                layout.database.display()
+            )
         }
     }
     Ok(())
@@ -294,8 +316,8 @@ fn move_aside(
     }
 }
 
-/// Attaches the tier as persistent memory where its file is, else as flash, where that survives a power cut. The
-/// first time the attachment file says so before the tier does.
+/// Attaches the tier as persistent memory where its file is, else as flash, where that survives a
+/// power cut. The first time the attachment file says so before the tier does.
 fn attach_as_what_it_is(
     layout: &Layout,
     record: &mut Record,
@@ -318,8 +340,9 @@ fn attach_as_what_it_is(
     }
 }
 
-/// What follows the store's attach failed because of `why`: the tier is given back, to be free for another try. After the rename the database is attached, whatever
-/// came next, and is detached as any other.
+/// What follows the store's attach failed because of `why`: the tier is given back, to be free for
+/// another try. After the rename the database is attached, whatever came next, and is detached as
+/// any other.
 fn give_back(
     layout: &Layout,
     home: AttachedHome,
@@ -412,7 +435,11 @@ fn block_size(spec: &FastSpec, db: &File) -> u32 {
 // --- again ---
 
 /// Opens an attached database.
-fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result<Opened, PlaceError> {
+fn again(
+    layout: &Layout,
+    given: Option<&FastSpec>,
+    stub: &Transition,
+) -> Result<Opened, PlaceError> {
     let (db_path, inside) = (layout.in_home(DB), layout.inside()?);
     let db = ofd::LockFile::open(&inside, DB).map_err(PlaceError::io("cannot open", &db_path))?;
     let (mut record, rewrite) = match (read_record(layout), given) {
@@ -435,7 +462,8 @@ fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result
         // Never made again: an empty file in its place would hide for what the tier was needed.
         std::fs::metadata(member).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => tiersmith_store::Error::WrongTier(format!(
-                "{} is attached to {}, and nothing is there; mount it or bring the file back, then open the database again",
+                "{} is attached to {}, and nothing is there; mount it or bring the file back, then \
+                 open the database again",
                 layout.database.display(),
                 member.display()
             ))
@@ -446,7 +474,8 @@ fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result
     let mut options = record.spec.options(record.block_size);
     let unbarred = bars::are_gone(layout)?;
     if unbarred {
-        let doubt = format!("{STOCK_WAL} and {STOCK_JOURNAL}, which keep SQLite from it, were removed");
+        let doubt =
+            format!("{STOCK_WAL} and {STOCK_JOURNAL}, which keep SQLite from it, were removed");
         options.bound = options.bound.map(|bound| Bound { doubt: Some(doubt), ..bound });
     } else {
         bars::raise(layout)?;
@@ -484,7 +513,9 @@ fn again(layout: &Layout, given: Option<&FastSpec>, stub: &Transition) -> Result
 /// Tiersmith knows what it was.
 fn changed(layout: &Layout, unbarred: bool, source: Error) -> PlaceError {
     match source {
-        Error::Owned { owner, .. } => PlaceError::InUse { database: layout.database.clone(), owner },
+        Error::Owned { owner, .. } => {
+            PlaceError::InUse { database: layout.database.clone(), owner }
+        }
         Error::HomeChanged { ref path, expected: Some(_), .. }
         | Error::LogOfAnother { ref path, expected: Some(_), .. }
             if path == Path::new(DB) =>
@@ -511,27 +542,33 @@ pub(super) fn lock_db(layout: &Layout, db: &File) -> Result<(), PlaceError> {
     })
 }
 
-/// What was given with a later `fast=`: the same members and settings as `attached`, or an error. Growth and
-/// the redo kept may differ.
+/// What was given with a later `fast=`: the same members and settings as `attached`, or an error.
+/// Growth and the redo kept may differ.
 pub(super) fn check_given(
     database: &Path,
     attached: &FastSpec,
     given: &FastSpec,
 ) -> Result<FastSpec, PlaceError> {
     let same = |(a, b): (&PathBuf, &PathBuf)| a == b || super::spec::same_file(a, b);
-    if given.members.len() != attached.members.len() || !given.members.iter().zip(&attached.members).all(same)
+    if given.members.len() != attached.members.len()
+        || !given.members.iter().zip(&attached.members).all(same)
     {
         let (attached, given) = (attached.member_list(), given.member_list());
         return Err(PlaceError::OtherTier { database: database.to_path_buf(), attached, given });
     }
     let settings = |spec: &FastSpec| {
         // A block size that is not given is not another one.
-        let block = given.block_size.and(spec.block_size).map_or(String::new(), |b| format!("&block={b}"));
+        let block =
+            given.block_size.and(spec.block_size).map_or(String::new(), |b| format!("&block={b}"));
         format!("emulate={}&place={}{block}", u8::from(spec.emulate), spec.place.word())
     };
     let (was, is) = (settings(attached), settings(given));
     if was != is {
-        return Err(PlaceError::OtherSetting { database: database.to_path_buf(), attached: was, given: is });
+        return Err(PlaceError::OtherSetting {
+            database: database.to_path_buf(),
+            attached: was,
+            given: is,
+        });
     }
     Ok(FastSpec {
         max_size: given.max_size.or(attached.max_size),
@@ -562,6 +599,7 @@ pub(super) fn read_record(layout: &Layout) -> Result<Record, PlaceError> {
 /// # Durability
 /// Durable on return.
 fn write_record(layout: &Layout, record: &Record) -> Result<(), PlaceError> {
-    let text = record.encode().map_err(PlaceError::io("cannot write", &layout.in_home(ATTACHMENT)))?;
+    let text =
+        record.encode().map_err(PlaceError::io("cannot write", &layout.in_home(ATTACHMENT)))?;
     replace(&*layout.inside()?, ATTACHMENT_NEW, ATTACHMENT, text.as_bytes())
 }

@@ -10,19 +10,21 @@
 //! | 4 | `db` is renamed over the stub | **the plain database**, a directory without one | removes the directory |
 //! | 5 | the directory is removed | the plain database | nothing to do |
 //!
-//! Each step is durable before the next begins. When one fails, the database is where the step before left
-//! it, and another detach goes on.
+//! Each step is durable before the next begins. When one fails, the database is where the step
+//! before left it, and another detach goes on.
 //!
-//! What SQLite writes in step 3 is what it writes at the last close of a database: the file is byte for byte
-//! its own.
+//! What SQLite writes in step 3 is what it writes at the last close of a database: the file is byte
+//! for byte its own.
 //!
-//! A transaction over several databases that was cut short is not judged here: the names in its super-journal
-//! are those of the paths, not of the directories. Opening the database once through Tiersmith lets SQLite do
-//! it.
+//! A transaction over several databases that was cut short is not judged here: the names in its
+//! super-journal are those of the paths, not of the directories. Opening the database once through
+//! Tiersmith lets SQLite do it.
 
 use super::attach;
 use super::layout::{Layout, STOCK_JOURNAL, STOCK_WAL, State, Transition};
-use super::layout::{SHM, STUB_NEW, is_bar, look, make_anew, names_super_journal, remove, sync_dir};
+use super::layout::{
+    SHM, STUB_NEW, is_bar, look, make_anew, names_super_journal, remove, sync_dir,
+};
 use super::record;
 use super::{Fold, Want, bars, marker, ofd, step};
 use crate::error::PlaceError;
@@ -78,7 +80,11 @@ pub(super) fn detach(layout: &Layout, fold: Fold<'_>) -> Result<(), PlaceError> 
 }
 
 /// Steps 2 to 5: the store has nothing any more.
-pub(super) fn finish(layout: &Layout, transition: Transition, fold: Fold<'_>) -> Result<(), PlaceError> {
+pub(super) fn finish(
+    layout: &Layout,
+    transition: Transition,
+    fold: Fold<'_>,
+) -> Result<(), PlaceError> {
     let (db_path, inside) = (layout.in_home(DB), layout.inside()?);
     for journal in [JOURNAL, STOCK_JOURNAL] {
         if !is_bar(&inside, journal)? && names_super_journal(&inside, journal)? {
@@ -96,7 +102,8 @@ pub(super) fn finish(layout: &Layout, transition: Transition, fold: Fold<'_>) ->
         return Err(PlaceError::Fold { database: db_path, reason });
     }
     Layout::check_folded(&inside, OsStr::new(STOCK_WAL), OsStr::new(STOCK_JOURNAL))?;
-    // A WAL that SQLite removed must not come back with a power cut, when `db` is not beside it any more.
+    // A WAL that SQLite removed must not come back with a power cut, when `db` is not beside it any
+    // more.
     sync_dir(&inside)?;
     step(13)?;
     let db = lock(layout)?;

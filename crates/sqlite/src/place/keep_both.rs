@@ -1,9 +1,10 @@
-//! The way back when the file in the directory was written past Tiersmith while the tier had newer blocks of it: both versions are kept, as
-//! two databases.
+//! The way back when the file in the directory was written past Tiersmith while the tier had newer
+//! blocks of it: both versions are kept, as two databases.
 //!
-//! Which of the two is wanted, nobody but the user knows. Tiersmith's version is what it had acknowledged: the blocks in the tier over the
-//! rest of the file. The rest is not known as it was, only as it was changed: when there are such blocks, the version is a mixture at those
-//! places, and [`KeptBoth::blocks_from_home`] says how many there are.
+//! Which of the two is wanted, nobody but the user knows. Tiersmith's version is what it had
+//! acknowledged: the blocks in the tier over the rest of the file. The rest is not known as it was,
+//! only as it was changed: when there are such blocks, the version is a mixture at those places,
+//! and [`KeptBoth::blocks_from_home`] says how many there are.
 //!
 //! # Steps, and what a cut leaves
 //!
@@ -18,24 +19,28 @@
 //! | 7 | the store brings its newer blocks home and gives the tier back | begun; the directory has the whole database |
 //! | 8 | steps 2 to 5 of `detach.rs`; the marker is the last file to go | begun, or, after the rename, the plain database |
 //!
-//! Without the marker a cut in steps 4 and 5 would leave a home that looks as the tier expects and is not: the next open would take its
-//! clean copies for equal to home, and mix the two versions.
+//! Without the marker a cut in steps 4 and 5 would leave a home that looks as the tier expects and
+//! is not: the next open would take its clean copies for equal to home, and mix the two versions.
 //!
 //! # What the clean copies are worth
 //!
-//! A clean copy was equal to home once; after home was written past Tiersmith that is not so any more, and nothing here takes it to be: each is
-//! compared with home, and written where it differs. What it holds is Tiersmith's version, unless the database was open through Tiersmith
-//! while home was written past it: a block that was read only then is in the tier as it was changed, and nothing tells.
+//! A clean copy was equal to home once; after home was written past Tiersmith that is not so any
+//! more, and nothing here takes it to be: each is compared with home, and written where it differs.
+//! What it holds is Tiersmith's version, unless the database was open through Tiersmith while home
+//! was written past it: a block that was read only then is in the tier as it was changed, and
+//! nothing tells.
 //!
-//! Invariant: from step 4 to step 6 nothing enters or leaves the tier. The store admits no block and runs no background work, and step 5 writes
-//! past it. So each try finds and counts the same blocks, and no clean copy is evicted before it was written.
+//! Invariant: from step 4 to step 6 nothing enters or leaves the tier. The store admits no block
+//! and runs no background work, and step 5 writes past it. So each try finds and counts the same
+//! blocks, and no clean copy is evicted before it was written.
 //!
-//! Not here: a home whose file is gone or another one, and one whose WAL or journal was changed. Those stay refused.
+//! Not here: a home whose file is gone or another one, and one whose WAL or journal was changed.
+//! Those stay refused.
 
 use super::attach::{self, lock_db, read_record};
 use super::layout::{
-    KEEPING, Layout, STOCK_JOURNAL, STOCK_WAL, State, Transition, look, make_anew, names_super_journal,
-    remove, sync_dir,
+    KEEPING, Layout, STOCK_JOURNAL, STOCK_WAL, State, Transition, look, make_anew,
+    names_super_journal, remove, sync_dir,
 };
 use super::marker::{Figures, is_begun, read_marker, write_marker};
 use super::record::Record;
@@ -64,12 +69,14 @@ const PIECE: usize = 1 << 20;
 pub struct KeptBoth {
     /// The database's path: what Tiersmith had.
     pub database: PathBuf,
-    /// What was found in the directory, with the WAL or journal that was beside it under the names SQLite looks for; `None` when nothing had
-    /// been changed.
+    /// What was found in the directory, with the WAL or journal that was beside it under the names
+    /// SQLite looks for; `None` when nothing had been changed.
     pub changed: Option<PathBuf>,
-    /// Blocks of [`KeptBoth::database`] that Tiersmith had only at home, where they may have been changed: then it may be a mixture, and
-    /// `PRAGMA integrity_check` tells the worst of it. 0: each block is from the tier, and it is what Tiersmith had, unless it was open
-    /// through Tiersmith while home was changed: then blocks first read after the change are as they were changed.
+    /// Blocks of [`KeptBoth::database`] that Tiersmith had only at home, where they may have been
+    /// changed: then it may be a mixture, and `PRAGMA integrity_check` tells the worst of it. 0:
+    /// each block is from the tier, and it is what Tiersmith had, unless it was open through
+    /// Tiersmith while home was changed: then blocks first read after the change are as they were
+    /// changed.
     pub blocks_from_home: u64,
     /// Blocks of [`KeptBoth::database`]; 0, not counted, when nothing had been changed.
     pub blocks: u64,
@@ -118,8 +125,10 @@ pub(super) fn detach_keeping_both(layout: &Layout, fold: Fold<'_>) -> Result<Kep
         (State::Attached, _) => bring_home(layout, known)?,
         (_, Some(Some(figures))) => figures,
         (_, Some(None)) => {
-            let why = "it says that blocks are in the tier still, and the store's note of the tier is gone"
-                .to_owned();
+            let why =
+                "it says that blocks are in the tier still, and the store's note of the tier \
+                       is gone"
+                    .to_owned();
             return Err(PlaceError::Attachment { path: layout.in_home(KEEPING), why });
         }
         (_, None) => nothing,
@@ -151,7 +160,8 @@ fn bring_home(layout: &Layout, known: Option<Option<Figures>>) -> Result<Figures
     step(33)?;
     let home = attach_as_it_was(layout, &record, &db)?;
     step(35)?;
-    // Written again by each try, for step 4 may have cut `db` short again; but counted once, before step 7 changes what is where.
+    // Written again by each try, for step 4 may have cut `db` short again; but counted once, before
+    // step 7 changes what is where.
     let counted = write_clean_copies(&home, &db, &at_home, record.block_size)?;
     step(36)?;
     let figures = known.flatten().unwrap_or(counted);
@@ -161,7 +171,8 @@ fn bring_home(layout: &Layout, known: Option<Option<Figures>>) -> Result<Figures
     step(37)?;
     home.flush_all()?;
     if names_super_journal(&inside, JOURNAL)? {
-        // Home and tier agree again, and only SQLite through Tiersmith can judge the journal: the database must open.
+        // Home and tier agree again, and only SQLite through Tiersmith can judge the journal: the
+        // database must open.
         log::warn!(
             "{}: what was written past Tiersmith is kept as {}; {} of {} blocks were at home only",
             layout.database.display(),
@@ -196,7 +207,8 @@ fn copy_changed(layout: &Layout) -> Result<(), PlaceError> {
     if let Some(found) = look(&layout.dir, &copy)? {
         // A cut left the copy, if it is one.
         let same = || Ok(found.is_file() && same_contents(db, layout.dir.open_file(&copy)?)?);
-        let same = same().map_err(PlaceError::io("cannot compare with", &layout.beside(CHANGED)))?;
+        let same =
+            same().map_err(PlaceError::io("cannot compare with", &layout.beside(CHANGED)))?;
         return if same { Ok(()) } else { in_the_way(layout.beside(CHANGED)) };
     }
     let (new, failed) = (layout.beside_name(CHANGED_NEW), layout.beside(CHANGED_NEW));
@@ -204,7 +216,10 @@ fn copy_changed(layout: &Layout) -> Result<(), PlaceError> {
     let mut file = make_anew(&layout.dir, &new, b"", mode)?;
     let copied = io::copy(&mut db, &mut file).and_then(|_| file.sync_all());
     copied.map_err(PlaceError::io("cannot copy to", &failed))?;
-    layout.dir.rename(&new, &layout.dir, &copy).map_err(PlaceError::io("cannot rename", &failed))?;
+    layout
+        .dir
+        .rename(&new, &layout.dir, &copy)
+        .map_err(PlaceError::io("cannot rename", &failed))?;
     sync_dir(&layout.dir)
 }
 
@@ -257,12 +272,17 @@ fn keep_stock_files(layout: &Layout) -> Result<(), PlaceError> {
 }
 
 /// Step 4.
-fn attach_as_it_was(layout: &Layout, record: &Record, db: &File) -> Result<AttachedHome, PlaceError> {
+fn attach_as_it_was(
+    layout: &Layout,
+    record: &Record,
+    db: &File,
+) -> Result<AttachedHome, PlaceError> {
     let attach = || {
         tier_file::judge(layout, &record.spec)?;
         let tier = record.spec.tier(&layout.database)?;
         // Nothing enters or leaves the tier behind step 5's back.
-        let options = Options { admit: false, background: false, ..record.spec.options(record.block_size) };
+        let options =
+            Options { admit: false, background: false, ..record.spec.options(record.block_size) };
         Ok::<_, PlaceError>(tiersmith_store::attach(&layout.home, &[tier], options)?)
     };
     match attach() {
@@ -275,7 +295,8 @@ fn attach_as_it_was(layout: &Layout, record: &Record, db: &File) -> Result<Attac
                 db.set_modified(UNIX_EPOCH + Duration::from_nanos(expected.mtime_ns))?;
                 db.sync_all()
             };
-            as_it_was().map_err(PlaceError::io("cannot set length and time of", &layout.in_home(DB)))?;
+            as_it_was()
+                .map_err(PlaceError::io("cannot set length and time of", &layout.in_home(DB)))?;
             step(34)?;
             attach()
         }
@@ -283,8 +304,9 @@ fn attach_as_it_was(layout: &Layout, record: &Record, db: &File) -> Result<Attac
     }
 }
 
-/// Step 5: the store takes its clean copies for equal to home and would not write them. They are written to `db` past it: a write through the
-/// store would need room in the tier, and might evict those that are not written yet. Counts what only home has.
+/// Step 5: the store takes its clean copies for equal to home and would not write them. They are
+/// written to `db` past it: a write through the store would need room in the tier, and might evict
+/// those that are not written yet. Counts what only home has.
 ///
 /// # Durability
 /// Durable on return.
@@ -295,9 +317,12 @@ fn write_clean_copies(
     block_size: u32,
 ) -> Result<Figures, PlaceError> {
     let file = home.open(DB, OpenMode::READ)?;
-    // The store's stamp: with no dirty block nothing makes it write another, and the next open would take this write for a foreign one.
-    let known =
-        db.metadata().and_then(|found| found.modified()).map_err(PlaceError::io("cannot stat", path))?;
+    // The store's stamp: with no dirty block nothing makes it write another, and the next open
+    // would take this write for a foreign one.
+    let known = db
+        .metadata()
+        .and_then(|found| found.modified())
+        .map_err(PlaceError::io("cannot stat", path))?;
     let block = u64::from(block_size);
     let blocks = file.len()?.div_ceil(block);
     let mut theirs = vec![0; block as usize];
@@ -308,8 +333,8 @@ fn write_clean_copies(
         }
         let Some(ours) = file.read_ref(offset) else { continue };
         in_tier += 1;
-        let got =
-            read_up_to(db, &mut theirs[..ours.len()], offset).map_err(PlaceError::io("cannot read", path))?;
+        let got = read_up_to(db, &mut theirs[..ours.len()], offset)
+            .map_err(PlaceError::io("cannot read", path))?;
         if got < ours.len() || theirs[..got] != ours[..] {
             db.write_all_at(&ours, offset).map_err(PlaceError::io("cannot write", path))?;
         }
@@ -319,7 +344,9 @@ fn write_clean_copies(
     let (dirty, cached) = file.blocks_in_tier();
     if in_tier != dirty + cached {
         let counted = format!("{in_tier} of {} blocks of the tier could be read", dirty + cached);
-        return Err(PlaceError::io("cannot read the blocks in the tier of", path)(io::Error::other(counted)));
+        return Err(PlaceError::io("cannot read the blocks in the tier of", path)(
+            io::Error::other(counted),
+        ));
     }
     Ok(Figures { from_home: blocks - in_tier, blocks })
 }

@@ -1,15 +1,15 @@
-//! The names of one database and its directory, and what of it is there: which step of attaching or detaching
-//! was the last.
+//! The names of one database and its directory, and what of it is there: which step of attaching or
+//! detaching was the last.
 //!
 //! A path is resolved once, in [`Layout::of`]: everything after it is done by names relative to the
-//! directories that are held open then. Only the store and SQLite are given paths; root lets them work with
-//! the rights of the files' owner (`rights.rs`).
+//! directories that are held open then. Only the store and SQLite are given paths; root lets them
+//! work with the rights of the files' owner (`rights.rs`).
 //!
-//! Looking changes nothing, and opens no file that may be a plain database: closing it would drop the locks
-//! that this process's other connections have on it.
+//! Looking changes nothing, and opens no file that may be a plain database: closing it would drop
+//! the locks that this process's other connections have on it.
 //!
-//! Invariant: the answer is only good while [`Transition`] is held; without it another process may be at
-//! work.
+//! Invariant: the answer is only good while [`Transition`] is held; without it another process may
+//! be at work.
 //!
 //! Read next: `attach.rs` and `detach.rs`, whose steps lead from one state to the next.
 
@@ -52,7 +52,8 @@ pub(super) const KEEPING_NEW: &str = "keep-both.new";
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// More names than anybody who works with it leaves in the directory.
 const NAMES_MAX: usize = 10_000;
-/// How long another process's transition, or a stock connection that just looks at the stub, is waited for.
+/// How long another process's transition, or a stock connection that just looks at the stub, is
+/// waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The names of one database, in directories that are held open.
@@ -96,8 +97,8 @@ pub(super) enum State {
 }
 
 impl Layout {
-    /// Of the database at `path`, links followed where they are trusted. `None` when the path cannot be one
-    /// of a database file.
+    /// Of the database at `path`, links followed where they are trusted. `None` when the path
+    /// cannot be one of a database file.
     ///
     /// # Errors
     /// What the file system says, and [`PlaceError::Rights`] where root is led astray.
@@ -105,7 +106,9 @@ impl Layout {
         let (dir, name) = match Dir::holding_target(path) {
             Ok(found) => found,
             // SQLite says what is wrong with the path.
-            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Err(e)
+                if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+            {
                 return Ok(None);
             }
             // It ends in `..`, or is a root.
@@ -122,7 +125,8 @@ impl Layout {
         let (database, home) = (parent.join(&name), parent.join(&home_name));
         let rights = Rights::of(&dir, Path::new(&name), Path::new(&home_name), &database)?;
         // Named in messages by its canonical path.
-        let handle = dir.as_fd().try_clone_to_owned().map_err(PlaceError::io("cannot open", &parent))?;
+        let handle =
+            dir.as_fd().try_clone_to_owned().map_err(PlaceError::io("cannot open", &parent))?;
         let dir = Arc::new(Dir::from_handle(handle, &parent));
         Ok(Some(Self { database, home, dir, name, home_name, rights, inside: Mutex::new(None) }))
     }
@@ -133,7 +137,9 @@ impl Layout {
     /// There was none when the state was looked at.
     pub(super) fn inside(&self) -> Result<Arc<Dir>, PlaceError> {
         let inside = self.inside.lock().clone();
-        inside.ok_or_else(|| PlaceError::io("cannot open", &self.home)(io::ErrorKind::NotFound.into()))
+        inside.ok_or_else(|| {
+            PlaceError::io("cannot open", &self.home)(io::ErrorKind::NotFound.into())
+        })
     }
 
     /// Makes it, for whoever owns `db`.
@@ -165,8 +171,11 @@ impl Layout {
         let dir = self.dir.sub(&self.home_name).map_err(failed)?;
         let found = dir.found().map_err(failed)?;
         if self.rights.are_roots() && !found.is_roots() {
-            let why =
-                format!("{} belongs to user {}, and the database to root", self.home.display(), found.user);
+            let why = format!(
+                "{} belongs to user {}, and the database to root",
+                self.home.display(),
+                found.user
+            );
             return Err(PlaceError::Rights { database: self.database.clone(), why });
         }
         let dir = Arc::new(dir);
@@ -236,12 +245,12 @@ impl Layout {
         Ok(record::is_stub(&head[..read]))
     }
 
-    /// Removes the directory and what Tiersmith and SQLite made in it. The database in it only if it is the
-    /// one at the path too.
+    /// Removes the directory and what Tiersmith and SQLite made in it. The database in it only if
+    /// it is the one at the path too.
     ///
     /// # Errors
-    /// [`PlaceError::NotOurs`] when something else is in it, [`PlaceError::NotFolded`] for a WAL or journal
-    /// with changes; nothing is removed then. Else what the file system says.
+    /// [`PlaceError::NotOurs`] when something else is in it, [`PlaceError::NotFolded`] for a WAL or
+    /// journal with changes; nothing is removed then. Else what the file system says.
     ///
     /// # Durability
     /// Durable on return.
@@ -252,16 +261,21 @@ impl Layout {
         let names = inside.names(NAMES_MAX).map_err(PlaceError::io("cannot list", &self.home))?;
         let (mut ours, mut others) = (Vec::new(), Vec::new());
         for name in names {
-            let is_the_one = |found: Found| at_path.is_some_and(|at_path| at_path.same_file(&found));
+            let is_the_one =
+                |found: Found| at_path.is_some_and(|at_path| at_path.same_file(&found));
             let known = match name.to_str() {
                 Some(DB) => look(&inside, DB)?.is_some_and(is_the_one),
                 Some(WAL) => is_empty(&inside, WAL, false)?,
                 Some(JOURNAL) => is_empty(&inside, JOURNAL, true)?,
-                Some(STOCK_WAL) => is_bar(&inside, STOCK_WAL)? || is_empty(&inside, STOCK_WAL, false)?,
+                Some(STOCK_WAL) => {
+                    is_bar(&inside, STOCK_WAL)? || is_empty(&inside, STOCK_WAL, false)?
+                }
                 Some(STOCK_JOURNAL) => {
                     is_bar(&inside, STOCK_JOURNAL)? || is_empty(&inside, STOCK_JOURNAL, true)?
                 }
-                Some(SHM | ATTACHMENT | ATTACHMENT_NEW | STUB_NEW | STAMP | KEEPING | KEEPING_NEW) => true,
+                Some(
+                    SHM | ATTACHMENT | ATTACHMENT_NEW | STUB_NEW | STAMP | KEEPING | KEEPING_NEW,
+                ) => true,
                 Some(STATISTICS | STATISTICS_NEW) => !is_bar(&inside, &name)?,
                 Some(name) => RESERVED.contains(&name),
                 None => false,
@@ -272,15 +286,18 @@ impl Layout {
             others.sort();
             return Err(PlaceError::NotOurs { home: self.home.clone(), names: others.join(", ") });
         }
-        // The second name of the database first: while it is there the directory is known as half attached.
-        // Last what `detach_keeping_both` has to report, should it be cut here.
+        // The second name of the database first: while it is there the directory is known as half
+        // attached. Last what `detach_keeping_both` has to report, should it be cut here.
         ours.sort_by_key(|name| (name == KEEPING, name != DB));
         for name in ours {
             if name == KEEPING {
                 sync_dir(&inside)?;
             }
-            let removed =
-                if is_bar(&inside, &name)? { inside.remove_dir(&name) } else { inside.remove(&name) };
+            let removed = if is_bar(&inside, &name)? {
+                inside.remove_dir(&name)
+            } else {
+                inside.remove(&name)
+            };
             removed.map_err(PlaceError::io("cannot remove", &inside.path_of(&name)))?;
         }
         let removed = self.dir.remove_dir(&self.home_name);
@@ -289,17 +306,22 @@ impl Layout {
         sync_dir(&self.dir)
     }
 
-    /// Fails where SQLite would find something else than files at the names of WAL, journal and index: it
-    /// would wait for a pipe, and for ever.
+    /// Fails where SQLite would find something else than files at the names of WAL, journal and
+    /// index: it would wait for a pipe, and for ever.
     ///
     /// # Errors
     /// [`PlaceError::Strange`], and what the file system says.
-    pub(super) fn refuse_strange<N: AsRef<OsStr>>(&self, dir: &Dir, names: &[N]) -> Result<(), PlaceError> {
+    pub(super) fn refuse_strange<N: AsRef<OsStr>>(
+        &self,
+        dir: &Dir,
+        names: &[N],
+    ) -> Result<(), PlaceError> {
         for name in names {
             let Some(found) = look(dir, name)? else { continue };
             let foreign = self.rights.are_roots() && !found.is_roots();
             if !found.is_file() || foreign {
-                let what = if foreign { "belongs to another account" } else { "is no ordinary file" };
+                let what =
+                    if foreign { "belongs to another account" } else { "is no ordinary file" };
                 return Err(PlaceError::Strange { path: dir.path_of(name), what });
             }
         }
@@ -371,9 +393,13 @@ pub(super) fn remove(dir: &Dir, name: impl AsRef<OsStr>) -> Result<(), PlaceErro
     }
 }
 
-/// Whether a WAL or journal holds nothing. A journal whose first byte is zero is dead to SQLite (journal_mode
-/// PERSIST ends so).
-pub(super) fn is_empty(dir: &Dir, name: impl AsRef<OsStr>, journal: bool) -> Result<bool, PlaceError> {
+/// Whether a WAL or journal holds nothing. A journal whose first byte is zero is dead to SQLite
+/// (journal_mode PERSIST ends so).
+pub(super) fn is_empty(
+    dir: &Dir,
+    name: impl AsRef<OsStr>,
+    journal: bool,
+) -> Result<bool, PlaceError> {
     let name = name.as_ref();
     let Some(found) = look(dir, name)? else { return Ok(true) };
     if found.is_file() && found.size == 0 {
@@ -393,8 +419,8 @@ pub(super) fn is_bar(dir: &Dir, name: impl AsRef<OsStr>) -> Result<bool, PlaceEr
     Ok(look(dir, name)?.is_some_and(|found| found.kind == Kind::Directory))
 }
 
-/// Whether the journal is hot and names a super-journal: its last eight bytes are the magic number of the
-/// header then.
+/// Whether the journal is hot and names a super-journal: its last eight bytes are the magic number
+/// of the header then.
 ///
 /// # Errors
 /// What the file system says.
@@ -446,9 +472,9 @@ pub(super) fn sync_dir(dir: &Dir) -> Result<(), PlaceError> {
     dir.sync().map_err(PlaceError::io("cannot sync the directory", dir.path()))
 }
 
-/// The right to attach or detach one database: SQLite's locks on whatever file is at its path. So neither
-/// another process of ours nor a stock SQLite is between two steps, and a stock SQLite that has the file open
-/// gets SQLITE_BUSY.
+/// The right to attach or detach one database: SQLite's locks on whatever file is at its path. So
+/// neither another process of ours nor a stock SQLite is between two steps, and a stock SQLite that
+/// has the file open gets SQLITE_BUSY.
 #[derive(Debug)]
 pub(super) struct Transition {
     pub(super) file: ofd::LockFile,
@@ -464,9 +490,9 @@ impl Transition {
         let path = &layout.database;
         let end = Instant::now() + PATIENCE;
         loop {
-            let found = layout
-                .at_path()?
-                .ok_or_else(|| PlaceError::io("cannot stat", path)(io::ErrorKind::NotFound.into()))?;
+            let found = layout.at_path()?.ok_or_else(|| {
+                PlaceError::io("cannot stat", path)(io::ErrorKind::NotFound.into())
+            })?;
             if !found.is_file() {
                 return Err(PlaceError::NotAFile { database: path.clone() });
             }
@@ -533,14 +559,16 @@ mod tests {
         assert_eq!(at.state().unwrap(), State::StubMissing);
         std::fs::write(&at.database, "").unwrap();
         assert_eq!(at.state().unwrap(), State::StubMissing);
-        std::fs::write(&at.database, record::stub(&at.database, &at.home, &Default::default())).unwrap();
+        std::fs::write(&at.database, record::stub(&at.database, &at.home, &Default::default()))
+            .unwrap();
         assert_eq!(at.state().unwrap(), State::HalfDetached);
         std::fs::write(at.home.join(".tiersmith"), "note").unwrap();
         assert_eq!(at.state().unwrap(), State::Attached);
         std::fs::write(&at.database, vec![1; 4096]).unwrap();
         assert_eq!(at.state().unwrap(), State::Two);
         std::fs::remove_dir_all(&at.home).unwrap();
-        std::fs::write(&at.database, record::stub(&at.database, &at.home, &Default::default())).unwrap();
+        std::fs::write(&at.database, record::stub(&at.database, &at.home, &Default::default()))
+            .unwrap();
         assert_eq!(at.state().unwrap(), State::HomeMissing);
     }
 
@@ -577,7 +605,9 @@ mod tests {
         assert!(is_empty(&inside, "j", true).unwrap() && !is_empty(&inside, "j", false).unwrap());
         bytes[..8].copy_from_slice(&JOURNAL_MAGIC);
         std::fs::write(&journal, &bytes).unwrap();
-        assert!(!is_empty(&inside, "j", true).unwrap() && !names_super_journal(&inside, "j").unwrap());
+        assert!(
+            !is_empty(&inside, "j", true).unwrap() && !names_super_journal(&inside, "j").unwrap()
+        );
         bytes[92..].copy_from_slice(&JOURNAL_MAGIC);
         std::fs::write(&journal, &bytes).unwrap();
         assert!(names_super_journal(&inside, "j").unwrap());

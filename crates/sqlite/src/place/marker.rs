@@ -1,5 +1,5 @@
-//! The marker in an attached database's directory: keeping both versions was begun (`keep_both.rs`, whose steps
-//! write it), so nothing else may open or detach the database.
+//! The marker in an attached database's directory: keeping both versions was begun (`keep_both.rs`,
+//! whose steps write it), so nothing else may open or detach the database.
 //!
 //! Not here: what is done while it is there.
 
@@ -13,7 +13,8 @@ use tiersmith_dir::{Sidecar, Unfit};
 const MARKER: Sidecar = Sidecar {
     kind: "sqlite-keep-both",
     version: 1,
-    comment: "The database beside this file was written past Tiersmith, and `tiersmith detach --keep-both` was \
+    comment: "The database beside this file was written past Tiersmith, and `tiersmith detach \
+              --keep-both` was \
               begun. Run it again.",
     most: 4096,
 };
@@ -36,7 +37,8 @@ pub(super) struct Figures {
     pub(super) blocks: u64,
 }
 
-/// Fails when keeping both versions was begun and the database is not at its path yet. `state` is what the caller found under the lock.
+/// Fails when keeping both versions was begun and the database is not at its path yet. `state` is
+/// what the caller found under the lock.
 ///
 /// # Errors
 /// [`PlaceError::Meddled`], and what the file system says.
@@ -45,7 +47,8 @@ pub(super) fn refuse_if_begun(layout: &Layout, state: State) -> Result<(), Place
         return Ok(());
     }
     let path = layout.in_home(KEEPING);
-    let what = "says that the database was written past Tiersmith, and that keeping both versions was begun and not finished";
+    let what = "says that the database was written past Tiersmith, and that keeping both versions \
+                was begun and not finished";
     Err(PlaceError::Meddled { database: layout.database.clone(), path, what })
 }
 

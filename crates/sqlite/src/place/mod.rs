@@ -1,23 +1,25 @@
 //! Where one SQLite database lives: attached to a fast tier, or plain.
 //!
-//! The home of an attached database is the directory `NAME-tiersmith` beside it. In it are the database under
-//! the name `db`, its WAL and journal, the attachment file, and what the store keeps there. At the database's
-//! own path lies the stub, which a stock SQLite refuses ("file is not a database"), and where a stock SQLite
-//! looks for the WAL and the journal of `db` lie empty directories, with which it refuses `db` too: promise 7
-//! for a single file.
+//! The home of an attached database is the directory `NAME-tiersmith` beside it. In it are the
+//! database under the name `db`, its WAL and journal, the attachment file, and what the store keeps
+//! there. At the database's own path lies the stub, which a stock SQLite refuses ("file is not a
+//! database"), and where a stock SQLite looks for the WAL and the journal of `db` lie empty
+//! directories, with which it refuses `db` too: promise 7 for a single file.
 //!
 //! ```text
 //! /data/app.db              the stub, a text for people
-//! /data/app.db-tiersmith/   db  wal  journal  attachment  statistics  .tiersmith  (stamp, with place=redo)
+//! /data/app.db-tiersmith/   db  wal  journal  attachment  statistics  .tiersmith
+//!                           (stamp, with place=redo)
 //!                           db-wal/  db-journal/     the bars
 //! ```
 //!
-//! It is not the VFS: nothing here knows a page or a transaction. SQLite itself is called only through
-//! [`Fold`].
+//! It is not the VFS: nothing here knows a page or a transaction. SQLite itself is called only
+//! through [`Fold`].
 //!
 //! Invariants:
 //! - One [`Place`] for a database in a process, however many connections it has.
-//! - At every instant a stock SQLite sees the whole database or is refused, at the path and at `db`.
+//! - At every instant a stock SQLite sees the whole database or is refused, at the path and at
+//!   `db`.
 //! - A name that was not made here is never removed.
 //! - Root has no more rights than the database's owner while names are made, opened or removed
 //!   (`rights.rs`), and acts by names in directories that are held open.
@@ -56,9 +58,10 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use tiersmith_store::{AttachedHome, SigbusWatch};
 
-/// Opens the database file at the path with the stock VFS, rolls a hot journal back, checkpoints and
-/// truncates its WAL, closes it. It is called with the database's path before attaching, and with the path of
-/// `db` in the directory when detaching. It must not use this VFS: the database would wait for itself.
+/// Opens the database file at the path with the stock VFS, rolls a hot journal back, checkpoints
+/// and truncates its WAL, closes it. It is called with the database's path before attaching, and
+/// with the path of `db` in the directory when detaching. It must not use this VFS: the database
+/// would wait for itself.
 pub type Fold<'a> = &'a dyn Fn(&Path) -> Result<(), String>;
 
 /// What is wanted of a database that is being opened.
@@ -72,10 +75,11 @@ pub struct Want {
     pub read_only: bool,
 }
 
-/// An attached database that is open in this process. With the last `Arc` the store is closed and the
-/// database stays attached; files of the home must be dropped before it.
+/// An attached database that is open in this process. With the last `Arc` the store is closed and
+/// the database stays attached; files of the home must be dropped before it.
 ///
-/// The fields are dropped in this order; `entry` last, so that another open waits until the store has let go.
+/// The fields are dropped in this order; `entry` last, so that another open waits until the store
+/// has let go.
 pub struct Place {
     /// For a `db` that passes.
     pub(crate) stamp: Option<stamp::Stamp>,
@@ -102,8 +106,9 @@ impl std::fmt::Debug for Place {
 }
 
 impl Place {
-    /// The place of the database at `database`: attached already, or attached now because `want` has a tier.
-    /// The same `Arc` for the same database in one process. `None`: it is plain, open it with the stock VFS.
+    /// The place of the database at `database`: attached already, or attached now because `want`
+    /// has a tier. The same `Arc` for the same database in one process. `None`: it is plain, open
+    /// it with the stock VFS.
     ///
     /// What a cut left of an earlier attach or detach is finished or taken back first.
     ///
@@ -112,12 +117,18 @@ impl Place {
     ///
     /// # Durability
     /// The attachment is durable on return.
-    pub fn open(database: &Path, want: &Want, fold: Fold<'_>) -> Result<Option<Arc<Place>>, PlaceError> {
+    pub fn open(
+        database: &Path,
+        want: &Want,
+        fold: Fold<'_>,
+    ) -> Result<Option<Arc<Place>>, PlaceError> {
         let layout = match Layout::of(database) {
             Ok(Some(layout)) => layout,
             Ok(None) => return Ok(None),
             // A plain one is none of this module's, wherever it is.
-            Err(PlaceError::Rights { .. }) if want.fast.is_none() && !has_home(database) => return Ok(None),
+            Err(PlaceError::Rights { .. }) if want.fast.is_none() && !has_home(database) => {
+                return Ok(None);
+            }
             Err(e) => return Err(e),
         };
         table::open(&layout.database, want, |entry| {
@@ -157,14 +168,18 @@ impl Place {
         })
     }
 
-    /// The place of a home that the caller attached: its files are `db`, `wal` and `journal`, of the
-    /// classes of [`profile`]. For homes that are not directories (the tests' simulated ones). The path needs
-    /// not exist, the directory it is in does; nothing guards it.
+    /// The place of a home that the caller attached: its files are `db`, `wal` and `journal`, of
+    /// the classes of [`profile`]. For homes that are not directories (the tests' simulated ones).
+    /// The path needs not exist, the directory it is in does; nothing guards it.
     ///
     /// # Errors
-    /// [`PlaceError::Busy`] when this process has a database open at that path; [`PlaceError::Store`] when `db` passes and is not what its
-    /// logs were written for.
-    pub fn adopt(database: &Path, home: AttachedHome, spec: FastSpec) -> Result<Arc<Place>, PlaceError> {
+    /// [`PlaceError::Busy`] when this process has a database open at that path;
+    /// [`PlaceError::Store`] when `db` passes and is not what its logs were written for.
+    pub fn adopt(
+        database: &Path,
+        home: AttachedHome,
+        spec: FastSpec,
+    ) -> Result<Arc<Place>, PlaceError> {
         let not_a_file = || PlaceError::NotAFile { database: database.into() };
         let database = Layout::of(database)?.ok_or_else(not_a_file)?.database;
         let stamp = stamp::Stamp::open(&home, spec.place == Placement::Redo)?;
@@ -218,8 +233,8 @@ impl Place {
         &self.spec
     }
 
-    /// The place, if this process has it open. `database` as [`Place::database`] has it is found without
-    /// asking the file system.
+    /// The place, if this process has it open. `database` as [`Place::database`] has it is found
+    /// without asking the file system.
     pub fn find(database: &Path) -> Option<Arc<Place>> {
         if let Some(place) = table::find(database) {
             return Some(place);
@@ -231,37 +246,39 @@ impl Place {
         table::find(&layout.database)
     }
 
-    /// Brings everything home and makes the database a plain file at its path again. It must not be open in
-    /// this process. What a cut left is finished.
+    /// Brings everything home and makes the database a plain file at its path again. It must not be
+    /// open in this process. What a cut left is finished.
     ///
     /// Checkpointing through Tiersmith before is not needed: `fold` does it on what came home.
     ///
     /// # Errors
-    /// Each reason has its own. After one the database is attached still, or on its way: another detach goes
-    /// on.
+    /// Each reason has its own. After one the database is attached still, or on its way: another
+    /// detach goes on.
     ///
     /// # Durability
     /// Durable on return.
     pub fn detach(database: &Path, fold: Fold<'_>) -> Result<(), PlaceError> {
-        let layout =
-            Layout::of(database)?.ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
+        let layout = Layout::of(database)?
+            .ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
         let _rights = layout.rights.take()?;
         table::alone(&layout.database, || detach::detach(&layout, fold))
     }
 }
 
 impl Place {
-    /// [`Place::detach`] for a database whose file in the directory was changed past Tiersmith: that version becomes a database of its own
-    /// beside the path, and what Tiersmith had is at the path. When nothing was changed it is an ordinary detach.
+    /// [`Place::detach`] for a database whose file in the directory was changed past Tiersmith:
+    /// that version becomes a database of its own beside the path, and what Tiersmith had is at the
+    /// path. When nothing was changed it is an ordinary detach.
     ///
     /// # Errors
-    /// Each reason has its own. After one the database is attached still, or on its way; another call goes on.
+    /// Each reason has its own. After one the database is attached still, or on its way; another
+    /// call goes on.
     ///
     /// # Durability
     /// Durable on return.
     pub fn detach_keeping_both(database: &Path, fold: Fold<'_>) -> Result<KeptBoth, PlaceError> {
-        let layout =
-            Layout::of(database)?.ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
+        let layout = Layout::of(database)?
+            .ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
         let _rights = layout.rights.take()?;
         table::alone(&layout.database, || keep_both::detach_keeping_both(&layout, fold))
     }
@@ -295,8 +312,8 @@ thread_local! {
     static FAIL_AT: std::cell::RefCell<Vec<u32>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-/// Step `number` of attaching (1 to 8), detaching (11 to 14: its steps 1 to 4), bringing an older layout up to
-/// date (21 and 22) or keeping both versions (31 to 39: `keep_both.rs`) is done.
+/// Step `number` of attaching (1 to 8), detaching (11 to 14: its steps 1 to 4), bringing an older
+/// layout up to date (21 and 22) or keeping both versions (31 to 39: `keep_both.rs`) is done.
 #[cfg(test)]
 fn step(number: u32) -> Result<(), PlaceError> {
     if STOP_AFTER.get() == Some(number) || STOPPED.get() {

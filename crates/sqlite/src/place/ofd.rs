@@ -1,16 +1,17 @@
-//! The file locks SQLite takes, taken from outside SQLite; and the question whether anybody else has a file
-//! open.
+//! The file locks SQLite takes, taken from outside SQLite; and the question whether anybody else
+//! has a file open.
 //!
-//! A border module with `unsafe`, for one function of the C library, since
-//! rustix has no locks of byte ranges that belong to an open file. SQLite's own locks belong to the process;
-//! the two kinds conflict with each other as two processes do, also within one process.
+//! A border module with `unsafe`, for one function of the C library, since rustix has no locks of
+//! byte ranges that belong to an open file. SQLite's own locks belong to the process; the two kinds
+//! conflict with each other as two processes do, also within one process.
 //!
-//! It is not a lock for Tiersmith's own owners: the store has that (`flock` of the home). It keeps a stock
-//! SQLite that has the inode open, or opens the path in the wrong moment, from going on.
+//! It is not a lock for Tiersmith's own owners: the store has that (`flock` of the home). It keeps
+//! a stock SQLite that has the inode open, or opens the path in the wrong moment, from going on.
 //!
 //! Invariant: none of these calls waits.
 //!
-//! Read next: `attach.rs`, which holds the lock from before the first change to the last file closed.
+//! Read next: `attach.rs`, which holds the lock from before the first change to the last file
+//! closed.
 
 use std::ffi::{OsStr, c_int};
 use std::fs::File;
@@ -19,7 +20,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use tiersmith_dir::Dir;
 use tiersmith_store::process::CloseOnFork;
 
-/// First byte of the range: SQLite's PENDING byte. RESERVED is the next, 510 bytes of SHARED follow.
+/// First byte of the range: SQLite's PENDING byte. RESERVED is the next, 510 bytes of SHARED
+/// follow.
 const PENDING: i64 = 0x4000_0000;
 /// PENDING, RESERVED and all of SHARED.
 const RANGE: i64 = 512;
@@ -38,7 +40,8 @@ struct Flock {
     l_pid: i32,
 }
 
-const _: () = assert!(size_of::<usize>() == 8, "struct flock and F_OFD_SETLK are those of 64-bit Linux");
+const _: () =
+    assert!(size_of::<usize>() == 8, "struct flock and F_OFD_SETLK are those of 64-bit Linux");
 const _: () = assert!(size_of::<Flock>() == 32 && std::mem::offset_of!(Flock, l_start) == 8);
 
 unsafe extern "C" {
@@ -51,8 +54,9 @@ fn answer(result: c_int) -> io::Result<()> {
 
 fn set(file: &File, kind: i16) -> io::Result<()> {
     let lock = Flock { l_type: kind, l_whence: 0, l_start: PENDING, l_len: RANGE, l_pid: 0 };
-    // SAFETY: `F_OFD_SETLK` reads one `struct flock`, which `lock` is (the assertions above; `l_pid` is 0 as
-    // it demands) and which outlives the call; the descriptor is open because `file` is borrowed.
+    // SAFETY: `F_OFD_SETLK` reads one `struct flock`, which `lock` is (the assertions above;
+    // `l_pid` is 0 as it demands) and which outlives the call; the descriptor is open because
+    // `file` is borrowed.
     answer(unsafe { fcntl(file.as_raw_fd(), F_OFD_SETLK, &raw const lock) })
 }
 
@@ -84,8 +88,8 @@ impl std::ops::Deref for LockFile {
     }
 }
 
-/// Locks the bytes SQLite locks, for writing, until `file` and its duplicates are closed. The file must be
-/// open for writing.
+/// Locks the bytes SQLite locks, for writing, until `file` and its duplicates are closed. The file
+/// must be open for writing.
 ///
 /// # Errors
 /// `WouldBlock` when somebody holds a lock there; else what the system says.
@@ -99,14 +103,15 @@ pub(super) fn lock(file: &File) -> io::Result<()> {
     })
 }
 
-/// Lets the bytes go now. Closing the file does so only with its last copy, and a process that is being started has one until it runs its
-/// program.
+/// Lets the bytes go now. Closing the file does so only with its last copy, and a process that is
+/// being started has one until it runs its program.
 pub(super) fn unlock(file: &File) {
     // What is not locked is let go, too; closing does the rest.
     let _ = set(file, F_UNLCK);
 }
 
-/// Whether anybody, in this process or another, has the file open besides `file`. `None`: the file system, or the permissions, do not tell.
+/// Whether anybody, in this process or another, has the file open besides `file`. `None`: the file
+/// system, or the permissions, do not tell.
 pub(super) fn open_elsewhere(file: &File) -> Option<bool> {
     tiersmith_store::is_only_opening(file.as_fd()).ok().map(|only| !only)
 }

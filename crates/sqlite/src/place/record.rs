@@ -1,20 +1,21 @@
-//! The two texts that say a database is attached: the stub at its path, and the attachment file in its
-//! directory.
+//! The two texts that say a database is attached: the stub at its path, and the attachment file in
+//! its directory.
 //!
-//! The **stub** is what a program finds that opens the database's path without Tiersmith: a text for people,
-//! shorter than a page, that does not begin like a database. SQLite answers "file is not a database". Its
-//! length is never a multiple of 512, the smallest page, so that a stub can be told from a database by its
-//! size alone, before anything is opened (closing a file drops the locks this process's stock connections
-//! have on it).
+//! The **stub** is what a program finds that opens the database's path without Tiersmith: a text
+//! for people, shorter than a page, that does not begin like a database. SQLite answers "file is
+//! not a database". Its length is never a multiple of 512, the smallest page, so that a stub can be
+//! told from a database by its size alone, before anything is opened (closing a file drops the
+//! locks this process's stock connections have on it).
 //!
-//! The stub is no [`Sidecar`]: it stands where a database is looked for, must begin with words and not
-//! with a key, and says nothing that a program reads.
+//! The stub is no [`Sidecar`]: it stands where a database is looked for, must begin with words and
+//! not with a key, and says nothing that a program reads.
 //!
-//! The **attachment file** is one. It has the tier's members and how they were attached, so that later
-//! opens need no `fast=`. What belongs to the tier (its identity, its length, which home it has) is on
-//! the tier and in the store's note, not here.
+//! The **attachment file** is one. It has the tier's members and how they were attached, so that
+//! later opens need no `fast=`. What belongs to the tier (its identity, its length, which home it
+//! has) is on the tier and in the store's note, not here.
 //!
-//! Invariant: what is read was written whole: both are written under another name, synced and renamed.
+//! Invariant: what is read was written whole: both are written under another name, synced and
+//! renamed.
 
 use super::spec::{FastSpec, Placement};
 use crate::error::PlaceError;
@@ -30,7 +31,8 @@ pub(super) const STUB_MAX: u64 = 4096;
 pub(super) const RECORD: Sidecar = Sidecar {
     kind: "sqlite-attachment",
     version: 1,
-    comment: "Tiersmith: which fast storage the database beside this file is attached to. Do not edit.",
+    comment: "Tiersmith: which fast storage the database beside this file is attached to. Do not \
+              edit.",
     most: 1 << 20,
 };
 
@@ -65,7 +67,8 @@ struct Body {
 
 /// The stub's text for the database `name`, whose directory beside it is `home`.
 pub(super) fn stub(database: &Path, home: &Path, spec: &FastSpec) -> String {
-    let short = |text: String| if text.len() > 800 { format!("{}...", cut(&text, 800)) } else { text };
+    let short =
+        |text: String| if text.len() > 800 { format!("{}...", cut(&text, 800)) } else { text };
     let path = short(on_one_line(&database.display().to_string()));
     let home = short(on_one_line(&home.display().to_string()));
     let emulated = if spec.emulate { "EMULATED: not persistent memory, " } else { "" };
@@ -88,7 +91,8 @@ pub(super) fn stub(database: &Path, home: &Path, spec: &FastSpec) -> String {
 
 /// Whoever names a file may not choose the lines of another, nor what a terminal does.
 fn on_one_line(text: &str) -> String {
-    let plain = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    let plain =
+        |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(plain).collect()
 }
 
@@ -130,15 +134,16 @@ impl Record {
     /// Reads the attachment file at `path`, whose contents are `bytes`.
     ///
     /// # Errors
-    /// [`PlaceError::Attachment`] and [`PlaceError::OtherVersion`] for anything that this version would
-    /// not have written.
+    /// [`PlaceError::Attachment`] and [`PlaceError::OtherVersion`] for anything that this version
+    /// would not have written.
     pub(super) fn decode(bytes: &[u8], path: &Path) -> Result<Self, PlaceError> {
         Self::read(bytes).map_err(|unfit| PlaceError::unfit(path, unfit))
     }
 
     fn read(bytes: &[u8]) -> Result<Self, Unfit> {
         let body: Body = RECORD.decode(bytes).map_err(|unfit| {
-            let development = bytes.split(|b| *b == b'\n').any(|line| line.starts_with(DEVELOPMENT));
+            let development =
+                bytes.split(|b| *b == b'\n').any(|line| line.starts_with(DEVELOPMENT));
             if development { Unfit::of_development_build() } else { unfit }
         })?;
         let bad = |what: &str| Unfit::Damaged(format!("has {what}"));
@@ -158,7 +163,8 @@ impl Record {
             block_size: Some(body.block_size),
             emulate: body.emulate,
             flash: body.flash,
-            place: Placement::from_word(&body.place).ok_or_else(|| bad("a placement that is none"))?,
+            place: Placement::from_word(&body.place)
+                .ok_or_else(|| bad("a placement that is none"))?,
         };
         Ok(Self { spec, block_size: body.block_size })
     }
@@ -173,7 +179,10 @@ mod tests {
 
     fn record() -> Record {
         let spec = FastSpec {
-            members: vec!["/mnt/a b%\n".into(), PathBuf::from(OsString::from_vec(b"/\xff\x7f".to_vec()))],
+            members: vec![
+                "/mnt/a b%\n".into(),
+                PathBuf::from(OsString::from_vec(b"/\xff\x7f".to_vec())),
+            ],
             size: Some(1 << 20),
             max_size: None,
             grow_by: Some(4096),
@@ -188,14 +197,20 @@ mod tests {
 
     #[test]
     fn an_attachment_file_reads_back_whatever_the_paths_are() {
-        assert_eq!(Record::decode(record().encode().unwrap().as_bytes(), Path::new("x")).unwrap(), record());
+        assert_eq!(
+            Record::decode(record().encode().unwrap().as_bytes(), Path::new("x")).unwrap(),
+            record()
+        );
     }
 
     #[test]
     fn a_damaged_attachment_file_is_refused() {
         let text = record().encode().unwrap();
         for cut in 0..text.len() - 1 {
-            assert!(Record::decode(&text.as_bytes()[..cut], Path::new("x")).is_err(), "cut at {cut}");
+            assert!(
+                Record::decode(&text.as_bytes()[..cut], Path::new("x")).is_err(),
+                "cut at {cut}"
+            );
         }
         // What a program could have written that is not this one.
         for wrong in [
@@ -203,7 +218,10 @@ mod tests {
             Record { spec: FastSpec { members: vec!["mnt".into()], ..record().spec }, ..record() },
             Record { spec: FastSpec { members: Vec::new(), ..record().spec }, ..record() },
         ] {
-            assert!(Record::decode(wrong.encode().unwrap().as_bytes(), Path::new("x")).is_err(), "{wrong:?}");
+            assert!(
+                Record::decode(wrong.encode().unwrap().as_bytes(), Path::new("x")).is_err(),
+                "{wrong:?}"
+            );
         }
         let message = Record::decode(b"\xff", Path::new("/d/attachment")).unwrap_err().to_string();
         assert!(message.contains("/d/attachment") && message.contains("give fast="), "{message}");
@@ -212,7 +230,8 @@ mod tests {
     #[test]
     fn a_stub_has_the_same_lines_whatever_the_paths_are() {
         let lines = |path: &str| {
-            let spec = FastSpec { members: vec![format!("/fast{path}").into()], ..FastSpec::default() };
+            let spec =
+                FastSpec { members: vec![format!("/fast{path}").into()], ..FastSpec::default() };
             let text = stub(Path::new(path), Path::new(path), &spec);
             assert!(!text.contains(['\u{1b}', '\r', '\u{85}']), "{text:?}");
             text.lines().count()
@@ -224,8 +243,10 @@ mod tests {
     #[test]
     fn a_stub_is_never_as_long_as_a_database() {
         for extra in 0..2000 {
-            let spec =
-                FastSpec { members: vec![format!("/{}", "m".repeat(extra)).into()], ..FastSpec::default() };
+            let spec = FastSpec {
+                members: vec![format!("/{}", "m".repeat(extra)).into()],
+                ..FastSpec::default()
+            };
             let long = PathBuf::from(format!("/{}", "d".repeat(extra)));
             let text = stub(&long, &long, &spec);
             assert!(may_be_stub(text.len() as u64), "{} bytes", text.len());

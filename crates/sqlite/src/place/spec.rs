@@ -5,8 +5,8 @@
 //!
 //! It does not look at the media: the store does, and says what is wrong with them.
 //!
-//! Invariant: the profile made here names exactly the three files of one database; everything else in the
-//! directory passes.
+//! Invariant: the profile made here names exactly the three files of one database; everything else
+//! in the directory passes.
 //!
 //! Read next: `record.rs`, which keeps a `FastSpec` beside the database.
 
@@ -49,11 +49,11 @@ impl Placement {
 /// The fast tier a URI names. Sizes are in bytes; each `None` has a default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FastSpec {
-    /// The backings, striped by allocation unit: files on a DAX file system, DAX devices, or with `emulate`
-    /// any files. One file on any other disk is flash.
+    /// The backings, striped by allocation unit: files on a DAX file system, DAX devices, or with
+    /// `emulate` any files. One file on any other disk is flash.
     pub members: Vec<PathBuf>,
-    /// Bytes of each member when it is made. Needed for a file that is missing or empty, without meaning for
-    /// others.
+    /// Bytes of each member when it is made. Needed for a file that is missing or empty, without
+    /// meaning for others.
     pub size: Option<u64>,
     /// Bytes each member may grow to; by default it does not grow.
     pub max_size: Option<u64>,
@@ -61,7 +61,8 @@ pub struct FastSpec {
     pub grow_by: Option<u64>,
     /// The members only stand for persistent memory, and every report says so.
     pub emulate: bool,
-    /// The member is an ordinary file on a disk. Nobody gives it: attaching finds out, and notes it.
+    /// The member is an ordinary file on a disk. Nobody gives it: attaching finds out, and notes
+    /// it.
     pub flash: bool,
     /// Block size of the database file; by default its page size, within what the store has.
     pub block_size: Option<u32>,
@@ -74,14 +75,15 @@ pub struct FastSpec {
 impl FastSpec {
     /// Reads the URI parameters; `None` when there is no `fast=`.
     ///
-    /// `fast` members, separated by commas; `size`, `maxsize`, `next`, `keep` bytes, with K, M, G or T for
-    /// powers of 1024; `emulate` 1 or 0; `block` 4096 to 32768; `place` all, redo or data.
+    /// `fast` members, separated by commas; `size`, `maxsize`, `next`, `keep` bytes, with K, M, G
+    /// or T for powers of 1024; `emulate` 1 or 0; `block` 4096 to 32768; `place` all, redo or data.
     ///
     /// # Errors
-    /// [`PlaceError::Parameter`] for a value that cannot be read, and for parameters that make no sense
-    /// without `fast=`.
+    /// [`PlaceError::Parameter`] for a value that cannot be read, and for parameters that make no
+    /// sense without `fast=`.
     pub fn from_uri(get: impl Fn(&str) -> Option<String>) -> Result<Option<FastSpec>, PlaceError> {
-        const WITH_FAST: [&str; 7] = ["size", "maxsize", "next", "emulate", "block", "keep", "place"];
+        const WITH_FAST: [&str; 7] =
+            ["size", "maxsize", "next", "emulate", "block", "keep", "place"];
         let Some(fast) = get("fast") else {
             return match WITH_FAST.into_iter().find_map(|name| Some((name, get(name)?))) {
                 Some((parameter, value)) => {
@@ -100,7 +102,11 @@ impl FastSpec {
                 return wrong("fast", fast, "the working directory is gone; give absolute paths");
             };
             if absolute.is_dir() {
-                return wrong("fast", fast, "it is a directory; name a file in it, such as app.tier");
+                return wrong(
+                    "fast",
+                    fast,
+                    "it is a directory; name a file in it, such as app.tier",
+                );
             }
             members.push(absolute);
         }
@@ -115,7 +121,9 @@ impl FastSpec {
         let block_size = match get("block") {
             None => None,
             Some(text) => match parse_bytes(&text).and_then(|n| u32::try_from(n).ok()) {
-                Some(size) if size.is_power_of_two() && (4096..=32768).contains(&size) => Some(size),
+                Some(size) if size.is_power_of_two() && (4096..=32768).contains(&size) => {
+                    Some(size)
+                }
                 _ => return wrong("block", text, "give 4096, 8192, 16384 or 32768"),
             },
         };
@@ -147,7 +155,8 @@ impl FastSpec {
 
     /// Bytes of each member as it will be: what exists counts, `size` for what has to be made.
     fn member_bytes(&self) -> Option<u64> {
-        let existing = |path: &PathBuf| std::fs::metadata(path).ok().filter(|m| m.is_file()).map(|m| m.len());
+        let existing =
+            |path: &PathBuf| std::fs::metadata(path).ok().filter(|m| m.is_file()).map(|m| m.len());
         self.members.iter().filter_map(existing).filter(|len| *len > 0).min().or(self.size)
     }
 
@@ -169,8 +178,10 @@ impl FastSpec {
                 Err(_) => true,
             };
             if missing && self.size.is_none() {
-                let why =
-                    format!("{} does not exist, or is empty; give size= to have it made", member.display());
+                let why = format!(
+                    "{} does not exist, or is empty; give size= to have it made",
+                    member.display()
+                );
                 return wrong("fast", self.member_list(), &why);
             }
         }
@@ -185,8 +196,8 @@ impl FastSpec {
             None => 0,
         };
         let largest = bytes.max(max_size);
-        // Small tiers are for tests and demonstrations; there the usual unit would leave only a handful to
-        // divide.
+        // Small tiers are for tests and demonstrations; there the usual unit would leave only a
+        // handful to divide.
         let unit = power_below(largest / 64).clamp(32 << 10, 1 << 20);
         let lanes = power_below(largest / (512 << 10)).clamp(4, 128) as u32;
         Ok(TierSpec {
@@ -197,8 +208,8 @@ impl FastSpec {
             lanes,
             // One database has one writer, and one transaction commits at a time.
             batches: 2,
-            // Three files, and a slot for each journal that was removed and made again until its last handle
-            // is closed.
+            // Three files, and a slot for each journal that was removed and made again until its
+            // last handle is closed.
             slots: 64,
             ..TierSpec::new(TIER, PathBuf::new(), self.medium(), size)
         })
@@ -214,7 +225,8 @@ impl FastSpec {
 
     /// How the store attaches, for blocks of `block_size` bytes.
     pub(super) fn options(&self, block_size: u32) -> Options {
-        let bytes = self.member_bytes().unwrap_or(1 << 30).saturating_mul(self.members.len() as u64);
+        let bytes =
+            self.member_bytes().unwrap_or(1 << 30).saturating_mul(self.members.len() as u64);
         Options {
             profile: Some(profile(self.place, block_size)),
             guard: Guard::Door,
@@ -233,7 +245,10 @@ pub fn asks_for_sigbus(get: impl Fn(&str) -> Option<String>) -> Result<bool, Pla
     switch("sigbus", &get)
 }
 
-fn switch(parameter: &'static str, get: &impl Fn(&str) -> Option<String>) -> Result<bool, PlaceError> {
+fn switch(
+    parameter: &'static str,
+    get: &impl Fn(&str) -> Option<String>,
+) -> Result<bool, PlaceError> {
     match get(parameter).as_deref() {
         None | Some("0") => Ok(false),
         Some("1") => Ok(true),
@@ -244,7 +259,12 @@ fn switch(parameter: &'static str, get: &impl Fn(&str) -> Option<String>) -> Res
 /// That the WAL and the journal belong to the database file as it is.
 #[must_use]
 pub fn bound() -> Bound {
-    Bound { file: DB.into(), logs: vec![WAL.into(), JOURNAL.into()], doubt: None, aside: Some(STAMP.into()) }
+    Bound {
+        file: DB.into(),
+        logs: vec![WAL.into(), JOURNAL.into()],
+        doubt: None,
+        aside: Some(STAMP.into()),
+    }
 }
 
 fn wrong<T>(parameter: &'static str, value: String, why: &str) -> Result<T, PlaceError> {
@@ -279,8 +299,8 @@ fn parse_bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// The rules for the three files of a database whose file has blocks of `block_size` bytes. Why these
-/// classes: `crates/store/profiles/sqlite.toml`.
+/// The rules for the three files of a database whose file has blocks of `block_size` bytes. Why
+/// these classes: `crates/store/profiles/sqlite.toml`.
 ///
 /// # Panics
 /// When the store has no blocks of that size.
@@ -288,7 +308,8 @@ fn parse_bytes(text: &str) -> Option<u64> {
 pub fn profile(place: Placement, block_size: u32) -> Profile {
     let on = |here: bool, class| if here { class } else { "pass" };
     let main = on(place != Placement::Redo, "data");
-    let (wal, journal) = (on(place != Placement::Data, "redo"), on(place != Placement::Data, "data"));
+    let (wal, journal) =
+        (on(place != Placement::Data, "redo"), on(place != Placement::Data, "data"));
     let stamp = match place {
         Placement::Redo => {
             "[[rule]]\nfiles = ['stamp']\nclass = 'data'\nwhy = 'what the database looked like'\n"
@@ -298,13 +319,16 @@ pub fn profile(place: Placement, block_size: u32) -> Profile {
     let text = format!(
         "description = 'one SQLite database'\n\
          [default]\nclass = 'pass'\nblock_size = 4096\n\
-         [[rule]]\nfiles = ['db']\nclass = '{main}'\nblock_size = {block_size}\nwhy = 'the database'\n\
-         [[rule]]\nfiles = ['wal']\nclass = '{wal}'\nwhy = 'write-ahead log: each commit waits for it'\n\
+         [[rule]]\nfiles = ['db']\nclass = '{main}'\nblock_size = {block_size}\nwhy = 'the \
+         database'\n\
+         [[rule]]\nfiles = ['wal']\nclass = '{wal}'\nwhy = 'write-ahead log: each commit waits for \
+         it'\n\
          [[rule]]\nfiles = ['journal']\nclass = '{journal}'\n\
          why = 'rollback journal: its header is written more than once, so not redo'\n\
          {stamp}"
     );
-    Profile::parse("sqlite-database", &text).expect("BUG: the profile of one database cannot be read")
+    Profile::parse("sqlite-database", &text)
+        .expect("BUG: the profile of one database cannot be read")
 }
 
 #[cfg(test)]
@@ -313,7 +337,9 @@ mod tests {
     use tiersmith_store::FileClass;
 
     fn from(uri: &[(&str, &str)]) -> Result<Option<FastSpec>, PlaceError> {
-        FastSpec::from_uri(|name| uri.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+        FastSpec::from_uri(|name| {
+            uri.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned())
+        })
     }
 
     #[test]
@@ -359,7 +385,10 @@ mod tests {
             ("place", "wal"),
         ] {
             let message = from(&[("fast", "/mnt/a"), (name, value)]).unwrap_err().to_string();
-            assert!(message.contains(&format!("{name}={value}")) && message.contains("give"), "{message}");
+            assert!(
+                message.contains(&format!("{name}={value}")) && message.contains("give"),
+                "{message}"
+            );
         }
         for fast in ["", "/a,,/b", ",", "/tmp"] {
             assert!(from(&[("fast", fast)]).is_err(), "{fast}");
@@ -375,7 +404,12 @@ mod tests {
         assert!(spec.tier(Path::new("/none")).unwrap_err().to_string().contains("give size="));
         std::fs::write(dir.path().join("t"), vec![0; 1 << 20]).unwrap();
         assert_eq!(spec.tier(Path::new("/none")).unwrap().size, 1 << 20);
-        assert!(spec.tier(&dir.path().join("t")).unwrap_err().to_string().contains("the database itself"));
+        assert!(
+            spec.tier(&dir.path().join("t"))
+                .unwrap_err()
+                .to_string()
+                .contains("the database itself")
+        );
     }
 
     #[test]

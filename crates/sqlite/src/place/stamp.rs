@@ -1,8 +1,10 @@
-//! The stamp of a `db` that passes (`place=redo`): what it looked like when Tiersmith last wrote it, so that a foreign write is noticed.
+//! The stamp of a `db` that passes (`place=redo`): what it looked like when Tiersmith last wrote
+//! it, so that a foreign write is noticed.
 //!
-//! Of a `db` on the tier the store knows that itself. Here it is a small file of class data in the directory, so each write of it is durable and
-//! whole on return, and costs about as much as a page of a commit. It is no [`tiersmith_dir::Sidecar`]: it is written in place on the way of a
-//! commit, and what is not as it should be means only that nothing is known.
+//! Of a `db` on the tier the store knows that itself. Here it is a small file of class data in the
+//! directory, so each write of it is durable and whole on return, and costs about as much as a page
+//! of a commit. It is no [`tiersmith_dir::Sidecar`]: it is written in place on the way of a commit,
+//! and what is not as it should be means only that nothing is known.
 //!
 //! | when | what the file says |
 //! |---|---|
@@ -11,20 +13,25 @@
 //! | after a sync of `db` | its inode number, length and modification time, which are durable then |
 //! | at an open that found `writing`, or nothing | `db` is synced, and the same |
 //!
-//! At an open a `db` that is not as the stamp says is refused while its WAL or journal is not empty, for those belong to what it was. With both
-//! empty `db` is a whole database, whoever wrote it, and is taken as it is.
+//! At an open a `db` that is not as the stamp says is refused while its WAL or journal is not
+//! empty, for those belong to what it was. With both empty `db` is a whole database, whoever wrote
+//! it, and is taken as it is.
 //!
-//! While `db` is written its length and time change, and after a crash any of them is ours. Ours are no earlier than the time before, and no
-//! later than the last one seen plus [`OURS_FOR_NS`], which is [`RENEW_AFTER`] and as long as one write may be held up. All of them are times of
-//! home's own clock; the machine's tells only how long ago the last look was, and one that was set makes the next write look again.
+//! While `db` is written its length and time change, and after a crash any of them is ours. Ours
+//! are no earlier than the time before, and no later than the last one seen plus [`OURS_FOR_NS`],
+//! which is [`RENEW_AFTER`] and as long as one write may be held up. All of them are times of
+//! home's own clock; the machine's tells only how long ago the last look was, and one that was set
+//! makes the next write look again.
 //!
-//! The file only tells: when it was itself removed or changed, the tier's copy of it is dropped ([`tiersmith_store::Bound::aside`]), and what it says
-//! at home counts: nothing, as with `writing`, or an older stamp, which refuses what it should not rather than the other way round.
+//! The file only tells: when it was itself removed or changed, the tier's copy of it is dropped
+//! ([`tiersmith_store::Bound::aside`]), and what it says at home counts: nothing, as with
+//! `writing`, or an older stamp, which refuses what it should not rather than the other way round.
 //!
-//! Not seen: a foreign write within two minutes of the last one of ours, when a crash came between that one and its sync (in the middle of a
-//! checkpoint, or, with a rollback journal, of a commit; with `synchronous = OFF` at any time); nor one after a crash between a first write and the
-//! look that follows it. There only the bars tell (`bars.rs`). The change counter in the database's header would not: a transaction in WAL mode
-//! leaves it as it is unless it changes the first page.
+//! Not seen: a foreign write within two minutes of the last one of ours, when a crash came between
+//! that one and its sync (in the middle of a checkpoint, or, with a rollback journal, of a commit;
+//! with `synchronous = OFF` at any time); nor one after a crash between a first write and the look
+//! that follows it. There only the bars tell (`bars.rs`). The change counter in the database's
+//! header would not: a transaction in WAL mode leaves it as it is unless it changes the first page.
 
 use crate::error::PlaceError;
 use crate::files::{DB, JOURNAL, STAMP, WAL};
@@ -40,7 +47,8 @@ const LEN: usize = 128;
 const VERSION: &str = "tiersmith-sqlite-stamp 1";
 /// How long writes go on before `db` is looked at again.
 const RENEW_AFTER: Duration = Duration::from_secs(10);
-/// A modification time this long after the last one seen is still ours, in ns: the machine may sleep in the middle of a write.
+/// A modification time this long after the last one seen is still ours, in ns: the machine may
+/// sleep in the middle of a write.
 const OURS_FOR_NS: u64 = 120_000_000_000;
 /// Some file systems keep times by two seconds.
 const GRAIN_NS: u64 = 2_000_000_000;
@@ -72,7 +80,8 @@ struct Span {
     until_ns: u64,
 }
 
-/// Values of [`Stamp::phase`]: it is as the file says; it is written, and the file says nothing; the file has a span.
+/// Values of [`Stamp::phase`]: it is as the file says; it is written, and the file says nothing;
+/// the file has a span.
 const SYNCED: u8 = 0;
 const UNKNOWN: u8 = 1;
 const SPANNED: u8 = 2;
@@ -83,17 +92,22 @@ pub(crate) struct Stamp {
     phase: AtomicU8,
     /// When `db` was last looked at, in ns since 1970 by the machine's clock.
     looked_ns: AtomicU64,
-    /// Taken to change what the file says. The earliest and the latest modification time that `db` may have on the disk, if they are known.
+    /// Taken to change what the file says. The earliest and the latest modification time that `db`
+    /// may have on the disk, if they are known.
     times_ns: Mutex<Option<(u64, u64)>>,
 }
 
 impl Stamp {
-    /// Compares `db` with its stamp. `None`: `db` is on the tier, where the store does that, or there is none yet.
+    /// Compares `db` with its stamp. `None`: `db` is on the tier, where the store does that, or
+    /// there is none yet.
     ///
     /// # Errors
-    /// [`PlaceError::Store`] with [`Error::LogOfAnother`] when it was changed and its logs are not empty; nothing was changed then. Else those of
-    /// the home's file system.
-    pub(super) fn open(home: &AttachedHome, passes: bool) -> std::result::Result<Option<Self>, PlaceError> {
+    /// [`PlaceError::Store`] with [`Error::LogOfAnother`] when it was changed and its logs are not
+    /// empty; nothing was changed then. Else those of the home's file system.
+    pub(super) fn open(
+        home: &AttachedHome,
+        passes: bool,
+    ) -> std::result::Result<Option<Self>, PlaceError> {
         if !passes {
             return Ok(None);
         }
@@ -104,9 +118,14 @@ impl Stamp {
             && let Some((how, expected)) = says.differs(found)
             && let Some((log, log_bytes)) = waiting_log(home)?
         {
-            return Err(
-                Error::LogOfAnother { path: DB.into(), log: log.into(), log_bytes, how, expected }.into()
-            );
+            return Err(Error::LogOfAnother {
+                path: DB.into(),
+                log: log.into(),
+                log_bytes,
+                how,
+                expected,
+            }
+            .into());
         }
         let stamp = Self {
             file,
@@ -160,7 +179,8 @@ impl Stamp {
         }
     }
 
-    /// Without it the file says less, and nothing else comes of it: so an error here is none of the write's.
+    /// Without it the file says less, and nothing else comes of it: so an error here is none of the
+    /// write's.
     #[cold]
     fn look(&self, home: &AttachedHome) {
         let mut times_ns = self.times_ns.lock();
@@ -204,7 +224,8 @@ impl Says {
             Self::Synced(known) if known == found => None,
             Self::Synced(known) => {
                 let how = format!(
-                    "was changed (inode {}, size {} and modification time {} ns, expected {}, {} and {})",
+                    "was changed (inode {}, size {} and modification time {} ns, expected {}, {} \
+                     and {})",
                     found.ino, found.size, found.mtime_ns, known.ino, known.size, known.mtime_ns
                 );
                 let stamp = HomeStamp { size: known.size, mtime_ns: known.mtime_ns };
@@ -217,7 +238,8 @@ impl Says {
                     return None;
                 }
                 let how = format!(
-                    "was changed (inode {} and modification time {} ns, expected {} and one from {} to {latest})",
+                    "was changed (inode {} and modification time {} ns, expected {} and one from \
+                     {} to {latest})",
                     found.ino, found.mtime_ns, span.ino, span.from_ns
                 );
                 // Its length while it was written is not known.
@@ -274,7 +296,8 @@ fn read(file: &File) -> Result<Says> {
 
 fn parse(text: &str) -> Says {
     let mut lines = text.lines();
-    let (Some(VERSION), Some(line), Some("end")) = (lines.next(), lines.next(), lines.next()) else {
+    let (Some(VERSION), Some(line), Some("end")) = (lines.next(), lines.next(), lines.next())
+    else {
         return Says::Nothing;
     };
     let mut words = line.split(' ');
@@ -282,7 +305,9 @@ fn parse(text: &str) -> Says {
     let numbers: std::result::Result<Vec<u64>, _> = words.map(str::parse).collect();
     match (kind, numbers.as_deref()) {
         (Some("db"), Ok(&[ino, size, mtime_ns])) => Says::Synced(Look { ino, size, mtime_ns }),
-        (Some("writing"), Ok(&[ino, from_ns, until_ns])) => Says::Writing(Span { ino, from_ns, until_ns }),
+        (Some("writing"), Ok(&[ino, from_ns, until_ns])) => {
+            Says::Writing(Span { ino, from_ns, until_ns })
+        }
         _ => Says::Nothing,
     }
 }
@@ -311,9 +336,16 @@ mod tests {
         let look = Look { ino: 7, size: 8192, mtime_ns: 5 };
         assert_eq!(says("db 7 8192 5"), Says::Synced(look));
         assert_eq!(says("writing 7 5 9"), Says::Writing(Span { ino: 7, from_ns: 5, until_ns: 9 }));
-        for line in
-            ["writing", "writing 7", "writing 7 5 9 1", "db 7 8192", "db 7 8192 x", "db", "", "other 1 2 3"]
-        {
+        for line in [
+            "writing",
+            "writing 7",
+            "writing 7 5 9 1",
+            "db 7 8192",
+            "db 7 8192 x",
+            "db",
+            "",
+            "other 1 2 3",
+        ] {
             assert_eq!(says(line), Says::Nothing, "{line}");
         }
         assert_eq!(parse("tiersmith-sqlite-stamp 2\ndb 7 8192 5\nend\n"), Says::Nothing);

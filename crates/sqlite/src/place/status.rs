@@ -1,6 +1,7 @@
 //! What can be said of a database without a connection to it: is it attached, where, to what.
 //!
-//! Not the figures of a running one: those are [`tiersmith_store::Stats`], through [`super::Place::home`].
+//! Not the figures of a running one: those are [`tiersmith_store::Stats`], through
+//! [`super::Place::home`].
 
 use super::attach::{self, read_record};
 use super::layout::{ATTACHMENT, Layout, State, look};
@@ -77,13 +78,15 @@ pub struct Status {
     pub trouble: Option<String>,
 }
 
-/// Looks at the database at `database`. An attached one is opened (with recovery, if it needs that) and
-/// closed again, unless this process has it open. What a cut left stays as it is.
+/// Looks at the database at `database`. An attached one is opened (with recovery, if it needs that)
+/// and closed again, unless this process has it open. What a cut left stays as it is.
 ///
 /// # Errors
-/// What the file system says. A tier that cannot be opened is no error: [`Status::trouble`] says why.
+/// What the file system says. A tier that cannot be opened is no error: [`Status::trouble`] says
+/// why.
 pub fn status(database: &Path) -> Result<Status, PlaceError> {
-    let layout = Layout::of(database)?.ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
+    let layout =
+        Layout::of(database)?.ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
     if let Some(place) = table::find(&layout.database) {
         return Ok(attached(&layout, place.spec().clone(), place.home()));
     }
@@ -108,7 +111,8 @@ pub fn status(database: &Path) -> Result<Status, PlaceError> {
     };
     if standing == Standing::Attached {
         // Nothing is folded when an attached database is opened.
-        let opened = table::alone(&layout.database, || attach::open(&layout, &Want::default(), &|_| Ok(())));
+        let opened =
+            table::alone(&layout.database, || attach::open(&layout, &Want::default(), &|_| Ok(())));
         match opened {
             Ok(Some(opened)) => return Ok(attached(&layout, opened.record.spec, &opened.home)),
             // Detached by another process meanwhile.
@@ -119,13 +123,14 @@ pub fn status(database: &Path) -> Result<Status, PlaceError> {
     Ok(status)
 }
 
-/// How the database at `database` is attached and where its directory is, from the attachment file alone: nothing is opened, recovered or
-/// changed. `None`: it has no directory with one.
+/// How the database at `database` is attached and where its directory is, from the attachment file
+/// alone: nothing is opened, recovered or changed. `None`: it has no directory with one.
 ///
 /// # Errors
 /// What the file system says, and [`PlaceError::Attachment`] for a file that cannot be read.
 pub fn attachment(database: &Path) -> Result<Option<(PathBuf, FastSpec)>, PlaceError> {
-    let layout = Layout::of(database)?.ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
+    let layout =
+        Layout::of(database)?.ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
     let _ = layout.state()?;
     let Ok(inside) = layout.inside() else { return Ok(None) };
     let _rights = layout.rights.take()?;
@@ -180,13 +185,14 @@ impl std::fmt::Display for Status {
     }
 }
 
-/// What was counted of the attached database at `database`. `None`: no process that leaves its figures has had it open yet. Nothing is
-/// opened, recovered or changed.
+/// What was counted of the attached database at `database`. `None`: no process that leaves its
+/// figures has had it open yet. Nothing is opened, recovered or changed.
 ///
 /// # Errors
 /// What the file system says, and a file that is not as this program writes it.
 pub fn statistics(database: &Path) -> Result<Option<Statistics>, PlaceError> {
-    let layout = Layout::of(database)?.ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
+    let layout =
+        Layout::of(database)?.ok_or_else(|| PlaceError::NotAFile { database: database.into() })?;
     let _rights = layout.rights.take()?;
     // It enters the directory.
     let _ = layout.state()?;

@@ -1,8 +1,9 @@
-//! Attaching and detaching stopped after each step: what a stock SQLite sees then, and that the next open or
-//! detach goes on.
+//! Attaching and detaching stopped after each step: what a stock SQLite sees then, and that the
+//! next open or detach goes on.
 //!
-//! The process does not end here (`tests/it/kill.rs` does that); the work stops and nothing is cleaned up. What
-//! a power cut does to names that were not synced is in `tests/it/power_cut_again.rs`.
+//! The process does not end here (`tests/it/kill.rs` does that); the work stops and nothing is
+//! cleaned up. What a power cut does to names that were not synced is in
+//! `tests/it/power_cut_again.rs`.
 
 use super::*;
 use rusqlite::{Connection, OpenFlags, ffi::ErrorCode};
@@ -22,9 +23,11 @@ impl Bench {
         Self { dir: tempfile::tempdir().unwrap() }
     }
 
-    /// In memory where there is enough of it: cutting twice is hundreds of syncs, which say nothing here (the process does not end).
+    /// In memory where there is enough of it: cutting twice is hundreds of syncs, which say nothing
+    /// here (the process does not end).
     fn in_memory() -> Self {
-        let room = rustix::fs::statvfs("/dev/shm").map_or(0, |s| s.f_bavail.saturating_mul(s.f_frsize));
+        let room =
+            rustix::fs::statvfs("/dev/shm").map_or(0, |s| s.f_bavail.saturating_mul(s.f_frsize));
         let dir = if room < 1 << 30 { tempfile::tempdir() } else { TempDir::new_in("/dev/shm") };
         dir.map_or_else(|_| Self::new(), |dir| Self { dir })
     }
@@ -71,7 +74,8 @@ fn stock(path: &Path) -> rusqlite::Result<Connection> {
 /// What the VFS does: the stock VFS rolls back, checkpoints and closes.
 fn fold(path: &Path) -> Result<(), String> {
     let folded = || {
-        let db = Connection::open_with_flags_and_vfs(path, OpenFlags::SQLITE_OPEN_READ_WRITE, STOCK)?;
+        let db =
+            Connection::open_with_flags_and_vfs(path, OpenFlags::SQLITE_OPEN_READ_WRITE, STOCK)?;
         db.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
         db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         db.close().map_err(|(_, e)| e)
@@ -91,7 +95,8 @@ fn stock_sees(path: &Path) -> Option<u32> {
     }
 }
 
-/// What a stock SQLite sees of the file in the directory: the number of rows, or `None` when it refuses; also without the file.
+/// What a stock SQLite sees of the file in the directory: the number of rows, or `None` when it
+/// refuses; also without the file.
 fn stock_sees_past_the_stub(bench: &Bench) -> Option<u32> {
     let path = bench.home().join("db");
     if !path.exists() {
@@ -102,7 +107,10 @@ fn stock_sees_past_the_stub(bench: &Bench) -> Option<u32> {
         Ok(rows) => Some(rows),
         Err(e) => {
             let code = e.sqlite_error_code();
-            assert!(matches!(code, Some(ErrorCode::CannotOpen | ErrorCode::SystemIoFailure)), "{e}");
+            assert!(
+                matches!(code, Some(ErrorCode::CannotOpen | ErrorCode::SystemIoFailure)),
+                "{e}"
+            );
             None
         }
     }
@@ -167,7 +175,8 @@ fn detaching_after_a_cut_attach_leaves_the_plain_database() {
         let bench = Bench::new();
         bench.fill(10);
         stop_after(step, || bench.attach());
-        Place::detach(&bench.database(), &fold).unwrap_or_else(|e| panic!("after step {step}: {e}"));
+        Place::detach(&bench.database(), &fold)
+            .unwrap_or_else(|e| panic!("after step {step}: {e}"));
         assert_eq!(stock_sees(&bench.database()), Some(10));
         assert!(!bench.home().exists());
     }
@@ -199,13 +208,20 @@ fn a_step_of_attaching_that_fails_leaves_the_plain_database_and_a_free_tier() {
             FAIL_AT.set(vec![step]);
             let want = Want { fast: Some(FastSpec { place, ..bench.fast() }), ..bench.want() };
             let refused = Place::open(&bench.database(), &want, &fold).expect_err(&what);
-            assert!(refused.is_full() && !refused.to_string().contains("failed too"), "{what}: {refused}");
+            assert!(
+                refused.is_full() && !refused.to_string().contains("failed too"),
+                "{what}: {refused}"
+            );
             assert!(FAIL_AT.take().is_empty() && !bench.home().exists(), "{what}");
             assert_eq!(bench.database().exists(), rows.is_some(), "{what}");
             assert!(rows.is_none() || stock_sees(&bench.database()) == rows, "{what}");
             // The tier is nobody's: another database may have it.
             let other = bench.dir.path().join("other.db");
-            drop(Place::open(&other, &want, &fold).unwrap_or_else(|e| panic!("{what}: {e}")).unwrap());
+            drop(
+                Place::open(&other, &want, &fold)
+                    .unwrap_or_else(|e| panic!("{what}: {e}"))
+                    .unwrap(),
+            );
         }
     }
 }
@@ -219,9 +235,16 @@ fn an_attach_that_cannot_be_taken_back_says_so_and_is_whole() {
         let refused = bench.attach().unwrap_err();
         let message = refused.to_string();
         assert!(matches!(refused, PlaceError::HalfWay { .. }) && refused.is_full(), "{message}");
-        assert!(message.contains("failed too") && message.contains("tiersmith detach"), "{message}");
+        assert!(
+            message.contains("failed too") && message.contains("tiersmith detach"),
+            "{message}"
+        );
         assert!(FAIL_AT.take().is_empty());
-        assert_eq!(stock_sees(&bench.database()), (undo == 14).then_some(10), "step {step}, {undo}");
+        assert_eq!(
+            stock_sees(&bench.database()),
+            (undo == 14).then_some(10),
+            "step {step}, {undo}"
+        );
         drop(bench.attach().unwrap().unwrap());
         Place::detach(&bench.database(), &fold).unwrap();
         assert_eq!(stock_sees(&bench.database()), Some(10));
@@ -281,7 +304,8 @@ fn the_next_detach_after_a_cut_detach_finishes_it() {
         let bench = Bench::new();
         attached_with_redo(&bench);
         stop_after(step, || Place::detach(&bench.database(), &fold));
-        Place::detach(&bench.database(), &fold).unwrap_or_else(|e| panic!("after step {step}: {e}"));
+        Place::detach(&bench.database(), &fold)
+            .unwrap_or_else(|e| panic!("after step {step}: {e}"));
         assert_eq!(stock_sees(&bench.database()), Some(11));
         assert!(!bench.home().exists());
         let again = Place::detach(&bench.database(), &fold).unwrap_err();
@@ -293,7 +317,8 @@ fn the_next_detach_after_a_cut_detach_finishes_it() {
 fn a_fold_that_fails_while_detaching_loses_nothing() {
     let bench = Bench::new();
     attached_with_redo(&bench);
-    let refused = Place::detach(&bench.database(), &|_| Err("the disk is full".into())).unwrap_err();
+    let refused =
+        Place::detach(&bench.database(), &|_| Err("the disk is full".into())).unwrap_err();
     assert!(refused.to_string().contains("the disk is full"), "{refused}");
     // Without the fold too: the WAL is not thrown away.
     let refused = Place::detach(&bench.database(), &|_| Ok(())).unwrap_err();
@@ -314,10 +339,13 @@ fn an_attachment_file_of_another_version_is_refused_by_name_and_not_written_agai
     let newer = ours.replace("version = 1", "version = 2");
     for (text, words) in [(older, "development build"), (newer, "version 2")] {
         std::fs::write(&path, &text).unwrap();
-        for error in [bench.open().unwrap_err(), Place::detach(&bench.database(), &fold).unwrap_err()] {
+        for error in
+            [bench.open().unwrap_err(), Place::detach(&bench.database(), &fold).unwrap_err()]
+        {
             assert!(error.to_string().contains(words), "{error}");
         }
-        // With fast= one that is damaged is written again; not one that says what is not known here.
+        // With fast= one that is damaged is written again; not one that says what is not known
+        // here.
         let error = bench.attach().unwrap_err();
         assert!(matches!(error, PlaceError::OtherVersion { .. }), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
@@ -338,12 +366,14 @@ struct Versions {
     from_home: u64,
 }
 
-/// Attached; every third block is newer in the tier, the next is a clean copy, the last only at home; then all of home was overwritten, and
-/// `longer` blocks appended.
+/// Attached; every third block is newer in the tier, the next is a clean copy, the last only at
+/// home; then all of home was overwritten, and `longer` blocks appended.
 fn written_past(bench: &Bench, longer: usize) -> Versions {
     let db = stock(&bench.database()).unwrap();
-    db.execute_batch("PRAGMA page_size = 4096; CREATE TABLE t(n); INSERT INTO t VALUES (zeroblob(240000))")
-        .unwrap();
+    db.execute_batch(
+        "PRAGMA page_size = 4096; CREATE TABLE t(n); INSERT INTO t VALUES (zeroblob(240000))",
+    )
+    .unwrap();
     drop(db);
     let place = bench.attach().unwrap().unwrap();
     let file = place.home().open(place.name(Role::Main), OpenMode::WRITE).unwrap();
@@ -393,11 +423,17 @@ fn keep_both_done(bench: &Bench, versions: &Versions, after: &str) {
     both_are_there(bench, versions, kept, after);
 }
 
-fn both_are_there(bench: &Bench, versions: &Versions, kept: Result<KeptBoth, PlaceError>, after: &str) {
+fn both_are_there(
+    bench: &Bench,
+    versions: &Versions,
+    kept: Result<KeptBoth, PlaceError>,
+    after: &str,
+) {
     let kept = kept.unwrap_or_else(|e| panic!("after {after}: {e}"));
     assert_eq!(std::fs::read(bench.database()).unwrap(), versions.ours, "after {after}");
-    let changed =
-        kept.changed.unwrap_or_else(|| panic!("after {after}: it is not said that home was changed"));
+    let changed = kept
+        .changed
+        .unwrap_or_else(|| panic!("after {after}: it is not said that home was changed"));
     assert_eq!(std::fs::read(changed).unwrap(), versions.theirs, "after {after}");
     let blocks = (versions.ours.len() / BLOCK) as u64;
     assert_eq!((kept.blocks_from_home, kept.blocks), (versions.from_home, blocks), "after {after}");
@@ -424,7 +460,8 @@ fn keeping_both_cut_after_any_step_goes_on_and_nothing_else_does() {
             if step == 31 {
                 assert!(matches!(
                     bench.open().unwrap_err(),
-                    PlaceError::Changed { source, .. } if matches!(*source, tiersmith_store::Error::HomeChanged { .. })
+                    PlaceError::Changed { source, .. } if matches!(*source,
+                    tiersmith_store::Error::HomeChanged { .. })
                 ));
             } else if step != 14 {
                 for _ in 0..2 {
@@ -440,7 +477,8 @@ fn keeping_both_cut_after_any_step_goes_on_and_nothing_else_does() {
     }
 }
 
-/// One database is cut over and over: first after each step, then each try after a step that comes again or a later one, until none is left.
+/// One database is cut over and over: first after each step, then each try after a step that comes
+/// again or a later one, until none is left.
 #[test]
 fn keeping_both_cut_again_while_it_goes_on_still_knows_its_figures() {
     let mut cuts = 0;
@@ -451,7 +489,8 @@ fn keeping_both_cut_again_while_it_goes_on_still_knows_its_figures() {
             stop_after(first, || Place::detach_keeping_both(&bench.database(), &fold));
             let mut after = format!("steps {first}");
             let mut done = None;
-            // Once there is a marker and `db` has its length and time, the steps to that do not come again; from 38 on nothing does.
+            // Once there is a marker and `db` has its length and time, the steps to that do not
+            // come again; from 38 on nothing does.
             let again = KEEPING_STEPS.into_iter().enumerate().filter(|(m, second)| match first {
                 31 => true,
                 38 | 12..=14 => *m > n,

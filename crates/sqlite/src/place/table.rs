@@ -3,10 +3,10 @@
 //! Only opening, closing and the look-up by name take its lock; reading and writing never do.
 //!
 //! Invariants:
-//! - An entry is there from before the store is attached until after it has let go ([`Entry`] is the last
-//!   field of a place to be dropped).
-//! - The table's lock is held for moments only; who attaches holds the entry, and others that want the same
-//!   database wait for that.
+//! - An entry is there from before the store is attached until after it has let go ([`Entry`] is
+//!   the last field of a place to be dropped).
+//! - The table's lock is held for moments only; who attaches holds the entry, and others that want
+//!   the same database wait for that.
 //!
 //! Deliberately absent: databases that are plain.
 
@@ -59,8 +59,8 @@ impl Drop for Entry {
     }
 }
 
-/// The open place of the database, or the one that `make` makes. While it is being made or let go, others
-/// wait.
+/// The open place of the database, or the one that `make` makes. While it is being made or let go,
+/// others wait.
 pub(super) fn open(
     database: &Path,
     want: &Want,
@@ -98,7 +98,10 @@ fn publish(place: Place) -> Arc<Place> {
 }
 
 /// Puts a place in that was attached elsewhere.
-pub(super) fn adopt(database: &Path, make: impl FnOnce(Entry) -> Place) -> Result<Arc<Place>, PlaceError> {
+pub(super) fn adopt(
+    database: &Path,
+    make: impl FnOnce(Entry) -> Place,
+) -> Result<Arc<Place>, PlaceError> {
     let mut places = TABLE.get().places.lock();
     if places.contains_key(database) {
         let who = "this process has it open".to_owned();

@@ -1,10 +1,10 @@
-//! The same random SQL on the stock VFS and on ours: the same answers, statement by statement, and after
-//! detaching the same file.
+//! The same random SQL on the stock VFS and on ours: the same answers, statement by statement, and
+//! after detaching the same file.
 //!
 //! Bytes are compared in every journal mode: what SQLite writes into a database file depends on the
-//! statements, not on the VFS. One thing may differ: when a batch is refused (it does not fit the tier, or
-//! the file does not end with a block), SQLite writes the transaction again with a journal and has counted it
-//! twice, in the change counter (bytes 24 to 27) and its copy (92 to 95).
+//! statements, not on the VFS. One thing may differ: when a batch is refused (it does not fit the
+//! tier, or the file does not end with a block), SQLite writes the transaction again with a journal
+//! and has counted it twice, in the change counter (bytes 24 to 27) and its copy (92 to 95).
 //!
 //! `TIERSMITH_SEED` repeats a run, `TIERSMITH_STATEMENTS` makes it longer.
 
@@ -41,15 +41,23 @@ impl Script {
             0..30 => format!("INSERT INTO t{t}(a, b) VALUES ({k}, {})", self.blob()),
             30..36 => {
                 format!(
-                    "INSERT INTO t{t}(a, b) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
+                    "INSERT INTO t{t}(a, b) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + \
+                     1 FROM n \
                      WHERE i < {k}) SELECT i, hex(i * {k}) || '-row' FROM n"
                 )
             }
-            36..48 => format!("UPDATE t{t} SET b = {} WHERE id % {k} = {}", self.blob(), self.rng.u32(..k)),
+            36..48 => format!(
+                "UPDATE t{t} SET b = {} WHERE id % {k} = {}",
+                self.blob(),
+                self.rng.u32(..k)
+            ),
             48..54 => format!("UPDATE t{t} SET a = a + 1 WHERE a < {k}"),
             54..61 => format!("DELETE FROM t{t} WHERE id % {k} = 0"),
             61..71 => {
-                format!("SELECT id, a, length(b), hex(substr(b, -8)) FROM t{t} WHERE a >= {k} ORDER BY a, id")
+                format!(
+                    "SELECT id, a, length(b), hex(substr(b, -8)) FROM t{t} WHERE a >= {k} ORDER BY \
+                     a, id"
+                )
             }
             71..80 => self.transaction(),
             80..83 => format!("CREATE TABLE IF NOT EXISTS t{t}(id INTEGER PRIMARY KEY, a INT, b)"),
@@ -58,7 +66,9 @@ impl Script {
             86 => format!("DROP INDEX IF EXISTS i{t}"),
             87 => "VACUUM".into(),
             88 => format!("PRAGMA incremental_vacuum({k})"),
-            89..91 => format!("PRAGMA journal_mode = {}", self.modes[self.rng.usize(..self.modes.len())]),
+            89..91 => {
+                format!("PRAGMA journal_mode = {}", self.modes[self.rng.usize(..self.modes.len())])
+            }
             91 => "PRAGMA wal_checkpoint(TRUNCATE)".into(),
             92 => format!("PRAGMA cache_size = {}", [2, 20, 2000][self.rng.usize(..3)]),
             93 => format!("PRAGMA user_version = {k}"),
@@ -67,7 +77,10 @@ impl Script {
             96 => "PRAGMA page_count".into(),
             97 => format!("ANALYZE t{t}"),
             98 => {
-                format!("INSERT OR REPLACE INTO t{t}(id, a, b) SELECT id, a + 1, b FROM t{t} WHERE a = {k}")
+                format!(
+                    "INSERT OR REPLACE INTO t{t}(id, a, b) SELECT id, a + 1, b FROM t{t} WHERE a = \
+                     {k}"
+                )
             }
             _ => "reopen".into(),
         }
@@ -138,7 +151,8 @@ fn same(page_size: u32, auto_vacuum: &str, modes: &'static [&'static str], more:
             let rows = if more.contains("size=1M") { 300 } else { 0 };
             db.execute_batch(&format!(
                 "CREATE TABLE t{table}(id INTEGER PRIMARY KEY, a INT, b);
-                 INSERT INTO t{table}(a, b) WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n)
+                 INSERT INTO t{table}(a, b) WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + \
+                 1 FROM n)
                  SELECT i, printf('%06000d', i) FROM n LIMIT {rows}"
             ))
             .unwrap();
@@ -163,7 +177,10 @@ fn same(page_size: u32, auto_vacuum: &str, modes: &'static [&'static str], more:
         good += u64::from(our.is_ok());
         // A failed statement may have ended the transaction: the same on both.
         let autocommit = [both[0].is_autocommit(), both[1].is_autocommit()];
-        assert_eq!(autocommit[0], autocommit[1], "statement {number}, TIERSMITH_SEED={seed}: {shown}");
+        assert_eq!(
+            autocommit[0], autocommit[1],
+            "statement {number}, TIERSMITH_SEED={seed}: {shown}"
+        );
         if autocommit[0] {
             script.depth = None;
         }
@@ -175,7 +192,8 @@ fn same(page_size: u32, auto_vacuum: &str, modes: &'static [&'static str], more:
     );
     drop(both);
     ours.detach().unwrap();
-    let (our, their) = (std::fs::read(ours.database()).unwrap(), std::fs::read(theirs.database()).unwrap());
+    let (our, their) =
+        (std::fs::read(ours.database()).unwrap(), std::fs::read(theirs.database()).unwrap());
     assert_eq!(our.len(), their.len(), "TIERSMITH_SEED={seed}: the files differ in length");
     let counter = |file: &[u8]| [24, 92].map(|at| file[at..at + 4].to_vec());
     let again = counter(&our) > counter(&their) && counter(&our)[0] == counter(&our)[1];
@@ -185,17 +203,23 @@ fn same(page_size: u32, auto_vacuum: &str, modes: &'static [&'static str], more:
     let bytes = |file: &[u8]| differ.iter().map(|at| file[*at]).collect::<Vec<_>>();
     assert!(
         differ.is_empty() && (!again || falls_back),
-        "page size {page_size}, TIERSMITH_SEED={seed}: the files differ at {differ:?}: ours {:?}, stock {:?}; \
+        "page size {page_size}, TIERSMITH_SEED={seed}: the files differ at {differ:?}: ours {:?}, \
+         stock {:?}; \
          counters {:?} and {:?}",
         bytes(&our),
         bytes(&their),
         counter(&our),
         counter(&their)
     );
-    let sound: String =
-        stock(&ours.database()).unwrap().query_row("PRAGMA integrity_check", [], |r| r.get(0)).unwrap();
+    let sound: String = stock(&ours.database())
+        .unwrap()
+        .query_row("PRAGMA integrity_check", [], |r| r.get(0))
+        .unwrap();
     assert_eq!(sound, "ok");
-    println!("{statements} statements, {} bytes equal (EMULATED, TIERSMITH_SEED={seed})", our.len());
+    println!(
+        "{statements} statements, {} bytes equal (EMULATED, TIERSMITH_SEED={seed})",
+        our.len()
+    );
 }
 
 const ROLLBACK: &[&str] = &["DELETE", "TRUNCATE", "PERSIST"];

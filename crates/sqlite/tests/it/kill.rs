@@ -1,14 +1,15 @@
-//! A process that writes through SQLite is killed at random: every acknowledged transaction is there, none is
-//! there by half.
+//! A process that writes through SQLite is killed at random: every acknowledged transaction is
+//! there, none is there by half.
 //!
-//! The test runs itself again as the writer, which prints the number of each transaction after its COMMIT
-//! returned; the parent kills it (SIGKILL), looks at the path with a stock SQLite, which must refuse, opens
-//! it through the VFS and checks (`support/ledger.rs`). The tier is a few times the database at most, so
-//! destaging, draining and recovery go on all the time. In the last test the writer attaches and detaches all
-//! the time, and the stock SQLite sees a whole database or refuses.
+//! The test runs itself again as the writer, which prints the number of each transaction after its
+//! COMMIT returned; the parent kills it (SIGKILL), looks at the path with a stock SQLite, which
+//! must refuse, opens it through the VFS and checks (`support/ledger.rs`). The tier is a few times
+//! the database at most, so destaging, draining and recovery go on all the time. In the last test
+//! the writer attaches and detaches all the time, and the stock SQLite sees a whole database or
+//! refuses.
 //!
-//! `TIERSMITH_SEED` repeats the choices of a run (not its timing); `TIERSMITH_KILLS` sets how many kills each
-//! test does.
+//! `TIERSMITH_SEED` repeats the choices of a run (not its timing); `TIERSMITH_KILLS` sets how many
+//! kills each test does.
 
 use crate::ledger;
 use crate::support;
@@ -70,15 +71,19 @@ fn write_both_until_killed(uri: &str, other: &str) {
     let db = connect(uri).unwrap();
     until_free(|| db.execute("ATTACH ? AS other", [other])).unwrap();
     for schema in ["main", "other"] {
-        db.execute_batch(&format!("CREATE TABLE IF NOT EXISTS {schema}.t(n INTEGER PRIMARY KEY, b)"))
-            .unwrap();
+        db.execute_batch(&format!(
+            "CREATE TABLE IF NOT EXISTS {schema}.t(n INTEGER PRIMARY KEY, b)"
+        ))
+        .unwrap();
     }
     let last: i64 = db.query_row("SELECT ifnull(max(n), 0) FROM main.t", [], |r| r.get(0)).unwrap();
     say("ready");
     for n in last + 1.. {
         db.execute_batch(&format!(
-            "BEGIN; INSERT INTO main.t VALUES ({n}, zeroblob(5000)); INSERT INTO other.t VALUES ({n}, zeroblob(700));
-             UPDATE main.t SET b = {n} WHERE n = {n} / 2; UPDATE other.t SET b = {n} WHERE n = {n} / 3; COMMIT"
+            "BEGIN; INSERT INTO main.t VALUES ({n}, zeroblob(5000)); INSERT INTO other.t VALUES \
+             ({n}, zeroblob(700));
+             UPDATE main.t SET b = {n} WHERE n = {n} / 2; UPDATE other.t SET b = {n} WHERE n = {n} \
+             / 3; COMMIT"
         ))
         .unwrap();
         say(&format!("ack {n}"));
@@ -88,7 +93,8 @@ fn write_both_until_killed(uri: &str, other: &str) {
 fn attach_and_detach(uri: &str, path: &Path) {
     say("ready");
     for cycle in 0.. {
-        let db = open(uri, ["PRAGMA journal_mode = WAL", "PRAGMA journal_mode = DELETE"][cycle % 2]);
+        let db =
+            open(uri, ["PRAGMA journal_mode = WAL", "PRAGMA journal_mode = DELETE"][cycle % 2]);
         let last = ledger::check(&db).unwrap();
         for n in last + 1..last + 4 {
             ledger::commit(&db, n, MOST).unwrap();
@@ -146,7 +152,8 @@ fn kill_after(role: &str, time: Duration) -> i64 {
 
 /// What is there after a kill: all that was acknowledged, and what was under way at most.
 fn assert_sound(db: &Connection, acked: i64, round: u64, seed: u64) -> i64 {
-    let last = ledger::check(db).unwrap_or_else(|e| panic!("round {round}, TIERSMITH_SEED={seed}: {e}"));
+    let last =
+        ledger::check(db).unwrap_or_else(|e| panic!("round {round}, TIERSMITH_SEED={seed}: {e}"));
     assert!(
         acked == 0 || last == acked || last == acked + 1,
         "round {round}, TIERSMITH_SEED={seed}: {acked} was acknowledged, {last} is the newest there"
@@ -162,9 +169,13 @@ fn kill_again_and_again(what: &str, bench: &Bench, more: &str, pragmas: &str) {
     let (began, uri, mut newest) = (Instant::now(), bench.uri_with(more), 0);
     for round in 0..kills {
         let longest = if rng.bool() { 10_000 } else { 60_000 };
-        // On a machine that is busy with other things the writer may not have come to its first transaction yet.
+        // On a machine that is busy with other things the writer may not have come to its first
+        // transaction yet.
         let late = if newest == 0 && round + 1 == kills { 3_000_000 } else { 0 };
-        let acked = kill_after(&format!("{pragmas}|{uri}"), Duration::from_micros(late + rng.u64(..longest)));
+        let acked = kill_after(
+            &format!("{pragmas}|{uri}"),
+            Duration::from_micros(late + rng.u64(..longest)),
+        );
         assert_not_a_database(&bench.database());
         let db = open(&uri, "");
         let last = assert_sound(&db, acked, round, seed);
@@ -177,7 +188,8 @@ fn kill_again_and_again(what: &str, bench: &Bench, more: &str, pragmas: &str) {
         }
     }
     println!(
-        "{what} ({}): {kills} kills in {:.1} s, {newest} transactions, all that were acknowledged are there",
+        "{what} ({}): {kills} kills in {:.1} s, {newest} transactions, all that were acknowledged \
+         are there",
         bench.label(),
         began.elapsed().as_secs_f64()
     );
@@ -192,8 +204,8 @@ fn a_killed_writer_in_wal_mode_lost_nothing_acknowledged() {
 
 #[test]
 fn a_killed_writer_in_wal_mode_with_exclusive_locking_lost_nothing_acknowledged() {
-    let pragmas =
-        "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 50";
+    let pragmas = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA \
+                   wal_autocheckpoint = 50";
     kill_again_and_again("WAL, exclusive", &Bench::in_memory(), "", pragmas);
 }
 
@@ -202,22 +214,42 @@ fn a_killed_writer_with_batches_lost_nothing_acknowledged() {
     kill_again_and_again("batch-atomic", &Bench::in_memory(), "", "PRAGMA journal_mode = DELETE");
 }
 
-/// `place=redo`: the database file passes, so it has no batches and SQLite writes a journal, which is on the
-/// tier.
+/// `place=redo`: the database file passes, so it has no batches and SQLite writes a journal, which
+/// is on the tier.
 #[test]
 fn a_killed_writer_with_a_rollback_journal_lost_nothing_acknowledged() {
-    kill_again_and_again("DELETE", &Bench::in_memory(), "&place=redo", "PRAGMA journal_mode = DELETE");
+    kill_again_and_again(
+        "DELETE",
+        &Bench::in_memory(),
+        "&place=redo",
+        "PRAGMA journal_mode = DELETE",
+    );
 }
 
 #[test]
 fn a_killed_writer_with_a_persistent_journal_lost_nothing_acknowledged() {
-    kill_again_and_again("PERSIST", &Bench::in_memory(), "&place=redo", "PRAGMA journal_mode = PERSIST");
-    kill_again_and_again("PERSIST, batches", &Bench::in_memory(), "", "PRAGMA journal_mode = PERSIST");
+    kill_again_and_again(
+        "PERSIST",
+        &Bench::in_memory(),
+        "&place=redo",
+        "PRAGMA journal_mode = PERSIST",
+    );
+    kill_again_and_again(
+        "PERSIST, batches",
+        &Bench::in_memory(),
+        "",
+        "PRAGMA journal_mode = PERSIST",
+    );
 }
 
 #[test]
 fn a_killed_writer_with_a_truncated_journal_lost_nothing_acknowledged() {
-    kill_again_and_again("TRUNCATE", &Bench::in_memory(), "&place=redo", "PRAGMA journal_mode = TRUNCATE");
+    kill_again_and_again(
+        "TRUNCATE",
+        &Bench::in_memory(),
+        "&place=redo",
+        "PRAGMA journal_mode = TRUNCATE",
+    );
 }
 
 #[test]
@@ -245,9 +277,13 @@ fn a_killed_transaction_over_two_databases_is_in_both_or_in_neither() {
             let db = connect(&uris[which]).unwrap();
             let sound: String = db.query_row("PRAGMA integrity_check", [], |r| r.get(0)).unwrap();
             assert_eq!(sound, "ok", "round {round}, TIERSMITH_SEED={seed}");
-            found[which] = db.query_row("SELECT ifnull(max(n), 0) FROM t", [], |r| r.get(0)).unwrap();
+            found[which] =
+                db.query_row("SELECT ifnull(max(n), 0) FROM t", [], |r| r.get(0)).unwrap();
         }
-        assert_eq!(found[0], found[1], "round {round}, TIERSMITH_SEED={seed}: a transaction is in one only");
+        assert_eq!(
+            found[0], found[1],
+            "round {round}, TIERSMITH_SEED={seed}: a transaction is in one only"
+        );
         let there = found[0] == acked || found[0] == acked + 1;
         assert!(
             acked == 0 || there,
@@ -299,7 +335,9 @@ fn a_process_killed_while_attaching_or_detaching_left_a_whole_database_or_the_st
         match seen {
             Ok(last) => assert!(last >= acked, "round {round}: {acked} acknowledged, {last} there"),
             Err(e) if e.contains("not a database") => refused += 1,
-            Err(e) => assert!(newest == 0 && acked == 0, "round {round}, TIERSMITH_SEED={seed}: {e}"),
+            Err(e) => {
+                assert!(newest == 0 && acked == 0, "round {round}, TIERSMITH_SEED={seed}: {e}")
+            }
         }
         // The next one goes on: with a detach, or an open.
         if rng.bool() {
@@ -309,12 +347,16 @@ fn a_process_killed_while_attaching_or_detaching_left_a_whole_database_or_the_st
             }
             if bench.database().exists() {
                 let last = ledger::check(&stock(&bench.database()).unwrap()).unwrap();
-                assert!(last >= acked, "round {round}: {acked} acknowledged, {last} there after detaching");
+                assert!(
+                    last >= acked,
+                    "round {round}: {acked} acknowledged, {last} there after detaching"
+                );
             }
         }
         newest = assert_sound(&open(&uri, ""), acked, round, seed);
     }
     println!(
-        "attaching and detaching (EMULATED): {kills} kills, {refused} with the stub at the path, {newest} transactions"
+        "attaching and detaching (EMULATED): {kills} kills, {refused} with the stub at the path, \
+         {newest} transactions"
     );
 }

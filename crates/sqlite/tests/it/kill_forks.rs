@@ -69,7 +69,9 @@ fn fork(turn: i64, db: &mut Option<Connection>, uri: &str, planted: &str) {
     let refused = in_child(|| {
         // Of another table than the parent's.
         let write = |db: &Connection| {
-            (0..8).try_for_each(|_| db.execute("INSERT INTO other VALUES (randomblob(2000))", []).map(drop))
+            (0..8).try_for_each(|_| {
+                db.execute("INSERT INTO other VALUES (randomblob(2000))", []).map(drop)
+            })
         };
         let refused = match turn % 4 {
             0 => write(db.as_ref().unwrap()).is_err(),
@@ -142,7 +144,8 @@ fn rounds(planted: &str, pragmas: &str, kills: u64) -> Result<i64, String> {
     for round in 0..kills {
         let late = if newest == 0 && round + 1 == kills { 3000 } else { 0 };
         let (acked, children) = kill_after(&role, Duration::from_millis(late + rng.u64(..120)))?;
-        let said = |e: String| format!("round {round}, TIERSMITH_SEED={seed}, {acked} acknowledged: {e}");
+        let said =
+            |e: String| format!("round {round}, TIERSMITH_SEED={seed}, {acked} acknowledged: {e}");
         tiersmith_sqlite::register().unwrap();
         // While the idle children live. Another one may outlive its parent by a moment.
         let end = Instant::now() + IDLE / 4;
@@ -161,7 +164,8 @@ fn rounds(planted: &str, pragmas: &str, kills: u64) -> Result<i64, String> {
         drop((db, children));
     }
     println!(
-        "forking writer (EMULATED): {kills} kills, {newest} transactions, all that were acknowledged are there"
+        "forking writer (EMULATED): {kills} kills, {newest} transactions, all that were \
+         acknowledged are there"
     );
     Ok(newest)
 }

@@ -1,4 +1,5 @@
-//! A process that ends without a word, `synchronous = OFF`: as with the stock VFS, what had been acknowledged is there, because it had been written.
+//! A process that ends without a word, `synchronous = OFF`: as with the stock VFS, what had been
+//! acknowledged is there, because it had been written.
 
 use crate::support::{Bench, again, connect};
 
@@ -20,7 +21,8 @@ fn writer() {
     .unwrap();
     for n in 1..=5 {
         db.execute_batch(&format!(
-            "BEGIN; UPDATE t SET n = {n}, b = randomblob(30000); INSERT INTO t VALUES ({n}, randomblob(20000)); COMMIT"
+            "BEGIN; UPDATE t SET n = {n}, b = randomblob(30000); INSERT INTO t VALUES ({n}, \
+             randomblob(20000)); COMMIT"
         ))
         .unwrap();
     }
@@ -58,7 +60,8 @@ fn a_transaction_on_flash_outlives_its_process_whatever_synchronous_says() {
 }
 
 fn assert_nothing_is_taken_back(bench: &Bench, emulate: &str, pragmas: &str) {
-    let mut writer = again(&full_name!("writer"), ("TIERSMITH_WRITER_DIR", bench.path().to_str().unwrap()));
+    let mut writer =
+        again(&full_name!("writer"), ("TIERSMITH_WRITER_DIR", bench.path().to_str().unwrap()));
     let ended = writer
         .env("TIERSMITH_WRITER_PRAGMAS", pragmas)
         .env("TIERSMITH_WRITER_EMULATE", emulate)

@@ -1,10 +1,11 @@
-//! A workload whose every transaction proves itself: what the tests of killed processes and power cuts write
-//! and check.
+//! A workload whose every transaction proves itself: what the tests of killed processes and power
+//! cuts write and check.
 //!
-//! Transaction `n` inserts some rows with contents drawn from `n`, and one row of table `done` with their
-//! number and checksum; it removes the rows of transaction `n - KEPT`, so the database stays small and pages
-//! are freed and used again. Each transaction also adds `n` to a running total. So from the tables alone it
-//! follows which transactions are there, and that each is there as a whole.
+//! Transaction `n` inserts some rows with contents drawn from `n`, and one row of table `done` with
+//! their number and checksum; it removes the rows of transaction `n - KEPT`, so the database stays
+//! small and pages are freed and used again. Each transaction also adds `n` to a running total. So
+//! from the tables alone it follows which transactions are there, and that each is there as a
+//! whole.
 
 use rusqlite::{Connection, params};
 
@@ -67,7 +68,8 @@ pub(crate) fn commit(db: &Connection, n: i64, most: usize) -> rusqlite::Result<(
 /// What is wrong: integrity, a transaction missing, or there by half.
 pub(crate) fn check(db: &Connection) -> Result<i64, String> {
     let said = |e: rusqlite::Error| e.to_string();
-    let sound: String = db.query_row("PRAGMA integrity_check(3)", [], |r| r.get(0)).map_err(said)?;
+    let sound: String =
+        db.query_row("PRAGMA integrity_check(3)", [], |r| r.get(0)).map_err(said)?;
     if sound != "ok" {
         return Err(format!("integrity_check: {sound}"));
     }
@@ -78,7 +80,9 @@ pub(crate) fn check(db: &Connection) -> Result<i64, String> {
         return Ok(0);
     }
     let (last, count): (i64, i64) = db
-        .query_row("SELECT ifnull(max(n), 0), count(*) FROM done", [], |r| Ok((r.get(0)?, r.get(1)?)))
+        .query_row("SELECT ifnull(max(n), 0), count(*) FROM done", [], |r| {
+            Ok((r.get(0)?, r.get(1)?))
+        })
         .map_err(said)?;
     if count != last {
         return Err(format!("the newest transaction is {last}, and {count} are there"));
@@ -87,7 +91,8 @@ pub(crate) fn check(db: &Connection) -> Result<i64, String> {
     if total != last * (last + 1) / 2 {
         return Err(format!("the total {total} is not that of {last} transactions"));
     }
-    let mut entries = db.prepare("SELECT contents FROM entry WHERE n = ? ORDER BY id").map_err(said)?;
+    let mut entries =
+        db.prepare("SELECT contents FROM entry WHERE n = ? ORDER BY id").map_err(said)?;
     let mut all = 0;
     for n in (last - KEPT + 1).max(1)..=last {
         let found: Vec<Vec<u8>> = entries
@@ -95,10 +100,15 @@ pub(crate) fn check(db: &Connection) -> Result<i64, String> {
             .and_then(Iterator::collect::<rusqlite::Result<_>>)
             .map_err(said)?;
         let (wanted, sum): (i64, i64) = db
-            .query_row("SELECT entries, sum FROM done WHERE n = ?", [n], |r| Ok((r.get(0)?, r.get(1)?)))
+            .query_row("SELECT entries, sum FROM done WHERE n = ?", [n], |r| {
+                Ok((r.get(0)?, r.get(1)?))
+            })
             .map_err(said)?;
         if found.len() as i64 != wanted || checksum(found.iter()) != sum {
-            return Err(format!("transaction {n} is there by half: {} of {wanted} rows", found.len()));
+            return Err(format!(
+                "transaction {n} is there by half: {} of {wanted} rows",
+                found.len()
+            ));
         }
         all += wanted;
     }

@@ -1,8 +1,8 @@
-//! SQL with its answers, in the format of sqllogictest: `tests/slt/*.slt`, each on the stock VFS and on an attached database in every journal
-//! mode, with all connections it asks for.
+//! SQL with its answers, in the format of sqllogictest: `tests/slt/*.slt`, each on the stock VFS
+//! and on an attached database in every journal mode, with all connections it asks for.
 //!
-//! The files are this project's own; their answers are those of a stock SQLite 3.40.1. After each run the database is detached, and a stock
-//! SQLite finds it sound.
+//! The files are this project's own; their answers are those of a stock SQLite 3.40.1. After each
+//! run the database is detached, and a stock SQLite finds it sound.
 //!
 //! Deliberately absent: SQLite's own collection of such files, which is a gigabyte.
 
@@ -30,7 +30,9 @@ impl DB for Session {
         let mut rows = statement.query([])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            found.push((0..columns).map(|n| row.get_ref(n).map(text)).collect::<Result<Vec<_>, _>>()?);
+            found.push(
+                (0..columns).map(|n| row.get_ref(n).map(text)).collect::<Result<Vec<_>, _>>()?,
+            );
         }
         if columns == 0 {
             return Ok(DBOutput::StatementComplete(self.0.changes()));
@@ -44,7 +46,9 @@ fn text(value: ValueRef<'_>) -> String {
         ValueRef::Null => "NULL".to_owned(),
         ValueRef::Integer(n) => n.to_string(),
         ValueRef::Real(x) => format!("{x:.3}"),
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
+            String::from_utf8_lossy(bytes).into_owned()
+        }
     };
     if text.is_empty() { "(empty)".to_owned() } else { text }
 }
@@ -65,7 +69,8 @@ fn run(script: &PathBuf, mode: &str, open: impl Fn() -> rusqlite::Result<Connect
     let mut runner = Runner::new(|| {
         let opened = open().and_then(|db| {
             db.busy_timeout(Duration::ZERO)?;
-            let now: String = db.query_row(&format!("PRAGMA journal_mode = {mode}"), [], |row| row.get(0))?;
+            let now: String =
+                db.query_row(&format!("PRAGMA journal_mode = {mode}"), [], |row| row.get(0))?;
             assert_eq!(now, mode.to_lowercase());
             Ok(Session(db))
         });
@@ -131,6 +136,7 @@ fn a_wrong_answer_is_noticed() {
     let script = bench.file("wrong.slt");
     std::fs::write(&script, "query I\nSELECT 1 + 1\n----\n3\n").unwrap();
     let flags = OpenFlags::default();
-    let mut runner = Runner::new(|| async { Connection::open_with_flags(":memory:", flags).map(Session) });
+    let mut runner =
+        Runner::new(|| async { Connection::open_with_flags(":memory:", flags).map(Session) });
     assert!(runner.run_file(&script).is_err());
 }

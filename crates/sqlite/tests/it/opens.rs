@@ -31,7 +31,8 @@ fn said(
             set_thread_res_uid(user, user, user).unwrap();
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
-        let done = Connection::open_with_flags_and_vfs(path, flags, "unix").and_then(|db| work(&db));
+        let done =
+            Connection::open_with_flags_and_vfs(path, flags, "unix").and_then(|db| work(&db));
         answer.send(done.map_or_else(|e| e.to_string(), |()| "good".to_owned())).unwrap();
     });
     match heard.recv_timeout(IN_TIME) {
@@ -51,13 +52,19 @@ fn sqlite_waits_for_no_pipe_that_is_put_beside_a_database() {
     tiersmith_sqlite::open_only_files().unwrap();
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    let write = "PRAGMA synchronous = EXTRA; CREATE TABLE t (x); INSERT INTO t VALUES (randomblob(9))";
-    for (mode, endings) in [("DELETE", &["", "-journal"][..]), ("WAL", &["", "-journal", "-wal", "-shm"][..])]
+    let write =
+        "PRAGMA synchronous = EXTRA; CREATE TABLE t (x); INSERT INTO t VALUES (randomblob(9))";
+    for (mode, endings) in
+        [("DELETE", &["", "-journal"][..]), ("WAL", &["", "-journal", "-wal", "-shm"][..])]
     {
         let database = dir.path().join(mode);
         let begin = format!("PRAGMA journal_mode = {mode}; {write}");
         // Directories are opened to be synced, and /dev/urandom for random numbers.
-        assert_eq!(said(&database, "nothing", move |db| db.execute_batch(&begin)), "good", "{mode}");
+        assert_eq!(
+            said(&database, "nothing", move |db| db.execute_batch(&begin)),
+            "good",
+            "{mode}"
+        );
         assert_eq!(said(&database, "nothing", read), "good", "{mode}");
         for ending in endings {
             let name = dir.path().join(format!("{mode}{ending}"));
@@ -69,7 +76,10 @@ fn sqlite_waits_for_no_pipe_that_is_put_beside_a_database() {
             let about = format!("a pipe at {}", name.display());
             let refused = said(&database, &about, read);
             assert!(refused.contains("unable to open database file"), "{about}: {refused}");
-            assert!(name.symlink_metadata().unwrap().file_type().is_fifo(), "{about} is there no more");
+            assert!(
+                name.symlink_metadata().unwrap().file_type().is_fifo(),
+                "{about} is there no more"
+            );
             // One that can be opened for writing: that does not wait, and must not count as a file.
             fs::set_permissions(&name, fs::Permissions::from_mode(0o666)).unwrap();
             let refused = said(&database, &about, read);
@@ -81,5 +91,7 @@ fn sqlite_waits_for_no_pipe_that_is_put_beside_a_database() {
             assert_eq!(said(&database, "nothing", read), "good", "{mode}");
         }
     }
-    assert!(said(Path::new("/dev/zero"), "a device", read).contains("unable to open database file"));
+    assert!(
+        said(Path::new("/dev/zero"), "a device", read).contains("unable to open database file")
+    );
 }

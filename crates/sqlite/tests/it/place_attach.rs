@@ -1,10 +1,12 @@
-//! Attaching and detaching a database file: what is kept, what is found again, and that a process shares one
-//! place.
+//! Attaching and detaching a database file: what is kept, what is found again, and that a process
+//! shares one place.
 
 use crate::support::{Bench, connect, fold, patiently, rows, stock};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::sync::Arc;
-use tiersmith_sqlite::place::{FastSpec, Place, Placement, Role, Standing, Want, attachment, status};
+use tiersmith_sqlite::place::{
+    FastSpec, Place, Placement, Role, Standing, Want, attachment, status,
+};
 use tiersmith_store::{FileClass, OpenMode};
 
 #[test]
@@ -28,13 +30,15 @@ fn detaching_gives_back_the_same_file_with_its_mode_and_bytes() {
     assert!(!bench.home().exists());
 }
 
-/// SQLite holds a mutex of its own while it opens with a shared cache: attaching must not open with one too, or waits for itself.
+/// SQLite holds a mutex of its own while it opens with a shared cache: attaching must not open with
+/// one too, or waits for itself.
 #[test]
 fn a_database_that_is_opened_with_a_shared_cache_is_attached() {
     let bench = Bench::new();
     bench.fill(10);
     let db = connect(&format!("{}&cache=shared", bench.uri())).unwrap();
-    let tables: i64 = db.query_row("SELECT COUNT(*) FROM sqlite_master", [], |row| row.get(0)).unwrap();
+    let tables: i64 =
+        db.query_row("SELECT COUNT(*) FROM sqlite_master", [], |row| row.get(0)).unwrap();
     assert!(tables > 0 && bench.home().is_dir());
 }
 
@@ -103,7 +107,9 @@ fn threads_that_open_and_close_at_the_same_time_never_see_it_busy() {
 
 #[test]
 fn the_block_size_is_the_page_size_within_what_the_store_has() {
-    for (page, expected) in [(512, 4096), (4096, 4096), (8192, 8192), (32768, 32768), (65536, 32768)] {
+    for (page, expected) in
+        [(512, 4096), (4096, 4096), (8192, 8192), (32768, 32768), (65536, 32768)]
+    {
         let bench = Bench::new();
         let db = stock(&bench.database()).unwrap();
         db.execute_batch(&format!("PRAGMA page_size = {page}; CREATE TABLE t(n)")).unwrap();
@@ -138,14 +144,16 @@ fn a_dead_journal_beside_the_database_goes_away_and_a_hot_one_is_rolled_back() {
     bench.fill(10);
     let db = stock(&bench.database()).unwrap();
     db.execute_batch("PRAGMA journal_mode = PERSIST; INSERT INTO t VALUES (10)").unwrap();
-    // A hot journal: a copy of the files in the middle of a transaction, as a killed process leaves them.
+    // A hot journal: a copy of the files in the middle of a transaction, as a killed process leaves
+    // them.
     db.execute_batch("PRAGMA cache_size = 1; BEGIN").unwrap();
     for n in 0..2000 {
         db.execute("INSERT INTO t VALUES (?)", [n]).unwrap();
     }
     let hot = Bench::new();
     for ending in ["", "-journal"] {
-        std::fs::copy(bench.file(&format!("app.db{ending}")), hot.file(&format!("app.db{ending}"))).unwrap();
+        std::fs::copy(bench.file(&format!("app.db{ending}")), hot.file(&format!("app.db{ending}")))
+            .unwrap();
     }
     db.execute_batch("ROLLBACK").unwrap();
     drop(db);
@@ -187,7 +195,9 @@ fn several_members_are_striped_and_found_again() {
     let bench = Bench::new();
     bench.fill(10);
     let members = vec![bench.file("fast a"), bench.file("fast%b")];
-    drop(bench.attach_with(FastSpec { members: members.clone(), ..bench.fast() }).unwrap().unwrap());
+    drop(
+        bench.attach_with(FastSpec { members: members.clone(), ..bench.fast() }).unwrap().unwrap(),
+    );
     assert_eq!(bench.open().unwrap().unwrap().spec().members, members);
     bench.detach().unwrap();
     assert_eq!(rows(&bench.database()).unwrap(), 10);

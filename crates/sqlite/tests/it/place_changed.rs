@@ -1,7 +1,9 @@
-//! `db` in the directory was written past Tiersmith while only its WAL or its journal was not empty, no newer block of `db` itself being in the
-//! tier: the log belongs to what `db` was, so it is refused, nothing is lost, and both versions can be had.
+//! `db` in the directory was written past Tiersmith while only its WAL or its journal was not
+//! empty, no newer block of `db` itself being in the tier: the log belongs to what `db` was, so it
+//! is refused, nothing is lost, and both versions can be had.
 //!
-//! Each journal mode, each placement, each order of taking the bars away, writing and putting them back.
+//! Each journal mode, each placement, each order of taking the bars away, writing and putting them
+//! back.
 
 use crate::support::{Bench, again, connect, fold, patiently, rows, stock};
 use rusqlite::config::DbConfig;
@@ -42,12 +44,14 @@ fn ahead_by_wal(place: &str) -> Bench {
     bench
 }
 
-/// 11 rows; a process ended in a transaction that adds 1000 to them, with part of that in `db`, which is at home, and the journal hot.
+/// 11 rows; a process ended in a transaction that adds 1000 to them, with part of that in `db`,
+/// which is at home, and the journal hot.
 fn ahead_by_journal(place: &str) -> Bench {
     let bench = Bench::new();
     let uri = bench.uri_with(&format!("&place={place}"));
-    let ended =
-        again(&full_name!("a_journal_is_not_rolled_back_into_another_file"), (URI, &uri)).output().unwrap();
+    let ended = again(&full_name!("a_journal_is_not_rolled_back_into_another_file"), (URI, &uri))
+        .output()
+        .unwrap();
     assert_eq!(ended.status.signal(), Some(6), "{}", String::from_utf8_lossy(&ended.stderr));
     let place = bench.open().unwrap().unwrap();
     place.home().flush_all().unwrap();
@@ -58,8 +62,10 @@ fn ahead_by_journal(place: &str) -> Bench {
 
 fn end_in_a_transaction(uri: &str) -> ! {
     let db = connect(uri).unwrap();
-    db.execute_batch("PRAGMA journal_mode = DELETE; CREATE TABLE t(n, body); CREATE TABLE u(n)").unwrap();
-    let rows = "WITH RECURSIVE i(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM i WHERE n < 10) SELECT n, zeroblob(3000) FROM i";
+    db.execute_batch("PRAGMA journal_mode = DELETE; CREATE TABLE t(n, body); CREATE TABLE u(n)")
+        .unwrap();
+    let rows = "WITH RECURSIVE i(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM i WHERE n < 10) \
+                SELECT n, zeroblob(3000) FROM i";
     db.execute_batch(&format!("INSERT INTO t {rows}")).unwrap();
     // Of one length as it is stored, so that a half of it is no damaged table.
     db.execute_batch("UPDATE t SET n = n + 1000; PRAGMA cache_size = 2").unwrap();
@@ -109,7 +115,8 @@ fn meddle(bench: &Bench, how: Meddling) {
     }
 }
 
-/// A file system may keep times by 10 ms, and this goes faster than that: a minute ahead is another time on each.
+/// A file system may keep times by 10 ms, and this goes faster than that: a minute ahead is another
+/// time on each.
 fn another_time(db: &Path) {
     let file = std::fs::File::options().write(true).open(db).unwrap();
     file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(60)).unwrap();
@@ -160,7 +167,10 @@ fn each_way(ahead: fn(&str) -> Bench, after: fn(&Bench, &str)) {
             let bench = ahead(place);
             meddle(&bench, how);
             let refused = is_refused(&bench, &what);
-            assert!(refused.to_string().contains("tiersmith detach --keep-both"), "{what}: {refused}");
+            assert!(
+                refused.to_string().contains("tiersmith detach --keep-both"),
+                "{what}: {refused}"
+            );
             kept_both(&bench, place, how, &what);
             if place != "redo" {
                 after(&bench, &what);
@@ -209,7 +219,9 @@ fn bars_that_are_gone_are_made_again_by_whoever_knows_that_nothing_was_written()
         take_bars(&bench);
         let refused = is_refused(&bench, place).to_string();
         assert!(
-            refused.contains("db-wal") && refused.contains("mkdir") && refused.contains("may have been"),
+            refused.contains("db-wal")
+                && refused.contains("mkdir")
+                && refused.contains("may have been"),
             "{refused}"
         );
         put_bars(&bench);
@@ -234,8 +246,13 @@ fn with_empty_logs_a_foreign_write_is_the_database_s_next_version() {
         drop(db);
         meddle(&bench, Meddling::BarsGo);
         let db = connect(&bench.uri_with(&format!("&place={place}"))).unwrap();
-        assert_eq!(db.query_row("SELECT n FROM u", [], |row| row.get::<_, i64>(0)).unwrap(), 99, "{place}");
-        // And from here on it is that one that must not change: the process ends with frames in the WAL.
+        assert_eq!(
+            db.query_row("SELECT n FROM u", [], |row| row.get::<_, i64>(0)).unwrap(),
+            99,
+            "{place}"
+        );
+        // And from here on it is that one that must not change: the process ends with frames in the
+        // WAL.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
         db.execute_batch("INSERT INTO t VALUES (11)").unwrap();
         drop(db);
@@ -248,7 +265,8 @@ fn with_empty_logs_a_foreign_write_is_the_database_s_next_version() {
 /// Set for the process that ends while `db` is written: the URI, and how.
 const CRASH: &str = "TIERSMITH_TEST_CHANGED_CRASH";
 
-/// With `place=redo`: a process ended while `db` was written and nothing of that synced, and nobody has opened the database since. 11 rows.
+/// With `place=redo`: a process ended while `db` was written and nothing of that synced, and nobody
+/// has opened the database since. 11 rows.
 fn ended_while_db_is_written(how: &str) -> Bench {
     let bench = Bench::new();
     let role = format!("{how} {}", bench.uri_with("&place=redo"));
@@ -289,7 +307,8 @@ fn a_foreign_write_after_a_crash_in_the_middle_of_writing_is_refused() {
         end_while_db_is_written(&role);
     }
     for how in ["commit", "checkpoint"] {
-        // Nobody wrote: that it is not as it was is our own doing. Nor is a write taken for another's that a sleeping machine held up.
+        // Nobody wrote: that it is not as it was is our own doing. Nor is a write taken for
+        // another's that a sleeping machine held up.
         for minutes in [0, 1] {
             let bench = ended_while_db_is_written(how);
             after_minutes(&bench.home().join("db"), minutes);
@@ -306,7 +325,8 @@ fn a_foreign_write_after_a_crash_in_the_middle_of_writing_is_refused() {
                 "{how}"
             );
         }
-        // Somebody did, and put the bars back. It need not be SQLite, which may find half a database here.
+        // Somebody did, and put the bars back. It need not be SQLite, which may find half a
+        // database here.
         let bench = ended_while_db_is_written(how);
         take_bars(&bench);
         meddle(&bench, Meddling::Bytes);
@@ -329,7 +349,8 @@ fn a_stamp_that_was_removed_or_changed_locks_nothing() {
         |stamp| std::fs::remove_file(stamp).unwrap(),
         |stamp| {
             let file = std::fs::File::options().write(true).open(stamp).unwrap();
-            file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(600)).unwrap();
+            file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(600))
+                .unwrap();
         },
         |stamp| {
             let copy = stamp.with_extension("copy");
@@ -341,7 +362,8 @@ fn a_stamp_that_was_removed_or_changed_locks_nothing() {
         let bench = Bench::new();
         let db = connect(&bench.uri_with("&place=redo")).unwrap();
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
-        db.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t(n); INSERT INTO t VALUES (1)").unwrap();
+        db.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t(n); INSERT INTO t VALUES (1)")
+            .unwrap();
         drop(db);
         let place = bench.open().unwrap().unwrap();
         let stamp = place.home().open("stamp", tiersmith_store::OpenMode::READ).unwrap();

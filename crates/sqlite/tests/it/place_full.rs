@@ -1,8 +1,9 @@
-//! Attaching and detaching on a full file system, or with the tier on one that was mounted read-only: SQLite is told, nothing is lost, and
-//! with more room, or the right to write, it goes on.
+//! Attaching and detaching on a full file system, or with the tier on one that was mounted
+//! read-only: SQLite is told, nothing is lost, and with more room, or the right to write, it goes
+//! on.
 //!
-//! A small file system is mounted for it (tmpfs), which needs root; without it these tests say so and do
-//! nothing.
+//! A small file system is mounted for it (tmpfs), which needs root; without it these tests say so
+//! and do nothing.
 
 use crate::support;
 
@@ -43,7 +44,8 @@ impl Small {
             let mut mount = Command::new("mount");
             mount.args(["-o", &option]).arg(self.path()).stdin(Stdio::null());
             let output = mount.output().unwrap();
-            // Between fork and exec, a child of another test still has the tier's file open for writing.
+            // Between fork and exec, a child of another test still has the tier's file open for
+            // writing.
             if output.status.success() {
                 return;
             }
@@ -146,16 +148,23 @@ fn a_tier_on_a_read_only_file_system_is_refused_through_sqlite_and_nothing_is_lo
     let bench = &small.bench;
     let uri = |name: &str| {
         let (database, tier) = (bench.file(name), small.path().join(format!("{name}.tier")));
-        format!("file:{}?vfs=tiersmith&fast={}&size=8M&emulate=1", database.display(), tier.display())
+        format!(
+            "file:{}?vfs=tiersmith&fast={}&size=8M&emulate=1",
+            database.display(),
+            tier.display()
+        )
     };
-    let once = |uri: &str| connect(uri)?.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0));
+    let once = |uri: &str| {
+        connect(uri)?.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0))
+    };
     // As above: a child of another test may have the files open for a moment.
     let count = |uri: &str| {
         let began = Instant::now();
         loop {
             let counted = once(uri);
-            let busy =
-                |e: &rusqlite::Error| e.sqlite_error_code() == Some(rusqlite::ffi::ErrorCode::DatabaseBusy);
+            let busy = |e: &rusqlite::Error| {
+                e.sqlite_error_code() == Some(rusqlite::ffi::ErrorCode::DatabaseBusy)
+            };
             if !counted.as_ref().is_err_and(busy) || began.elapsed() > Duration::from_secs(120) {
                 return counted;
             }

@@ -1,4 +1,5 @@
-//! A home that was written past Tiersmith while the tier had newer blocks: refused, and with `detach_keeping_both` both versions are kept.
+//! A home that was written past Tiersmith while the tier had newer blocks: refused, and with
+//! `detach_keeping_both` both versions are kept.
 
 use crate::support::{Bench, connect, fold, patiently, stock};
 use std::path::{Path, PathBuf};
@@ -37,7 +38,8 @@ fn ahead(mode: &str) -> Bench {
     bench
 }
 
-/// A stock SQLite adds row 99 past the bars; with `keep` it leaves its WAL, as a process that is killed does.
+/// A stock SQLite adds row 99 past the bars; with `keep` it leaves its WAL, as a process that is
+/// killed does.
 fn meddle(bench: &Bench, keep: bool) {
     let home = bench.home();
     for bar in ["db-wal", "db-journal"] {
@@ -63,7 +65,10 @@ fn both_versions_are_kept_and_it_is_said_which_is_which() {
         meddle(&bench, keep);
         let refused = bench.open().unwrap_err();
         let named = refused.to_string();
-        assert!(named.contains("changed while the tier held") || named.contains("--keep-both"), "{named}");
+        assert!(
+            named.contains("changed while the tier held") || named.contains("--keep-both"),
+            "{named}"
+        );
         assert!(bench.detach().is_err());
         let kept = keep_both(&bench).unwrap();
         assert_eq!(kept.database, bench.database().canonicalize().unwrap());
@@ -111,7 +116,10 @@ fn what_is_in_the_way_is_not_replaced() {
     meddle(&bench, false);
     std::fs::write(changed(&bench), "somebody's notes").unwrap();
     let refused = keep_both(&bench).unwrap_err().to_string();
-    assert!(refused.contains("app.db-changed") && refused.contains("Move it elsewhere"), "{refused}");
+    assert!(
+        refused.contains("app.db-changed") && refused.contains("Move it elsewhere"),
+        "{refused}"
+    );
     assert_eq!(std::fs::read_to_string(changed(&bench)).unwrap(), "somebody's notes");
     std::fs::remove_file(changed(&bench)).unwrap();
     // One that was cut after the copy goes on with it.

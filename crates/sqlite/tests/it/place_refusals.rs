@@ -1,5 +1,5 @@
-//! What attaching, opening and detaching refuse: each with a sentence that says what to do, and nothing
-//! changed.
+//! What attaching, opening and detaching refuse: each with a sentence that says what to do, and
+//! nothing changed.
 
 use crate::support;
 
@@ -46,13 +46,16 @@ fn a_database_this_process_has_open_is_not_attached() {
     bench.fill(10);
     let db = stock(&bench.database()).unwrap();
     assert_eq!(db.query_row("SELECT count(*) FROM t", [], |r| r.get::<_, u32>(0)).unwrap(), 10);
-    let refused = refuses(&bench, &["this process has it open", "close it"], || bench.attach_at_once());
+    let refused =
+        refuses(&bench, &["this process has it open", "close it"], || bench.attach_at_once());
     assert!(refused.is_busy());
     // Refusing takes no lock away from it (`refuses` would: it opens and closes the file).
     db.execute_batch("BEGIN IMMEDIATE; INSERT INTO t VALUES (10)").unwrap();
     assert!(bench.attach_at_once().unwrap_err().is_busy());
-    let mut other =
-        again(&full_name!("another_process_with_a_stock_connection"), ("TIERSMITH_TEST_STOCK", "write"));
+    let mut other = again(
+        &full_name!("another_process_with_a_stock_connection"),
+        ("TIERSMITH_TEST_STOCK", "write"),
+    );
     let other = other.env("TIERSMITH_TEST_PATH", bench.database()).output().unwrap();
     assert!(String::from_utf8_lossy(&other.stdout).contains("database is locked"), "{other:?}");
     db.execute_batch("COMMIT").unwrap();
@@ -68,7 +71,9 @@ fn another_process_with_a_stock_connection() {
     let Ok(role) = std::env::var("TIERSMITH_TEST_STOCK") else { return };
     let db = stock(Path::new(&std::env::var_os("TIERSMITH_TEST_PATH").unwrap())).unwrap();
     match &role[..] {
-        "write" => println!("{:?}", db.execute("INSERT INTO t VALUES (99)", []).map_err(|e| e.to_string())),
+        "write" => {
+            println!("{:?}", db.execute("INSERT INTO t VALUES (99)", []).map_err(|e| e.to_string()))
+        }
         "idle" | "transaction" => {
             if role == "transaction" {
                 db.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -87,10 +92,13 @@ fn a_database_another_process_has_open_is_not_attached_even_when_it_is_idle() {
     for role in ["transaction", "idle"] {
         let bench = Bench::new();
         bench.fill(10);
-        let mut other =
-            again(&full_name!("another_process_with_a_stock_connection"), ("TIERSMITH_TEST_STOCK", role));
+        let mut other = again(
+            &full_name!("another_process_with_a_stock_connection"),
+            ("TIERSMITH_TEST_STOCK", role),
+        );
         let mut other = other.env("TIERSMITH_TEST_PATH", bench.database()).spawn().unwrap();
-        let ready = BufReader::new(other.stdout.take().unwrap()).lines().any(|l| l.unwrap() == "ready");
+        let ready =
+            BufReader::new(other.stdout.take().unwrap()).lines().any(|l| l.unwrap() == "ready");
         assert!(ready);
         let refused = refuses(&bench, &["close it there and try again"], || bench.attach_at_once());
         assert!(refused.is_busy(), "{role}: {refused}");
@@ -108,8 +116,9 @@ fn the_tier_of_a_database_that_was_removed_says_how_it_becomes_free() {
     std::fs::remove_file(bench.database()).unwrap();
     std::fs::remove_dir_all(bench.home()).unwrap();
     bench.fill(2);
-    let said =
-        refuses(&bench, &["belongs to", "removing the tier's file frees it"], || bench.attach_at_once());
+    let said = refuses(&bench, &["belongs to", "removing the tier's file frees it"], || {
+        bench.attach_at_once()
+    });
     assert!(!said.to_string().contains("first"), "{said}");
     std::fs::remove_file(bench.tier()).unwrap();
     drop(bench.attach().unwrap().unwrap());
@@ -132,16 +141,18 @@ fn a_second_process_is_told_which_process_has_the_database() {
     let bench = attached();
     let place = bench.open().unwrap().unwrap();
     let path = bench.database().display().to_string();
-    let said = again(&full_name!("another_process_that_opens_the_place"), ("TIERSMITH_TEST_OPEN", &path))
-        .output()
-        .unwrap();
+    let said =
+        again(&full_name!("another_process_that_opens_the_place"), ("TIERSMITH_TEST_OPEN", &path))
+            .output()
+            .unwrap();
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     let me = format!("process {}", std::process::id());
     assert!(said.contains("busy true") && said.contains(&me), "{said}");
     drop(place);
-    let said = again(&full_name!("another_process_that_opens_the_place"), ("TIERSMITH_TEST_OPEN", &path))
-        .output()
-        .unwrap();
+    let said =
+        again(&full_name!("another_process_that_opens_the_place"), ("TIERSMITH_TEST_OPEN", &path))
+            .output()
+            .unwrap();
     assert!(String::from_utf8_lossy(&said.stdout).contains("opened"));
 }
 
@@ -156,7 +167,8 @@ fn a_stock_sqlite_is_refused_while_it_is_attached_open_or_not() {
     drop(place);
     assert_barred(&bench.home().join("db"));
     // Nothing SQLite leaves beside the stub.
-    let names: Vec<_> = std::fs::read_dir(bench.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(bench.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names.len(), 3, "{names:?}");
 }
 
@@ -188,7 +200,10 @@ fn a_stock_sqlite_is_refused_past_the_stub_in_every_journal_mode() {
     for mode in ["DELETE", "TRUNCATE", "PERSIST", "WAL"] {
         let bench = Bench::new();
         bench.fill(10);
-        stock(&bench.database()).unwrap().execute_batch(&format!("PRAGMA journal_mode = {mode}")).unwrap();
+        stock(&bench.database())
+            .unwrap()
+            .execute_batch(&format!("PRAGMA journal_mode = {mode}"))
+            .unwrap();
         let connection = support::connect(&bench.uri()).unwrap();
         connection.execute_batch("INSERT INTO t VALUES (10)").unwrap();
         let db = bench.home().join("db");
@@ -278,7 +293,8 @@ fn a_tier_of_another_database_is_refused() {
 fn another_tier_or_setting_than_it_was_attached_with_is_refused() {
     let bench = attached();
     let elsewhere = FastSpec { members: vec![bench.file("elsewhere")], ..bench.fast() };
-    let (here, there) = (bench.tier().display().to_string(), bench.file("elsewhere").display().to_string());
+    let (here, there) =
+        (bench.tier().display().to_string(), bench.file("elsewhere").display().to_string());
     refuses(&bench, &[&here, &there, "leave fast= out"], || bench.attach_with(elsewhere.clone()));
     let real = FastSpec { emulate: false, ..bench.fast() };
     refuses(&bench, &["emulate=1", "emulate=0"], || bench.attach_with(real.clone()));
@@ -308,7 +324,8 @@ fn a_tier_that_cannot_be_made_leaves_the_database_as_it_was() {
     refuses(&bench, &["the database itself"], || bench.attach_with(itself));
     // In memory only an emulated tier can be made.
     if let Ok(memory) = tempfile::tempdir_in("/dev/shm") {
-        let real = FastSpec { emulate: false, members: vec![memory.path().join("tier")], ..bench.fast() };
+        let real =
+            FastSpec { emulate: false, members: vec![memory.path().join("tier")], ..bench.fast() };
         refuses(&bench, &["emulate"], || bench.attach_with(real));
     }
     // And a new database is not made.
@@ -335,7 +352,8 @@ fn a_removed_stub_or_directory_or_a_second_database_is_explained() {
     refuses(&bench, &["app.db-tiersmith", "no such directory"], || bench.detach());
     assert_eq!(status(&bench.database()).unwrap().standing, Standing::HomeMissing);
     std::fs::rename(bench.file("elsewhere"), bench.home()).unwrap();
-    // The way out that the message names; also when a stock SQLite has made an empty file meanwhile.
+    // The way out that the message names; also when a stock SQLite has made an empty file
+    // meanwhile.
     std::fs::remove_file(bench.database()).unwrap();
     bench.detach().unwrap();
     assert_eq!(rows(&bench.database()).unwrap(), 10);
@@ -384,7 +402,9 @@ fn a_home_changed_behind_its_back_stops_the_open_when_the_tier_is_ahead() {
 #[test]
 fn a_database_this_process_may_not_write_says_so() {
     let bench = attached();
-    let mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap()
+    };
     mode(bench.path(), 0o755);
     mode(&bench.database(), 0o444);
     mode(&bench.home(), 0o555);
@@ -404,7 +424,8 @@ fn a_database_this_process_may_not_write_says_so() {
         list.args(nobody).arg(other.get_program()).arg("--list");
         if !list.output().is_ok_and(|o| o.status.success()) {
             eprintln!(
-                "skipped: a process that may not write, because nobody cannot run this program through setpriv"
+                "skipped: a process that may not write, because nobody cannot run this program \
+                 through setpriv"
             );
             return;
         }

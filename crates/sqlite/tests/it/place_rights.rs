@@ -1,5 +1,6 @@
 //! A process of root's that opens, attaches and detaches another account's database: it does what
-//! that account could do, and no more. (The commands: `crates/cli/tests/alone/attached_attacks.rs`.)
+//! that account could do, and no more. (The commands:
+//! `crates/cli/tests/alone/attached_attacks.rs`.)
 
 use crate::support;
 
@@ -55,24 +56,36 @@ fn all_below(path: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn what_a_process_of_roots_makes_for_an_account_is_the_accounts() {
-    let Some((bench, secret)) = hers("what_a_process_of_roots_makes_for_an_account_is_the_accounts") else {
+    let Some((bench, secret)) =
+        hers("what_a_process_of_roots_makes_for_an_account_is_the_accounts")
+    else {
         return;
     };
     tiersmith_sqlite::register().unwrap();
     let before = (geteuid(), getegid(), getgroups().unwrap());
     for journal in ["WAL", "DELETE"] {
         let db = Connection::open(bench.uri()).unwrap();
-        db.execute_batch(&format!("PRAGMA journal_mode = {journal}; INSERT INTO t VALUES (1)")).unwrap();
+        db.execute_batch(&format!("PRAGMA journal_mode = {journal}; INSERT INTO t VALUES (1)"))
+            .unwrap();
         let mut made = Vec::new();
         all_below(bench.path(), &mut made);
         assert!(made.len() >= 6, "{made:?}");
         for path in made {
-            assert_eq!(path.symlink_metadata().unwrap().uid(), MALLORY, "{journal}: {}", path.display());
+            assert_eq!(
+                path.symlink_metadata().unwrap().uid(),
+                MALLORY,
+                "{journal}: {}",
+                path.display()
+            );
         }
     }
     Place::detach(&bench.database(), &fold).unwrap();
     assert_eq!(bench.database().metadata().unwrap().uid(), MALLORY);
-    assert_eq!((geteuid(), getegid(), getgroups().unwrap()), before, "the thread has its own rights again");
+    assert_eq!(
+        (geteuid(), getegid(), getgroups().unwrap()),
+        before,
+        "the thread has its own rights again"
+    );
     assert_untouched(&secret, "nothing planted");
 }
 
@@ -80,7 +93,8 @@ fn what_a_process_of_roots_makes_for_an_account_is_the_accounts() {
 /// set-group-ID: the account is no member of it.
 #[test]
 fn an_account_that_the_system_does_not_know_has_no_group_by_its_files() {
-    let Some((bench, secret)) = hers("an_account_that_the_system_does_not_know_has_no_group_by_its_files")
+    let Some((bench, secret)) =
+        hers("an_account_that_the_system_does_not_know_has_no_group_by_its_files")
     else {
         return;
     };
@@ -104,7 +118,8 @@ fn an_account_that_the_system_does_not_know_has_no_group_by_its_files() {
 
 #[test]
 fn what_keeps_a_database_from_being_written_is_told_to_root_as_it_is() {
-    let Some((bench, secret)) = hers("what_keeps_a_database_from_being_written_is_told_to_root_as_it_is")
+    let Some((bench, secret)) =
+        hers("what_keeps_a_database_from_being_written_is_told_to_root_as_it_is")
     else {
         return;
     };
@@ -115,8 +130,8 @@ fn what_keeps_a_database_from_being_written_is_told_to_root_as_it_is() {
     assert_untouched(&secret, "nothing planted");
 }
 
-/// Opens a database. A child that another test of this process starts has all open files until it has
-/// become another program, and the database is in use as long.
+/// Opens a database. A child that another test of this process starts has all open files until it
+/// has become another program, and the database is in use as long.
 fn open_at_last(uri: &str) -> Connection {
     for _ in 0..200 {
         match Connection::open(uri) {
@@ -133,7 +148,9 @@ fn open_at_last(uri: &str) -> Connection {
 fn a_file_of_roots_under_a_name_of_an_attached_database_is_not_opened() {
     let test = "a_file_of_roots_under_a_name_of_an_attached_database_is_not_opened";
     tiersmith_sqlite::register().unwrap();
-    for name in ["db", "wal", "journal", "attachment.new", "stub.new", "statistics.new", "statistics"] {
+    for name in
+        ["db", "wal", "journal", "attachment.new", "stub.new", "statistics.new", "statistics"]
+    {
         for by_hard_link in [true, false] {
             let Some((bench, secret)) = hers(test) else { return };
             drop(open_at_last(&bench.uri()).execute_batch("INSERT INTO t VALUES (1)"));
@@ -147,7 +164,8 @@ fn a_file_of_roots_under_a_name_of_an_attached_database_is_not_opened() {
             for journal in ["WAL", "DELETE"] {
                 let Ok(db) = Connection::open(bench.uri()) else { continue };
                 drop(db.execute_batch(&format!(
-                    "PRAGMA journal_mode = {journal}; INSERT INTO t SELECT n FROM t; PRAGMA wal_checkpoint"
+                    "PRAGMA journal_mode = {journal}; INSERT INTO t SELECT n FROM t; PRAGMA \
+                     wal_checkpoint"
                 )));
             }
             let how = format!("{name}, {}", if by_hard_link { "a hard link" } else { "a link" });
@@ -159,7 +177,9 @@ fn a_file_of_roots_under_a_name_of_an_attached_database_is_not_opened() {
 #[test]
 fn detach_writes_a_missing_stub_through_no_link() {
     for by_hard_link in [true, false] {
-        let Some((bench, secret)) = hers("detach_writes_a_missing_stub_through_no_link") else { return };
+        let Some((bench, secret)) = hers("detach_writes_a_missing_stub_through_no_link") else {
+            return;
+        };
         drop(bench.attach().unwrap().unwrap());
         fs::remove_file(bench.database()).unwrap();
         let stub = bench.home().join("stub.new");
@@ -189,7 +209,8 @@ fn what_lies_at_a_name_of_stock_sqlite_is_no_pipe_to_wait_for() {
 
 #[test]
 fn two_owners_are_refused_and_a_plain_database_is_nobodys_business() {
-    let Some((bench, secret)) = hers("two_owners_are_refused_and_a_plain_database_is_nobodys_business")
+    let Some((bench, secret)) =
+        hers("two_owners_are_refused_and_a_plain_database_is_nobodys_business")
     else {
         return;
     };
@@ -222,14 +243,16 @@ fn become_mallory() {
 
 #[test]
 fn a_program_of_roots_may_give_its_rights_up_while_it_has_an_accounts_database_open() {
-    const TEST: &str = "a_program_of_roots_may_give_its_rights_up_while_it_has_an_accounts_database_open";
+    const TEST: &str =
+        "a_program_of_roots_may_give_its_rights_up_while_it_has_an_accounts_database_open";
     const URI: &str = "TIERSMITH_TEST_GIVES_RIGHTS_UP";
     if let Ok(uri) = std::env::var(URI) {
         let db = connect(&uri).unwrap();
         db.execute_batch("INSERT INTO t VALUES (1)").unwrap();
         become_mallory();
         for journal in ["WAL", "DELETE"] {
-            db.execute_batch(&format!("PRAGMA journal_mode = {journal}; INSERT INTO t VALUES (2)")).unwrap();
+            db.execute_batch(&format!("PRAGMA journal_mode = {journal}; INSERT INTO t VALUES (2)"))
+                .unwrap();
         }
         return;
     }

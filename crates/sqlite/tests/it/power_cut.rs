@@ -1,14 +1,14 @@
-//! The power goes while SQLite commits, at every point below it: every acknowledged transaction is there,
-//! none is there by half.
+//! The power goes while SQLite commits, at every point below it: every acknowledged transaction is
+//! there, none is there by half.
 //!
-//! The VFS runs on a simulated tier and a simulated home, whose trace is then cut at every fence and every
-//! event of the home; for each cut the images a power cut may leave (any subset of what was not durable, torn
-//! by word on the tier and by sector at home) are opened through the VFS again, with all the recovery there
-//! is: the store's, and SQLite's own (WAL, hot journals). The model is described in `tiersmith_pmem::sim` and
-//! in `tiersmith_store::crash`.
+//! The VFS runs on a simulated tier and a simulated home, whose trace is then cut at every fence
+//! and every event of the home; for each cut the images a power cut may leave (any subset of what
+//! was not durable, torn by word on the tier and by sector at home) are opened through the VFS
+//! again, with all the recovery there is: the store's, and SQLite's own (WAL, hot journals). The
+//! model is described in `tiersmith_pmem::sim` and in `tiersmith_store::crash`.
 //!
-//! Deliberately absent: attaching and detaching themselves (`src/place`), whose steps are names in a real
-//! directory.
+//! Deliberately absent: attaching and detaching themselves (`src/place`), whose steps are names in
+//! a real directory.
 //!
 //! `TIERSMITH_IMAGES`: images at each cut; `TIERSMITH_SEED`: which of them.
 
@@ -40,7 +40,9 @@ impl Cuts for Way {
         let last = ledger::check(&db)?;
         let acked = state.acked as i64;
         if last != acked && last != acked + 1 {
-            return Err(format!("{acked} transactions were acknowledged, {last} is the newest there"));
+            return Err(format!(
+                "{acked} transactions were acknowledged, {last} is the newest there"
+            ));
         }
         // And it can be written.
         ledger::commit(&db, last + 1, 100).map_err(|e| format!("writing after the cut: {e}"))?;
@@ -57,8 +59,9 @@ impl Cuts for Way {
             ..Budget::default()
         };
         let numbers = AtomicU64::new(0);
-        let path =
-            || -> PathBuf { dir.path().join(format!("{}.db", numbers.fetch_add(1, Ordering::Relaxed))) };
+        let path = || -> PathBuf {
+            dir.path().join(format!("{}.db", numbers.fetch_add(1, Ordering::Relaxed)))
+        };
         explore(&recording, &budget, |state| self.check(&path(), state))
     }
 
@@ -70,11 +73,11 @@ impl Cuts for Way {
     }
 }
 
-/// What this finds when the header and the first frames of a WAL that begins again are one write: after a cut
-/// the old header may be there with the first frames of the old WAL and a torn one after them. SQLite takes
-/// that for a WAL of those frames, and goes back to a database of long ago. (`walRestartHdr`, and the comment
-/// on an "out-of-order write following a WAL restart" in `sqlite3WalFrames`: with SEQUENTIAL it does not sync
-/// between.)
+/// What this finds when the header and the first frames of a WAL that begins again are one write:
+/// after a cut the old header may be there with the first frames of the old WAL and a torn one
+/// after them. SQLite takes that for a WAL of those frames, and goes back to a database of long
+/// ago. (`walRestartHdr`, and the comment on an "out-of-order write following a WAL restart" in
+/// `sqlite3WalFrames`: with SEQUENTIAL it does not sync between.)
 #[test]
 fn a_power_cut_in_wal_mode_loses_nothing_acknowledged() {
     let pragmas = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 20";
@@ -84,7 +87,8 @@ fn a_power_cut_in_wal_mode_loses_nothing_acknowledged() {
 #[test]
 fn a_power_cut_in_wal_mode_with_synchronous_normal_keeps_what_it_keeps_on_a_tier() {
     // Every write to the tier is durable on return, so NORMAL loses nothing either.
-    let pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 20";
+    let pragmas =
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 20";
     Way { pragmas, ..Way::default() }.assert_sound("WAL, synchronous=NORMAL");
 }
 
@@ -98,7 +102,8 @@ fn a_power_cut_with_a_rollback_journal_on_the_tier_and_the_database_on_disk_lose
     let placement = Placement::Redo;
     Way { placement, transactions: 5, ..Way::default() }.assert_sound("DELETE, place=redo");
     let pragmas = "PRAGMA journal_mode = PERSIST";
-    Way { placement, pragmas, transactions: 5, ..Way::default() }.assert_sound("PERSIST, place=redo");
+    Way { placement, pragmas, transactions: 5, ..Way::default() }
+        .assert_sound("PERSIST, place=redo");
 }
 
 #[test]
@@ -114,7 +119,8 @@ fn a_power_cut_with_the_journal_on_disk_and_the_database_on_the_tier_loses_nothi
     Way { placement, pragmas, transactions: 5, ..Way::default() }.assert_sound("WAL, place=data");
     // Spilled pages go into the database under a journal.
     let pragmas = "PRAGMA cache_size = 2; PRAGMA journal_mode = DELETE";
-    Way { placement, pragmas, transactions: 5, ..Way::default() }.assert_sound("spilling, place=data");
+    Way { placement, pragmas, transactions: 5, ..Way::default() }
+        .assert_sound("spilling, place=data");
 }
 
 #[test]
@@ -125,7 +131,8 @@ fn a_power_cut_with_pages_of_another_size_than_blocks_loses_nothing() {
     Way { pragmas, transactions: 5, units: 40, ..Way::default() }.assert_sound("pages of 8 KiB");
 }
 
-/// A file that does not end with a block gets no batch: the journal is on the tier, and so is the database.
+/// A file that does not end with a block gets no batch: the journal is on the tier, and so is the
+/// database.
 #[test]
 fn a_power_cut_with_journal_and_database_on_the_tier_loses_nothing() {
     for mode in ["DELETE", "TRUNCATE", "PERSIST"] {
@@ -137,13 +144,15 @@ fn a_power_cut_with_journal_and_database_on_the_tier_loses_nothing() {
 #[test]
 fn a_power_cut_while_vacuuming_loses_nothing() {
     for pragmas in ["PRAGMA journal_mode = DELETE", "PRAGMA journal_mode = WAL"] {
-        Way { pragmas, vacuum: true, transactions: 4, units: 40, ..Way::default() }.assert_sound("VACUUM");
+        Way { pragmas, vacuum: true, transactions: 4, units: 40, ..Way::default() }
+            .assert_sound("VACUUM");
     }
 }
 
 #[test]
 fn a_power_cut_in_wal_mode_with_exclusive_locking_loses_nothing() {
-    let pragmas = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 8";
+    let pragmas =
+        "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 8";
     Way { pragmas, ..Way::default() }.assert_sound("WAL, exclusive");
 }
 
@@ -153,11 +162,13 @@ fn a_power_cut_with_the_tier_on_flash_loses_nothing_in_wal_mode() {
     let pragmas = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 8";
     Way { pragmas, ..flash }.assert_sound("flash, WAL");
     // A commit ends with a sync of its own.
-    let pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 8";
+    let pragmas =
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 8";
     Way { pragmas, ..flash }.assert_sound("flash, WAL, synchronous=NORMAL");
     for placement in [Placement::Redo, Placement::Data] {
         let pragmas = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 8";
-        Way { placement, pragmas, transactions: 4, ..flash }.assert_sound("flash, WAL, half on the tier");
+        Way { placement, pragmas, transactions: 4, ..flash }
+            .assert_sound("flash, WAL, half on the tier");
     }
 }
 
@@ -172,8 +183,9 @@ fn a_power_cut_with_the_tier_on_flash_loses_nothing_with_a_rollback_journal() {
     Way { placement: Placement::Redo, ..flash }.assert_sound("flash, DELETE, place=redo");
 }
 
-/// Without the fence of an overwrite a checkpoint is not durable when the WAL behind it begins again. A file that grows hides that: its new
-/// length has a fence of its own, which comes after the last page, and covers those before it too. So here it does not grow.
+/// Without the fence of an overwrite a checkpoint is not durable when the WAL behind it begins
+/// again. A file that grows hides that: its new length has a fence of its own, which comes after
+/// the last page, and covers those before it too. So here it does not grow.
 #[test]
 fn bugs_planted_in_the_store_are_seen_at_sql_level() {
     let wal = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 20";
@@ -181,13 +193,21 @@ fn bugs_planted_in_the_store_are_seen_at_sql_level() {
     for (planted, pragmas, roomy) in [
         (Planted::BatchOneByOne, Way::default().pragmas, false),
         // The zeros over a journal's header are the commit.
-        (Planted::DropFenceBeforeAck, "PRAGMA page_size = 512; PRAGMA journal_mode = DELETE", false),
+        (
+            Planted::DropFenceBeforeAck,
+            "PRAGMA page_size = 512; PRAGMA journal_mode = DELETE",
+            false,
+        ),
         (Planted::DropFenceBeforeAck, checkpoints, true),
         (Planted::RedoWithoutFence, wal, false),
         (Planted::SizeNotDurable, wal, false),
     ] {
         let report = Way { planted, pragmas, roomy, ..Way::default() }.explore();
-        assert!(!report.violations.is_empty(), "{planted:?} is not seen in {} images", report.images);
+        assert!(
+            !report.violations.is_empty(),
+            "{planted:?} is not seen in {} images",
+            report.images
+        );
     }
     for planted in [Planted::LogNotSynced, Planted::SyncWithoutDevice] {
         let report = Way { planted, pragmas: wal, flash: true, ..Way::default() }.explore();

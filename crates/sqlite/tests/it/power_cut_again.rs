@@ -1,11 +1,14 @@
-//! The power goes again: while SQLite recovers from the first cut, and with names of attaching and detaching that were not synced.
+//! The power goes again: while SQLite recovers from the first cut, and with names of attaching and
+//! detaching that were not synced.
 //!
-//! The first part is `power_cut.rs` once more, on simulated media and a simulated home: the recovery of what a cut left (the store's, then
-//! SQLite's own, from a WAL or a hot journal, up to the close) is recorded and cut everywhere too. What a recovery showed to its reader must
-//! be there after the second cut as well.
+//! The first part is `power_cut.rs` once more, on simulated media and a simulated home: the
+//! recovery of what a cut left (the store's, then SQLite's own, from a WAL or a hot journal, up to
+//! the close) is recorded and cut everywhere too. What a recovery showed to its reader must be
+//! there after the second cut as well.
 //!
-//! The second part has a real directory: each way that the names of a step may be left, when some of what was not synced is there and some is
-//! not, is made by hand, and the next open, attach or detach goes on from it. A rename may leave the old name, the new one, or both; not none.
+//! The second part has a real directory: each way that the names of a step may be left, when some
+//! of what was not synced is there and some is not, is made by hand, and the next open, attach or
+//! detach goes on from it. A rename may leave the old name, the new one, or both; not none.
 //!
 //! A failure begins with VIOLATION. `TIERSMITH_SEED`, `TIERSMITH_IMAGES` as in `power_cut.rs`.
 
@@ -23,18 +26,32 @@ use tiersmith_store::home::SimHome;
 
 /// Cuts a run, and what comes after.
 trait CutsAgain {
-    fn recover(&self, path: &Path, recorder: &Recorder, image: &[u8], acked: i64) -> Result<i64, String>;
+    fn recover(
+        &self,
+        path: &Path,
+        recorder: &Recorder,
+        image: &[u8],
+        acked: i64,
+    ) -> Result<i64, String>;
     fn explore(&self, what: &str);
 }
 
 impl CutsAgain for Way {
     /// Opens what a cut left, reads, and closes; the newest transaction there.
-    fn recover(&self, path: &Path, recorder: &Recorder, image: &[u8], acked: i64) -> Result<i64, String> {
+    fn recover(
+        &self,
+        path: &Path,
+        recorder: &Recorder,
+        image: &[u8],
+        acked: i64,
+    ) -> Result<i64, String> {
         let place = self.place(path, recorder, image.to_vec())?;
         let db = open(path).map_err(|e| e.to_string())?;
         let last = ledger::check(&db)?;
         if last != acked && last != acked + 1 {
-            return Err(format!("{acked} transactions were acknowledged, {last} is the newest there"));
+            return Err(format!(
+                "{acked} transactions were acknowledged, {last} is the newest there"
+            ));
         }
         recorder.acked();
         drop((db, place));
@@ -45,14 +62,16 @@ impl CutsAgain for Way {
     fn explore(&self, what: &str) {
         let dir = TempDir::new().unwrap();
         let numbers = AtomicU64::new(0);
-        let path =
-            || -> PathBuf { dir.path().join(format!("{}.db", numbers.fetch_add(1, Ordering::Relaxed))) };
+        let path = || -> PathBuf {
+            dir.path().join(format!("{}.db", numbers.fetch_add(1, Ordering::Relaxed)))
+        };
         let seed = many("TIERSMITH_SEED", 1);
         let images = many("TIERSMITH_IMAGES", 2) as usize;
         let recording = self.record(&path());
         let outer = Budget { images_per_cut: 1, seed, threads: 2, stop_after: 1 };
         let (second, recoveries) = (AtomicU64::new(0), AtomicU64::new(0));
-        // Every seventh cut, another seventh for another seed: a recovery has as many cuts as it has fences and file operations.
+        // Every seventh cut, another seventh for another seed: a recovery has as many cuts as it
+        // has fences and file operations.
         let report = explore(&recording, &outer, |found| {
             if !(found.id.cut as u64 + seed).is_multiple_of(7) {
                 return Ok(());
@@ -64,20 +83,26 @@ impl CutsAgain for Way {
             let budget = Budget { images_per_cut: images, seed, threads: 1, stop_after: 1 };
             let inner = explore(&recorder.recording(), &budget, |mut again: CutState<'_>| {
                 let home = std::mem::replace(&mut again.home, SimHome::new(None));
-                let found = self.recover(&path(), &Recorder::resume(home), &again.tiers[0], acked)?;
+                let found =
+                    self.recover(&path(), &Recorder::resume(home), &again.tiers[0], acked)?;
                 if again.acked > 0 && found != last {
                     return Err(format!(
-                        "a reader was shown transaction {last} after the first cut, now {found} is the newest"
+                        "a reader was shown transaction {last} after the first cut, now {found} is \
+                         the newest"
                     ));
                 }
                 Ok(())
             });
             second.fetch_add(inner.images, Ordering::Relaxed);
-            inner.violations.first().map_or(Ok(()), |v| Err(format!("second cut, in recovery: {v}")))
+            inner
+                .violations
+                .first()
+                .map_or(Ok(()), |v| Err(format!("second cut, in recovery: {v}")))
         });
         let (second, recoveries) = (second.into_inner(), recoveries.into_inner());
         println!(
-            "{what} (EMULATED, simulated power cuts): {recoveries} recoveries, {second} images of them, seed {seed}"
+            "{what} (EMULATED, simulated power cuts): {recoveries} recoveries, {second} images of \
+             them, seed {seed}"
         );
         for violation in &report.violations {
             eprintln!("VIOLATION: {what}, TIERSMITH_SEED={seed}: {violation}");
@@ -91,7 +116,8 @@ impl CutsAgain for Way {
 fn a_second_power_cut_while_a_wal_is_recovered_loses_nothing() {
     let pragmas = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 20";
     Way { pragmas, placement: Placement::All, transactions: 6, ..Way::default() }.explore("WAL");
-    Way { pragmas, placement: Placement::Redo, transactions: 4, ..Way::default() }.explore("WAL, place=redo");
+    Way { pragmas, placement: Placement::Redo, transactions: 4, ..Way::default() }
+        .explore("WAL, place=redo");
 }
 
 #[test]
@@ -103,7 +129,8 @@ fn a_second_power_cut_while_a_journal_is_rolled_back_loses_nothing() {
     ] {
         Way { pragmas, placement: Placement::All, transactions: 3, ..Way::default() }.explore(mode);
         let what = format!("{mode}, place=redo");
-        Way { pragmas, placement: Placement::Redo, transactions: 3, ..Way::default() }.explore(&what);
+        Way { pragmas, placement: Placement::Redo, transactions: 3, ..Way::default() }
+            .explore(&what);
     }
 }
 
@@ -126,7 +153,8 @@ enum Then {
     Detach,
 }
 
-/// The three ways on end with the whole database. `plain`: the image is not attached, so a detach may say so.
+/// The three ways on end with the whole database. `plain`: the image is not attached, so a detach
+/// may say so.
 fn goes_on(what: &str, make: &dyn Fn() -> Bench, rows: u32) -> u64 {
     for then in [Then::Open, Then::Attach, Then::Detach] {
         let bench = make();
@@ -162,8 +190,10 @@ fn goes_on(what: &str, make: &dyn Fn() -> Bench, rows: u32) -> u64 {
             Ok(seen) if seen == rows => {}
             seen => violation(format!("in the end a stock SQLite sees {seen:?}")),
         }
-        let sound: String =
-            stock(&bench.database()).unwrap().query_row("PRAGMA integrity_check", [], |r| r.get(0)).unwrap();
+        let sound: String = stock(&bench.database())
+            .unwrap()
+            .query_row("PRAGMA integrity_check", [], |r| r.get(0))
+            .unwrap();
         if sound != "ok" || bench.home().exists() {
             violation(format!("in the end: {sound}, directory there: {}", bench.home().exists()));
         }
@@ -187,7 +217,8 @@ fn attached_ahead() -> Bench {
     drop(db);
     std::fs::copy(other.database(), bench.database()).unwrap();
     let db = stock(&other.database()).unwrap();
-    db.execute_batch(&format!("PRAGMA wal_autocheckpoint = 0; INSERT INTO t VALUES ({ROWS})")).unwrap();
+    db.execute_batch(&format!("PRAGMA wal_autocheckpoint = 0; INSERT INTO t VALUES ({ROWS})"))
+        .unwrap();
     let frames = std::fs::read(other.file("app.db-wal")).unwrap();
     drop(db);
     let place = bench.attach().unwrap().unwrap();
@@ -197,7 +228,8 @@ fn attached_ahead() -> Bench {
     bench
 }
 
-/// The store has given everything back, and the WAL has the name SQLite looks for: detaching was stopped before SQLite folded.
+/// The store has given everything back, and the WAL has the name SQLite looks for: detaching was
+/// stopped before SQLite folded.
 fn half_detached() -> Bench {
     let bench = attached_ahead();
     let stopped = patiently(|| Place::detach(&bench.database(), &|_| Err("stopped here".into())));
@@ -234,13 +266,18 @@ fn attaching_goes_on_from_every_set_of_names_that_a_cut_leaves() {
                 }
                 bench
             };
-            images += goes_on(&format!("attaching, step 3, names {names:04b}, {written} bytes"), &make, ROWS);
+            images += goes_on(
+                &format!("attaching, step 3, names {names:04b}, {written} bytes"),
+                &make,
+                ROWS,
+            );
             if names & 4 == 0 {
                 break;
             }
         }
     }
-    // Steps 4 to 7: the second name; the store's note and the tier; the stub beside it, whole or not; the rename with one name or both.
+    // Steps 4 to 7: the second name; the store's note and the tier; the stub beside it, whole or
+    // not; the rename with one name or both.
     for (what, note, stub, renamed) in [
         ("the second name", false, None, false),
         ("the tier and no note", false, None, false),
@@ -270,7 +307,8 @@ fn attaching_goes_on_from_every_set_of_names_that_a_cut_leaves() {
             }
             bench
         };
-        // Without the note the tier still says whose it is; attaching the database to it again is refused, with the reason.
+        // Without the note the tier still says whose it is; attaching the database to it again is
+        // refused, with the reason.
         if what == "the tier and no note" {
             let bench = make();
             assert!(bench.open().unwrap().is_none());
@@ -286,8 +324,8 @@ fn attaching_goes_on_from_every_set_of_names_that_a_cut_leaves() {
 #[test]
 fn detaching_goes_on_from_every_set_of_names_that_a_cut_leaves() {
     let mut images = 0;
-    // Step 2: the bar of the WAL is there or not while the WAL has its old name; the WAL has the new name, or both. The journal's bar is
-    // taken away after that was synced.
+    // Step 2: the bar of the WAL is there or not while the WAL has its old name; the WAL has the
+    // new name, or both. The journal's bar is taken away after that was synced.
     for (what, wal_bar, old, new, journal_bar) in [
         ("both bars", true, true, false, true),
         ("one bar removed", false, true, false, true),
@@ -314,7 +352,8 @@ fn detaching_goes_on_from_every_set_of_names_that_a_cut_leaves() {
         };
         images += goes_on(&format!("detaching, step 2, {what}"), &make, ROWS + 1);
     }
-    // Step 3: SQLite has folded the WAL and removed its name; the name comes back, and others SQLite made stay.
+    // Step 3: SQLite has folded the WAL and removed its name; the name comes back, and others
+    // SQLite made stay.
     for names in 0..4u32 {
         let make = || {
             let bench = half_detached();
@@ -331,7 +370,8 @@ fn detaching_goes_on_from_every_set_of_names_that_a_cut_leaves() {
         };
         images += goes_on(&format!("detaching, step 3, names {names:02b}"), &make, ROWS + 1);
     }
-    // Step 4: the rename over the stub left both names. Step 5: any of the directory's names is left.
+    // Step 4: the rename over the stub left both names. Step 5: any of the directory's names is
+    // left.
     for names in 0..16u32 {
         let make = || {
             let bench = half_detached();

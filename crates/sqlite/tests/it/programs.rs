@@ -13,7 +13,8 @@ pub(crate) fn library() -> Option<PathBuf> {
         .find(|library| library.exists());
     if found.is_none() {
         eprintln!(
-            "skipped: the extension, because there is no libtiersmith_sqlite.so in {}: cargo build -p tiersmith-sqlite makes it",
+            "skipped: the extension, because there is no libtiersmith_sqlite.so in {}: cargo build \
+             -p tiersmith-sqlite makes it",
             deps.display()
         );
     }

@@ -29,7 +29,8 @@ fn pythons() -> BTreeSet<PathBuf> {
     let named = std::env::var("TIERSMITH_PYTHON").ok();
     let names = ["python3", "/usr/bin/python3"].map(str::to_owned).into_iter().chain(named);
     let executable = |name: String| {
-        let done = Command::new(name).args(["-c", "import sys; print(sys.executable)"]).output().ok()?;
+        let done =
+            Command::new(name).args(["-c", "import sys; print(sys.executable)"]).output().ok()?;
         done.status.success().then(|| PathBuf::from(String::from_utf8_lossy(&done.stdout).trim()))
     };
     names.filter_map(executable).collect()
@@ -44,8 +45,11 @@ fn the_python_package_works_as_it_is_installed_from_its_wheel() {
     }
     let dir = tempfile::tempdir().unwrap();
     let build = root().join("packaging/python/build");
-    let wheel =
-        run(Command::new("python3").arg(build).arg(dir.path()).arg(&library).env_remove("PYTHONPATH"));
+    let wheel = run(Command::new("python3")
+        .arg(build)
+        .arg(dir.path())
+        .arg(&library)
+        .env_remove("PYTHONPATH"));
     for (number, python) in pythons.iter().enumerate() {
         let site = dir.path().join(format!("site{number}"));
         let pip = Command::new(python)

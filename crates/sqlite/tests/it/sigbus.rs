@@ -40,7 +40,8 @@ fn a_truncated_tier_is_explained_in_a_program_that_asks_for_it_and_only_there() 
     }
     for (parameter, asked) in [("&sigbus=1", true), ("&sigbus=0", false), ("", false)] {
         let ended = child(parameter);
-        let (said, out) = (String::from_utf8_lossy(&ended.stderr), String::from_utf8_lossy(&ended.stdout));
+        let (said, out) =
+            (String::from_utf8_lossy(&ended.stderr), String::from_utf8_lossy(&ended.stdout));
         let left = out.lines().find_map(|line| Some(line.split_once("; ")?.1));
         // A program that ends like this takes nothing away.
         std::fs::remove_dir_all(left.unwrap_or_else(|| panic!("{said} {out}"))).unwrap();

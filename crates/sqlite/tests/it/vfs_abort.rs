@@ -1,7 +1,9 @@
-//! A process that ends in the middle of a transaction: the next open rolls it back with the journal it left.
+//! A process that ends in the middle of a transaction: the next open rolls it back with the journal
+//! it left.
 //!
-//! The transaction is larger than SQLite's page cache, so SQLite has written a journal and part of the database. `kill.rs` has the random
-//! instants; here is the certain one, for each way a journal ends, with the remains of earlier journals behind it.
+//! The transaction is larger than SQLite's page cache, so SQLite has written a journal and part of
+//! the database. `kill.rs` has the random instants; here is the certain one, for each way a journal
+//! ends, with the remains of earlier journals behind it.
 
 use crate::vfs_support;
 
@@ -27,7 +29,9 @@ fn abort_in_the_middle(connection: &Connection, mode: &str) -> ! {
     if std::env::var_os(COMMITTED).is_some() {
         std::process::abort();
     }
-    connection.execute_batch("BEGIN; UPDATE t SET body=zeroblob(1800), n=n+100 WHERE id<=50").unwrap();
+    connection
+        .execute_batch("BEGIN; UPDATE t SET body=zeroblob(1800), n=n+100 WHERE id<=50")
+        .unwrap();
     std::process::abort();
 }
 
@@ -50,7 +54,11 @@ fn end_in_the_middle(bench: &Bench, mode: &str, test: &str, committed: bool) {
     let ended = command.output().unwrap();
     use std::os::unix::process::ExitStatusExt;
     let said = String::from_utf8_lossy(&ended.stdout);
-    assert_eq!(ended.status.signal(), Some(6), "it did not come to the middle of its transaction: {said}");
+    assert_eq!(
+        ended.status.signal(),
+        Some(6),
+        "it did not come to the middle of its transaction: {said}"
+    );
 }
 
 fn run_if_inside() {
@@ -105,15 +113,23 @@ fn what_was_committed_with_a_journal_stays_when_the_process_ends_right_after() {
 fn a_hot_journal_is_seen_while_its_database_is_closed() {
     run_if_inside();
     let bench = Bench::new();
-    end_in_the_middle(&bench, "delete", "a_hot_journal_is_seen_while_its_database_is_closed", false);
+    end_in_the_middle(
+        &bench,
+        "delete",
+        "a_hot_journal_is_seen_while_its_database_is_closed",
+        false,
+    );
     let name = CString::new(format!("{}-journal", bench.database().display())).unwrap();
-    // As SQLite does for the journals that a super-journal names.
-    // SAFETY: the VFS is registered, names end with a zero, answers have room; the file is closed at the end.
+    // As SQLite does for the journals that a super-journal names. SAFETY: the VFS is registered,
+    // names end with a zero, answers have room; the file is closed at the end.
     unsafe {
         let vfs = ffi::sqlite3_vfs_find(c"tiersmith".as_ptr());
         let mut there = 0;
         let access = (*vfs).xAccess.unwrap();
-        assert_eq!(access(vfs, name.as_ptr(), ffi::SQLITE_ACCESS_EXISTS, &mut there), ffi::SQLITE_OK);
+        assert_eq!(
+            access(vfs, name.as_ptr(), ffi::SQLITE_ACCESS_EXISTS, &mut there),
+            ffi::SQLITE_OK
+        );
         assert_eq!(there, 1);
         let mut memory = vec![0u64; (*vfs).szOsFile as usize / 8 + 1];
         let file: *mut ffi::sqlite3_file = memory.as_mut_ptr().cast();

@@ -1,4 +1,5 @@
-//! Batch-atomic writes: a rollback transaction is one batch of the store, without a journal; what the store refuses goes by a journal.
+//! Batch-atomic writes: a rollback transaction is one batch of the store, without a journal; what
+//! the store refuses goes by a journal.
 
 use crate::vfs_support::{Bench, assert_whole, count, text};
 use tiersmith_store::waits;
@@ -15,7 +16,8 @@ fn a_rollback_transaction_is_one_batch_and_makes_no_journal() {
     for id in 0..100 {
         connection.execute("INSERT INTO t VALUES (?1, 0)", [id]).unwrap();
     }
-    // The transaction that made the first page had no batch: SQLite writes a journal for an empty database, and it may be there still.
+    // The transaction that made the first page had no batch: SQLite writes a journal for an empty
+    // database, and it may be there still.
     let before = bench.stats();
     for id in 0..100 {
         connection.execute("UPDATE t SET n=n+1 WHERE id=?1", [id]).unwrap();
@@ -63,7 +65,10 @@ fn every_page_size_commits_and_keeps_the_length_sqlite_gave_the_file() {
             assert_eq!(len, pages * page_size, "page size {page_size}, block {block}");
             let plain = rusqlite::Connection::open(bench.database()).unwrap();
             assert_whole(&plain);
-            assert_eq!(text(&plain, "SELECT count(*) || ' ' || sum(length(body)) FROM t"), "60 42060");
+            assert_eq!(
+                text(&plain, "SELECT count(*) || ' ' || sum(length(body)) FROM t"),
+                "60 42060"
+            );
         }
     }
 }
@@ -73,7 +78,9 @@ fn a_transaction_too_large_for_a_batch_is_written_with_a_journal() {
     let bench = Bench::with("&size=8M");
     let connection = bench.open();
     // No spilling: all of it comes in one commit.
-    connection.execute_batch("PRAGMA cache_size=-65536; PRAGMA cache_spill=0; CREATE TABLE t(x)").unwrap();
+    connection
+        .execute_batch("PRAGMA cache_size=-65536; PRAGMA cache_spill=0; CREATE TABLE t(x)")
+        .unwrap();
     connection
         .execute_batch(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<6000) \

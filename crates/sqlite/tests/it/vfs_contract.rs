@@ -11,7 +11,12 @@ fn main_file(connection: &Connection) -> *mut ffi::sqlite3_file {
     // SAFETY: the connection is open; FILE_POINTER answers with a pointer.
     let code = unsafe {
         let at: *mut c_void = (&raw mut file).cast();
-        ffi::sqlite3_file_control(connection.handle(), c"main".as_ptr(), ffi::SQLITE_FCNTL_FILE_POINTER, at)
+        ffi::sqlite3_file_control(
+            connection.handle(),
+            c"main".as_ptr(),
+            ffi::SQLITE_FCNTL_FILE_POINTER,
+            at,
+        )
     };
     assert_eq!(code, ffi::SQLITE_OK);
     file
@@ -21,7 +26,8 @@ fn main_file(connection: &Connection) -> *mut ffi::sqlite3_file {
 macro_rules! call {
     ($file:expr, $method:ident($($argument:expr),*)) => {{
         let file = $file;
-        // SAFETY: the file is open as long as its connection, and nobody else uses it in these tests.
+        // SAFETY: the file is open as long as its connection, and nobody else uses it in these
+        // tests.
         unsafe { (*(*file).pMethods).$method.unwrap()(file $(, $argument)*) }
     }};
 }
@@ -46,7 +52,10 @@ fn a_read_past_the_end_is_short_and_filled_with_zeros() {
     assert_eq!(code, ffi::SQLITE_IOERR_SHORT_READ);
     assert_eq!(bytes[32..], [0; 32]);
     let mut bytes = [0xffu8; 64];
-    assert_eq!(call!(file, xRead(bytes.as_mut_ptr().cast(), 64, 1 << 40)), ffi::SQLITE_IOERR_SHORT_READ);
+    assert_eq!(
+        call!(file, xRead(bytes.as_mut_ptr().cast(), 64, 1 << 40)),
+        ffi::SQLITE_IOERR_SHORT_READ
+    );
     assert_eq!(bytes, [0; 64]);
     let mut bytes = [0xffu8; 16];
     assert_eq!(call!(file, xRead(bytes.as_mut_ptr().cast(), 16, 0)), ffi::SQLITE_OK);
@@ -86,7 +95,10 @@ fn a_batch_is_seen_by_its_connection_and_is_all_or_nothing() {
     let mut size = 0;
     let null = std::ptr::null_mut();
     // Rolled back: nothing of it is left.
-    assert_eq!(call!(file, xFileControl(ffi::SQLITE_FCNTL_BEGIN_ATOMIC_WRITE, null)), ffi::SQLITE_OK);
+    assert_eq!(
+        call!(file, xFileControl(ffi::SQLITE_FCNTL_BEGIN_ATOMIC_WRITE, null)),
+        ffi::SQLITE_OK
+    );
     for offset in [8192, 12288] {
         assert_eq!(call!(file, xWrite(page.as_ptr().cast(), 4096, offset)), ffi::SQLITE_OK);
     }
@@ -95,18 +107,30 @@ fn a_batch_is_seen_by_its_connection_and_is_all_or_nothing() {
     assert_eq!(seen, [7; 100]);
     assert_eq!(call!(file, xFileSize(&mut size)), ffi::SQLITE_OK);
     assert_eq!(size, 16384);
-    assert_eq!(call!(file, xFileControl(ffi::SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, null)), ffi::SQLITE_OK);
+    assert_eq!(
+        call!(file, xFileControl(ffi::SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, null)),
+        ffi::SQLITE_OK
+    );
     assert_eq!(call!(file, xFileSize(&mut size)), ffi::SQLITE_OK);
     assert_eq!(size, 8192);
     // Committed: all of it is there, also for another connection.
-    assert_eq!(call!(file, xFileControl(ffi::SQLITE_FCNTL_BEGIN_ATOMIC_WRITE, null)), ffi::SQLITE_OK);
+    assert_eq!(
+        call!(file, xFileControl(ffi::SQLITE_FCNTL_BEGIN_ATOMIC_WRITE, null)),
+        ffi::SQLITE_OK
+    );
     for offset in [12288, 8192] {
         assert_eq!(call!(file, xWrite(page.as_ptr().cast(), 4096, offset)), ffi::SQLITE_OK);
     }
-    assert_eq!(call!(file, xFileControl(ffi::SQLITE_FCNTL_COMMIT_ATOMIC_WRITE, null)), ffi::SQLITE_OK);
+    assert_eq!(
+        call!(file, xFileControl(ffi::SQLITE_FCNTL_COMMIT_ATOMIC_WRITE, null)),
+        ffi::SQLITE_OK
+    );
     let other = bench.reopen();
     text(&other, "SELECT count(*) FROM t");
-    assert_eq!(call!(main_file(&other), xRead(seen.as_mut_ptr().cast(), 100, 8192)), ffi::SQLITE_OK);
+    assert_eq!(
+        call!(main_file(&other), xRead(seen.as_mut_ptr().cast(), 100, 8192)),
+        ffi::SQLITE_OK
+    );
     assert_eq!(seen, [7; 100]);
     assert_eq!(call!(file, xTruncate(8192)), ffi::SQLITE_OK);
 }
@@ -117,9 +141,15 @@ fn the_other_file_controls_answer_as_the_unix_vfs_does() {
     let connection = bench.open();
     connection.execute_batch("CREATE TABLE t(x)").unwrap();
     let file = main_file(&connection);
-    assert_eq!(control(file, ffi::SQLITE_FCNTL_LOCKSTATE, 9), (ffi::SQLITE_OK, ffi::SQLITE_LOCK_NONE));
+    assert_eq!(
+        control(file, ffi::SQLITE_FCNTL_LOCKSTATE, 9),
+        (ffi::SQLITE_OK, ffi::SQLITE_LOCK_NONE)
+    );
     connection.execute_batch("BEGIN IMMEDIATE").unwrap();
-    assert_eq!(control(file, ffi::SQLITE_FCNTL_LOCKSTATE, 9), (ffi::SQLITE_OK, ffi::SQLITE_LOCK_RESERVED));
+    assert_eq!(
+        control(file, ffi::SQLITE_FCNTL_LOCKSTATE, 9),
+        (ffi::SQLITE_OK, ffi::SQLITE_LOCK_RESERVED)
+    );
     connection.execute_batch("COMMIT").unwrap();
     assert_eq!(control(file, ffi::SQLITE_FCNTL_PERSIST_WAL, -1), (ffi::SQLITE_OK, 0));
     assert_eq!(control(file, ffi::SQLITE_FCNTL_PERSIST_WAL, 1), (ffi::SQLITE_OK, 1));
@@ -134,7 +164,11 @@ fn the_other_file_controls_answer_as_the_unix_vfs_does() {
         let said = unsafe { std::ffi::CStr::from_ptr(name) }.to_str().unwrap().to_string();
         // SAFETY: as above.
         unsafe { ffi::sqlite3_free(name.cast()) };
-        assert!(if op == ffi::SQLITE_FCNTL_VFSNAME { said == "tiersmith" } else { said.contains("etilqs_") });
+        assert!(if op == ffi::SQLITE_FCNTL_VFSNAME {
+            said == "tiersmith"
+        } else {
+            said.contains("etilqs_")
+        });
     }
     let mut limit = 1i64 << 20;
     assert_eq!(
@@ -190,7 +224,10 @@ fn a_journal_that_does_not_exist_cannot_be_deleted_or_opened() {
         let vfs = ffi::sqlite3_vfs_find(c"tiersmith".as_ptr());
         let mut there = 1;
         let access = (*vfs).xAccess.unwrap();
-        assert_eq!(access(vfs, name.as_ptr(), ffi::SQLITE_ACCESS_EXISTS, &mut there), ffi::SQLITE_OK);
+        assert_eq!(
+            access(vfs, name.as_ptr(), ffi::SQLITE_ACCESS_EXISTS, &mut there),
+            ffi::SQLITE_OK
+        );
         assert_eq!(there, 0);
         assert_eq!((*vfs).xDelete.unwrap()(vfs, name.as_ptr(), 0), ffi::SQLITE_IOERR_DELETE_NOENT);
         let mut memory = vec![0u64; (*vfs).szOsFile as usize / 8 + 1];

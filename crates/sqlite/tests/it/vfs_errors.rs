@@ -1,4 +1,5 @@
-//! Errors reach the program: a result code it can act on, and a sentence that says what to do; nothing is lost.
+//! Errors reach the program: a result code it can act on, and a sentence that says what to do;
+//! nothing is lost.
 
 use crate::vfs_support;
 
@@ -58,13 +59,18 @@ fn a_refused_database_that_is_attached_with_sql_is_cantopen_and_no_empty_one() {
         let connection = Connection::open_in_memory().unwrap();
         let uri = format!("{uri}{parameter}");
         let attach = connection.execute("ATTACH ?1 AS refused", [&uri]);
-        assert_eq!(attach.unwrap_err().sqlite_error_code(), Some(ErrorCode::CannotOpen), "{parameter}");
+        assert_eq!(
+            attach.unwrap_err().sqlite_error_code(),
+            Some(ErrorCode::CannotOpen),
+            "{parameter}"
+        );
         assert!(last_error().contains("other.tier"));
     }
     let mut first = bench.open();
     assert_eq!(text(&first, "SELECT x FROM t"), "1");
     // An error while it is open is SQLite's own again.
-    let refused = first.transaction().unwrap().execute("INSERT INTO missing VALUES (1)", []).unwrap_err();
+    let refused =
+        first.transaction().unwrap().execute("INSERT INTO missing VALUES (1)", []).unwrap_err();
     assert!(refused.to_string().contains("no such table"), "{refused}");
 }
 
@@ -73,7 +79,8 @@ fn the_tier_of_another_database_is_cantopen() {
     let bench = attached();
     let tier = bench.tier().display().to_string();
     let other = Bench::new();
-    let uri = format!("file:{}?vfs=tiersmith&fast={tier}&size=16M&emulate=1", other.database().display());
+    let uri =
+        format!("file:{}?vfs=tiersmith&fast={tier}&size=16M&emulate=1", other.database().display());
     let (code, why) = refused(&uri);
     assert_eq!(code, Some(ErrorCode::CannotOpen), "{why}");
     assert!(why.contains("belongs to"), "{why}");
@@ -109,13 +116,16 @@ unsafe extern "C" fn keep_line(_: *mut c_void, _: c_int, line: *const c_char) {
 
 #[test]
 fn every_error_is_a_line_in_sqlites_log() {
-    // The log is a setting of the whole process, made before SQLite is used: so in a process of its own.
+    // The log is a setting of the whole process, made before SQLite is used: so in a process of its
+    // own.
     const INSIDE: &str = "TIERSMITH_TEST_LOG";
     if std::env::var_os(INSIDE).is_some() {
         let keep: unsafe extern "C" fn(*mut c_void, c_int, *const c_char) = keep_line;
-        // SAFETY: called before any other use of SQLite in this process, with the two arguments this option takes.
-        let code =
-            unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_LOG, keep, std::ptr::null_mut::<c_void>()) };
+        // SAFETY: called before any other use of SQLite in this process, with the two arguments
+        // this option takes.
+        let code = unsafe {
+            ffi::sqlite3_config(ffi::SQLITE_CONFIG_LOG, keep, std::ptr::null_mut::<c_void>())
+        };
         assert_eq!(code, ffi::SQLITE_OK);
         let bench = Bench::with("&size=lots");
         let _ = refused(&bench.uri());
@@ -173,12 +183,15 @@ fn a_full_tier_with_a_full_home_gives_sqlite_full_and_loses_nothing() {
         let disk = match SmallDisk::mount(&bench.dir.path().join("small"), 6 << 20) {
             Ok(disk) => disk,
             Err(why) => {
-                eprintln!("skipped: a full disk, because there is no file system of its own: {why}");
+                eprintln!(
+                    "skipped: a full disk, because there is no file system of its own: {why}"
+                );
                 return;
             }
         };
         let database = disk.0.join("app.db");
-        let uri = |parameters: &str| format!("file:{}?vfs=tiersmith{parameters}", database.display());
+        let uri =
+            |parameters: &str| format!("file:{}?vfs=tiersmith{parameters}", database.display());
         let tier = format!("&fast={}&emulate=1&size=8M", bench.tier().display());
         let connection = vfs_support::open(uri(&tier));
         text(&connection, &format!("PRAGMA journal_mode={journal}"));
@@ -195,7 +208,8 @@ fn a_full_tier_with_a_full_home_gives_sqlite_full_and_loses_nothing() {
     }
 }
 
-/// The rollback too finds tier and disk full. Nothing acknowledged may be lost by that, and when there is room again the database goes on.
+/// The rollback too finds tier and disk full. Nothing acknowledged may be lost by that, and when
+/// there is room again the database goes on.
 #[test]
 fn a_transaction_larger_than_tier_and_disk_is_rolled_back_and_what_was_committed_stays() {
     for (journal, spare) in [("delete", 2 << 20), ("delete", 0), ("truncate", 0), ("wal", 0)] {
@@ -203,17 +217,22 @@ fn a_transaction_larger_than_tier_and_disk_is_rolled_back_and_what_was_committed
         let disk = match SmallDisk::mount(&bench.dir.path().join("small"), 24 << 20) {
             Ok(disk) => disk,
             Err(why) => {
-                eprintln!("skipped: a full disk, because there is no file system of its own: {why}");
+                eprintln!(
+                    "skipped: a full disk, because there is no file system of its own: {why}"
+                );
                 return;
             }
         };
         let database = disk.0.join("app.db");
-        let uri = |parameters: &str| format!("file:{}?vfs=tiersmith{parameters}", database.display());
+        let uri =
+            |parameters: &str| format!("file:{}?vfs=tiersmith{parameters}", database.display());
         let tier = format!("&fast={}&emulate=1&size=8M", bench.tier().display());
         let connection = vfs_support::open(uri(&tier));
         text(&connection, &format!("PRAGMA journal_mode={journal}"));
         connection
-            .execute_batch("PRAGMA cache_size=20; CREATE TABLE t(id INTEGER PRIMARY KEY, body BLOB)")
+            .execute_batch(
+                "PRAGMA cache_size=20; CREATE TABLE t(id INTEGER PRIMARY KEY, body BLOB)",
+            )
             .unwrap();
         for id in 0..1500 {
             connection.execute("INSERT INTO t VALUES (?1, randomblob(3000))", [id]).unwrap();
@@ -228,7 +247,9 @@ fn a_transaction_larger_than_tier_and_disk_is_rolled_back_and_what_was_committed
         let mut refused = None;
         connection.execute_batch("BEGIN").unwrap();
         for id in (0..1500).chain(0..1500) {
-            if let Err(e) = connection.execute("UPDATE t SET body=randomblob(3000) WHERE id=?1", [id]) {
+            if let Err(e) =
+                connection.execute("UPDATE t SET body=randomblob(3000) WHERE id=?1", [id])
+            {
                 refused = Some(e);
                 break;
             }

@@ -1,4 +1,5 @@
-//! The loadable extension, loaded by the programs that are installed: the `sqlite3` shell and Python.
+//! The loadable extension, loaded by the programs that are installed: the `sqlite3` shell and
+//! Python.
 
 use crate::programs::{library, program, run};
 use std::process::Command;
@@ -9,12 +10,23 @@ fn the_sqlite3_shell_attaches_by_the_extension_and_is_refused_without() {
     let dir = tempfile::tempdir().unwrap();
     let (database, tier) = (dir.path().join("app.db"), dir.path().join("app.tier"));
     let load = format!(".load {}", library.with_extension("").display());
-    let uri = format!("file:{}?vfs=tiersmith&fast={}&size=16M&emulate=1", database.display(), tier.display());
-    let sql = "CREATE TABLE t(x); INSERT INTO t VALUES (41); PRAGMA journal_mode=wal; UPDATE t SET x=x+1; SELECT x FROM t; \
+    let uri = format!(
+        "file:{}?vfs=tiersmith&fast={}&size=16M&emulate=1",
+        database.display(),
+        tier.display()
+    );
+    let sql = "CREATE TABLE t(x); INSERT INTO t VALUES (41); PRAGMA journal_mode=wal; UPDATE t SET \
+               x=x+1; SELECT x FROM t; \
                SELECT ifnull(tiersmith_last_error(), 'none')";
     // The database is opened when the extension is loaded already.
-    let said =
-        run(Command::new(shell).args(["-cmd", &load, "-cmd", &format!(".open {uri}"), ":memory:", sql]));
+    let said = run(Command::new(shell).args([
+        "-cmd",
+        &load,
+        "-cmd",
+        &format!(".open {uri}"),
+        ":memory:",
+        sql,
+    ]));
     assert_eq!(said, "wal\n42\nnone\n");
     let stock = Command::new(shell).arg(&database).arg("SELECT x FROM t").output().unwrap();
     assert!(!stock.status.success());
@@ -36,9 +48,11 @@ if not hasattr(loader, 'enable_load_extension'):
     sys.exit(0)
 loader.enable_load_extension(True)
 loader.load_extension(library)
-connection = sqlite3.connect(f'file:{database}?vfs=tiersmith&fast={tier}&size=16M&emulate=1', uri=True)
+uri = f'file:{database}?vfs=tiersmith&fast={tier}&size=16M&emulate=1'
+connection = sqlite3.connect(uri, uri=True)
 connection.execute('CREATE TABLE t(x)')
-assert resource.getrlimit(resource.RLIMIT_NOFILE) == (200, hard), resource.getrlimit(resource.RLIMIT_NOFILE)
+limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+assert limit == (200, hard), limit
 def threads_of_ours():
     ours = 0
     for status in glob.glob('/proc/self/task/*/status'):
@@ -46,8 +60,8 @@ def threads_of_ours():
         blocked = int(lines['SigBlk'], 16)
         if lines['Name'].strip() == 'tiersmith-tier':
             ours += 1
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGCHLD, signal.SIGUSR1):
-                assert blocked & 1 << number - 1, f'{number!r} is not blocked'
+            for name in ('SIGTERM', 'SIGINT', 'SIGALRM', 'SIGCHLD', 'SIGUSR1'):
+                assert blocked & 1 << getattr(signal, name) - 1, f'{name} is not blocked'
             for number in (signal.SIGBUS, signal.SIGSEGV):
                 assert not blocked & 1 << number - 1, f'{number!r} is blocked'
     return ours

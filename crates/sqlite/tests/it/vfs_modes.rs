@@ -1,5 +1,5 @@
-//! Every journal mode with every locking mode, on an attached database: what was committed is there, what was rolled back is not, also after
-//! closing and opening again.
+//! Every journal mode with every locking mode, on an attached database: what was committed is
+//! there, what was rolled back is not, also after closing and opening again.
 
 use crate::vfs_support::{Bench, assert_whole, text};
 use rusqlite::Connection;

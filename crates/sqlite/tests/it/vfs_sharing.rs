@@ -1,4 +1,5 @@
-//! Several connections and threads of one process on one attached database; another process is refused.
+//! Several connections and threads of one process on one attached database; another process is
+//! refused.
 
 use crate::vfs_support::{Bench, assert_whole, text};
 use rusqlite::ffi::ErrorCode;
@@ -18,9 +19,13 @@ fn a_second_writer_of_a_rollback_database_is_busy_and_readers_see_the_old_state(
     let two = bench.reopen();
     two.busy_timeout(Duration::ZERO).unwrap();
     one.execute_batch("BEGIN IMMEDIATE; UPDATE t SET x=2").unwrap();
-    assert_eq!(code(&two.execute_batch("BEGIN IMMEDIATE").unwrap_err()), Some(ErrorCode::DatabaseBusy));
+    assert_eq!(
+        code(&two.execute_batch("BEGIN IMMEDIATE").unwrap_err()),
+        Some(ErrorCode::DatabaseBusy)
+    );
     assert_eq!(text(&two, "SELECT x FROM t"), "1");
-    // A reader in the middle keeps the writer from committing; when it is done, the commit goes through.
+    // A reader in the middle keeps the writer from committing; when it is done, the commit goes
+    // through.
     let mut reading = two.prepare("SELECT x FROM t").unwrap();
     let mut rows = reading.query([]).unwrap();
     rows.next().unwrap().unwrap();
@@ -123,19 +128,25 @@ fn frames_of_a_transaction_that_was_rolled_back_do_not_overwrite_those_of_anothe
              INSERT INTO t SELECT i, 0, randomblob(2000) FROM n",
         )
         .unwrap();
-        // The cache is too small for what it changes: frames are written before the transaction ends.
+        // The cache is too small for what it changes: frames are written before the transaction
+        // ends.
         one.execute_batch("PRAGMA cache_size=5").unwrap();
         for round in 1..=5 {
             text(&one, &format!("PRAGMA locking_mode={locking}"));
-            one.execute_batch("BEGIN; UPDATE t SET n=-1, body=randomblob(2000) WHERE id<30; ROLLBACK")
-                .unwrap();
+            one.execute_batch(
+                "BEGIN; UPDATE t SET n=-1, body=randomblob(2000) WHERE id<30; ROLLBACK",
+            )
+            .unwrap();
             text(&one, "PRAGMA locking_mode=normal");
             text(&one, "SELECT count(*) FROM t");
             let two = bench.reopen();
             for id in 1..=20 {
                 two.execute("UPDATE t SET n=n+1 WHERE id=?1", [id]).unwrap();
             }
-            assert_eq!(text(&one, "SELECT sum(n) || ' ' || min(n) FROM t"), format!("{} 0", 20 * round));
+            assert_eq!(
+                text(&one, "SELECT sum(n) || ' ' || min(n) FROM t"),
+                format!("{} 0", 20 * round)
+            );
             one.execute("UPDATE t SET body=zeroblob(2000) WHERE id=50", []).unwrap();
             assert_whole(&two);
         }

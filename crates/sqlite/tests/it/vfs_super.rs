@@ -1,5 +1,6 @@
-//! A transaction over two attached databases, cut at its commit point: the deletion of the super-journal. Before it both databases are as
-//! they were, after it both have changed, also when they are opened one after the other.
+//! A transaction over two attached databases, cut at its commit point: the deletion of the
+//! super-journal. Before it both databases are as they were, after it both have changed, also when
+//! they are opened one after the other.
 
 use crate::vfs_support;
 
@@ -22,7 +23,11 @@ const WHEN: &str = "TIERSMITH_TEST_SUPER_WHEN";
 static UNIX: AtomicPtr<ffi::sqlite3_vfs> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Deletes a file; ends the process before or after a super-journal.
-unsafe extern "C" fn delete_and_end(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
+unsafe extern "C" fn delete_and_end(
+    vfs: *mut ffi::sqlite3_vfs,
+    name: *const c_char,
+    sync: c_int,
+) -> c_int {
     // SAFETY: SQLite's: a name that ends with a zero.
     let is_super = unsafe { CStr::from_ptr(name) }.to_str().unwrap().contains("-mj");
     let when = std::env::var(WHEN).unwrap();
@@ -39,7 +44,8 @@ unsafe extern "C" fn delete_and_end(vfs: *mut ffi::sqlite3_vfs, name: *const c_c
 
 /// Makes a copy of `unix` with another `xDelete` the default, so that `tiersmith` is built on it.
 fn register_with_end() {
-    // SAFETY: `unix` is there; the copy is never freed, and registered before anything else is done with SQLite.
+    // SAFETY: `unix` is there; the copy is never freed, and registered before anything else is done
+    // with SQLite.
     unsafe {
         let unix = ffi::sqlite3_vfs_find(std::ptr::null());
         UNIX.store(unix, Ordering::Release);
@@ -57,14 +63,18 @@ fn cut(mode: &str, when: &str) -> (Bench, Bench) {
         let connection = bench.open();
         connection
             .execute_batch(
-                "PRAGMA cache_size=5; CREATE TABLE t(id INTEGER PRIMARY KEY, n INTEGER, body BLOB); \
+                "PRAGMA cache_size=5; CREATE TABLE t(id INTEGER PRIMARY KEY, n INTEGER, body \
+                 BLOB); \
                  WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<50) \
                  INSERT INTO t SELECT i, 0, randomblob(2000) FROM n",
             )
             .unwrap();
     }
     let ended = Command::new(std::env::current_exe().unwrap())
-        .args([full_name!("a_transaction_over_two_databases_is_in_both_or_in_none").as_str(), "--exact"])
+        .args([
+            full_name!("a_transaction_over_two_databases_is_in_both_or_in_none").as_str(),
+            "--exact",
+        ])
         .env(ONE, benches.0.uri())
         .env(TWO, benches.1.uri())
         .env(WHEN, when)
@@ -81,16 +91,24 @@ fn run_if_inside() {
     let (Ok(one), Ok(two)) = (std::env::var(ONE), std::env::var(TWO)) else { return };
     register_with_end();
     let connection = vfs_support::open(one);
-    vfs_support::until_free(|| connection.execute_batch(&format!("ATTACH '{two}' AS other"))).unwrap();
+    vfs_support::until_free(|| connection.execute_batch(&format!("ATTACH '{two}' AS other")))
+        .unwrap();
     let mode = std::env::var("TIERSMITH_TEST_SUPER_MODE").unwrap();
     for database in ["main", "other"] {
         text(&connection, &format!("PRAGMA {database}.journal_mode={mode}"));
         connection.execute_batch(&format!("PRAGMA {database}.cache_size=5")).unwrap();
-        connection.execute_batch(&format!("UPDATE {database}.t SET body=randomblob(2000)")).unwrap();
+        connection
+            .execute_batch(&format!("UPDATE {database}.t SET body=randomblob(2000)"))
+            .unwrap();
     }
-    connection.execute_batch("BEGIN; UPDATE main.t SET n=n+1; UPDATE other.t SET n=n+1; COMMIT").unwrap();
-    // Its journals ended with the name of the super-journal that is gone. The next one is shorter, and has no such name.
-    connection.execute_batch("BEGIN; UPDATE main.t SET n=n+100, body=randomblob(2000) WHERE id<20").unwrap();
+    connection
+        .execute_batch("BEGIN; UPDATE main.t SET n=n+1; UPDATE other.t SET n=n+1; COMMIT")
+        .unwrap();
+    // Its journals ended with the name of the super-journal that is gone. The next one is shorter,
+    // and has no such name.
+    connection
+        .execute_batch("BEGIN; UPDATE main.t SET n=n+100, body=randomblob(2000) WHERE id<20")
+        .unwrap();
     std::process::abort();
 }
 
@@ -113,21 +131,28 @@ fn a_transaction_over_two_databases_is_in_both_or_in_none() {
     for mode in ["delete", "persist", "truncate"] {
         for (when, sum) in [("before", "0"), ("after", "50")] {
             let (one, two) = cut(mode, when);
-            // One after the other: while the first is rolled back, the second is closed, and its journal must be found there.
+            // One after the other: while the first is rolled back, the second is closed, and its
+            // journal must be found there.
             for bench in [&one, &two] {
                 let connection = bench.reopen();
-                assert_eq!(text(&connection, "SELECT sum(n) FROM t"), sum, "{mode}, cut {when} the deletion");
+                assert_eq!(
+                    text(&connection, "SELECT sum(n) FROM t"),
+                    sum,
+                    "{mode}, cut {when} the deletion"
+                );
                 assert_whole(&connection);
             }
         }
     }
 }
 
-/// With no newer block of the file in the tier, but clean copies, and a journal that only SQLite can judge.
+/// With no newer block of the file in the tier, but clean copies, and a journal that only SQLite
+/// can judge.
 #[test]
 fn what_keeping_both_leaves_to_sqlite_can_be_opened_and_detached() {
     let (one, two) = cut("delete", "before");
-    let place = patiently(|| Place::open(&one.database(), &Want::default(), &fold)).unwrap().unwrap();
+    let place =
+        patiently(|| Place::open(&one.database(), &Want::default(), &fold)).unwrap().unwrap();
     place.home().flush_all().unwrap();
     let (dirty, clean) = place.home().open("db", OpenMode::READ).unwrap().blocks_in_tier();
     assert!(dirty == 0 && clean > 0, "{dirty} newer blocks, {clean} clean copies");

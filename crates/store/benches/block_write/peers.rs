@@ -136,12 +136,18 @@ impl PmemBlkLibrary {
     }
 
     /// A pool of at least `blocks` blocks, all of them written.
-    pub(crate) fn pool(&self, path: &Path, block: usize, blocks: usize) -> Result<PmemBlk<'_>, Failed> {
+    pub(crate) fn pool(
+        &self,
+        path: &Path,
+        block: usize,
+        blocks: usize,
+    ) -> Result<PmemBlk<'_>, Failed> {
         // Its own tables, and a share for what it keeps free.
         let len = (block * blocks).div_ceil(100) * 104 + (32 << 20);
         let name = CString::new(path.as_os_str().as_bytes())?;
         // SAFETY: the name is a C string; the library makes the file.
-        let pool = unsafe { (self.calls.create)(name.as_ptr(), block, len.next_multiple_of(4096), 0o600) };
+        let pool =
+            unsafe { (self.calls.create)(name.as_ptr(), block, len.next_multiple_of(4096), 0o600) };
         if pool.is_null() {
             return Err(format!(
                 "libpmemblk cannot make a pool of {len} bytes at {}: {}",
@@ -154,9 +160,10 @@ impl PmemBlkLibrary {
         // SAFETY: the pool is open.
         let count = unsafe { (self.calls.count)(pool.pool) };
         if count < blocks {
-            return Err(
-                format!("libpmemblk made {count} blocks of {block} bytes, {blocks} are needed").into()
-            );
+            return Err(format!(
+                "libpmemblk made {count} blocks of {block} bytes, {blocks} are needed"
+            )
+            .into());
         }
         let noise = noise(block);
         for index in 0..blocks {
@@ -174,7 +181,8 @@ pub(crate) struct PmemBlk<'a> {
     _library: &'a PmemBlkLibrary,
 }
 
-// SAFETY: pmemblk_read and pmemblk_write may be called from many threads at once (libpmemblk(7), "MULTI-THREADED").
+// SAFETY: pmemblk_read and pmemblk_write may be called from many threads at once (libpmemblk(7),
+// "MULTI-THREADED").
 unsafe impl Sync for PmemBlk<'_> {}
 
 impl PmemBlk<'_> {
@@ -182,7 +190,8 @@ impl PmemBlk<'_> {
     pub(crate) fn write(&self, block: usize, data: &[u8]) {
         assert_eq!(data.len(), self.block, "BUG: not one block");
         // SAFETY: the pool is open; the buffer is one block long and only read.
-        let done = unsafe { (self.calls.write)(self.pool, data.as_ptr().cast_mut().cast(), block as i64) };
+        let done =
+            unsafe { (self.calls.write)(self.pool, data.as_ptr().cast_mut().cast(), block as i64) };
         assert_eq!(done, 0, "pmemblk_write failed: {}", std::io::Error::last_os_error());
     }
 

@@ -16,11 +16,13 @@ const BLOCK: usize = 8192;
 const TIER: u64 = 704 << 20;
 const COPIED: &str = "8 KiB read, copied";
 const MEMCPY: &str = "memcpy from the mapping";
-/// What anything costs that looks a block's place up: the place is a word of a table, as a map entry is.
+/// What anything costs that looks a block's place up: the place is a word of a table, as a map
+/// entry is.
 const LOOKED_UP: &str = "memcpy from a place in a table";
 const STORE_COPIED: &str = "store, read";
-/// Each read's place depends on the last byte of the read before, as on the way down an index. Else the processor begins
-/// with the next copies, whose places it knows, before the first is done; no database reads like that.
+/// Each read's place depends on the last byte of the read before, as on the way down an index. Else
+/// the processor begins with the next copies, whose places it knows, before the first is done; no
+/// database reads like that.
 const CHAINED: &str = "8 KiB read, copied, one after the other";
 const BORROWED: &str = "8 KiB read, borrowed";
 const REFERENCE: &str = "store, read_ref";
@@ -48,7 +50,8 @@ pub(crate) fn reads(
     let mut places: Vec<u64> = (0..u64::from(blocks)).collect();
     fastrand::Rng::with_seed(1).shuffle(&mut places);
     for _ in 0..report.rounds() {
-        let [memcpy, store, memcpy_after, looked_up, store_after, blk, pread, borrow, look] = &mut walks;
+        let [memcpy, store, memcpy_after, looked_up, store_after, blk, pread, borrow, look] =
+            &mut walks;
         timing.one(report, COPIED, MEMCPY, |_| {
             let at = memcpy.next() as usize * BLOCK;
             into.space().copy_from_slice(&bytes[at..at + BLOCK]);
@@ -92,7 +95,9 @@ pub(crate) fn reads(
     if let Some(ns) = report.median(BORROWED, REFERENCE) {
         report.ratio("zero_copy_read_ns", ns);
     }
-    report.note("`read_ref and look` also loads the block's first byte, which is seldom in a CPU cache");
+    report.note(
+        "`read_ref and look` also loads the block's first byte, which is seldom in a CPU cache",
+    );
     drop((file, attached, pool));
     std::fs::remove_file(subject.member())?;
     Ok(())

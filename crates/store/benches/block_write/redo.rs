@@ -1,4 +1,5 @@
-//! Redo: 512 bytes behind the 512 before, durable; and while the background drains what is older to home.
+//! Redo: 512 bytes behind the 512 before, durable; and while the background drains what is older to
+//! home.
 
 use std::path::Path;
 
@@ -62,18 +63,23 @@ fn rounds(
     [subject, undrained]: [&Subject; 2],
     pool_path: &Path,
 ) -> Result<(), Failed> {
-    // Enough appends to keep the drain at work, and batches of many blocks: the first append to a block pays for its frame.
+    // Enough appends to keep the drain at work, and batches of many blocks: the first append to a
+    // block pays for its frame.
     let timing = bench.timing.times(4).in_batches_of(BATCH);
     let (attached, kept_whole) = (subject.attach(true)?, undrained.attach(true)?);
-    let kept =
-        [subject.fill(&attached, "redo-0", PREALLOCATED)?, subject.fill(&attached, "redo-1", PREALLOCATED)?];
+    let kept = [
+        subject.fill(&attached, "redo-0", PREALLOCATED)?,
+        subject.fill(&attached, "redo-1", PREALLOCATED)?,
+    ];
     let pool_blocks = (POOL / APPEND as u64) as usize;
-    let pool = bench.library.as_ref().map(|l| l.pool(pool_path, APPEND, pool_blocks)).transpose()?;
+    let pool =
+        bench.library.as_ref().map(|l| l.pool(pool_path, APPEND, pool_blocks)).transpose()?;
     let (raw, plain) = (&bench.raw, &bench.plain);
     let into_raw = || |at: u64, data: &[u8]| raw.write(at, data);
 
     let mut random = {
-        let (mut walk, mut payload) = (Walk::new(0..(DATA / APPEND as u64) as u32), Payload::new(APPEND));
+        let (mut walk, mut payload) =
+            (Walk::new(0..(DATA / APPEND as u64) as u32), Payload::new(APPEND));
         move |_| raw.write(walk.next() * APPEND as u64, payload.next())
     };
     let mut pool_random = {
@@ -85,8 +91,10 @@ fn rounds(
     let mut in_place = appender(into_store(&kept[0]), 0, PREALLOCATED);
     let mut with_sync = appender(|at, data| plain.write_and_sync(at, data), 0, DATA);
     let mut two_raw = [appender(into_raw(), 0, DATA / 2), appender(into_raw(), DATA / 2, DATA)];
-    let mut two_in_place =
-        [appender(into_store(&kept[0]), 0, PREALLOCATED), appender(into_store(&kept[1]), 0, PREALLOCATED)];
+    let mut two_in_place = [
+        appender(into_store(&kept[0]), 0, PREALLOCATED),
+        appender(into_store(&kept[1]), 0, PREALLOCATED),
+    ];
     for round in 0..report.rounds() {
         timing.one(report, ONE, RAW, &mut random);
         timing.one(report, ONE, SEQUENTIAL, &mut sequential);
@@ -111,8 +119,10 @@ fn rounds(
         timing.one(report, ONE, &bench.on_medium("pwrite + fdatasync"), &mut with_sync);
         timing.together(report, TWO, RAW, &mut two_raw);
         {
-            let mut two_growing =
-                [appender(into_store(&new[1]), 0, u64::MAX), appender(into_store(&new[2]), 0, u64::MAX)];
+            let mut two_growing = [
+                appender(into_store(&new[1]), 0, u64::MAX),
+                appender(into_store(&new[2]), 0, u64::MAX),
+            ];
             timing.together(report, TWO, DRAINING, &mut two_growing);
         }
         new.iter().for_each(wait_for_drain);

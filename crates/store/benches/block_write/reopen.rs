@@ -1,6 +1,7 @@
 //! Reopening: how long it takes to attach a tier again whose maps hold 16 GiB worth of entries.
 //!
-//! The entries are fabricated: the cost of an open is that of reading the maps, whatever the blocks hold.
+//! The entries are fabricated: the cost of an open is that of reading the maps, whatever the blocks
+//! hold.
 
 use std::time::Instant;
 
@@ -33,7 +34,8 @@ pub(crate) fn reopen(report: &mut Report, scratch: &Scratch) -> Result<(), Faile
         }
         std::fs::remove_file(subject.member())?;
     }
-    for (key, name) in [("reopen_16g_s", "blocks of 8 KiB"), ("reopen_16g_4k_s", "blocks of 4 KiB")] {
+    for (key, name) in [("reopen_16g_s", "blocks of 8 KiB"), ("reopen_16g_4k_s", "blocks of 4 KiB")]
+    {
         if let Some(ms) = report.median(REOPEN, name) {
             report.ratio(key, ms / 1e3);
         }

@@ -1,7 +1,8 @@
 //! Where the benchmark keeps its files, and how they go away whatever becomes of it.
 //!
-//! The folders are removed when [`Scratch`] is dropped. A panic that aborts, Ctrl-C and SIGKILL drop nothing; so a shell
-//! in a process group of its own holds the other end of a pipe and removes them when the pipe closes.
+//! The folders are removed when [`Scratch`] is dropped. A panic that aborts, Ctrl-C and SIGKILL
+//! drop nothing; so a shell in a process group of its own holds the other end of a pipe and removes
+//! them when the pipe closes.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -29,8 +30,9 @@ impl Scratch {
         std::fs::create_dir_all(&target)?;
         let shm = Path::new("/dev/shm");
         let tmpfs = free_bytes(shm).min(free_memory()) >= NEEDED;
-        let folder =
-            |place: &Path| tempfile::Builder::new().prefix("tiersmith-block-write-").tempdir_in(place);
+        let folder = |place: &Path| {
+            tempfile::Builder::new().prefix("tiersmith-block-write-").tempdir_in(place)
+        };
         let (fast, slow) = (folder(if tmpfs { shm } else { &target })?, folder(&target)?);
         let reaper = Command::new("sh")
             .args(["-c", "cat > /dev/null; rm -rf -- \"$@\"", "sh"])

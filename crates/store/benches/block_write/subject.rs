@@ -1,4 +1,5 @@
-//! The store under test: a home on an ordinary disk, a tier on the medium under test, files that are full of blocks.
+//! The store under test: a home on an ordinary disk, a tier on the medium under test, files that
+//! are full of blocks.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,7 +13,8 @@ use crate::scratch::Scratch;
 
 type Failed = Box<dyn std::error::Error>;
 
-/// Bytes of each redo file that stay in the tier. Smaller than what a round appends, so that the drain works meanwhile.
+/// Bytes of each redo file that stay in the tier. Smaller than what a round appends, so that the
+/// drain works meanwhile.
 pub(crate) const REDO_KEEP: u64 = 8 << 20;
 
 /// A home and its tier.
@@ -54,7 +56,8 @@ impl Subject {
     pub(crate) fn attach(&self, record_waits: bool) -> Result<AttachedHome, Failed> {
         let rules = format!(
             "description = \"for the benchmark\"\n[default]\nclass = \"data\"\nblock_size = {0}\n\
-             [[rule]]\nfiles = [\"redo*\"]\nclass = \"redo\"\nblock_size = {0}\nwhy = \"appended\"\n",
+             [[rule]]\nfiles = [\"redo*\"]\nclass = \"redo\"\nblock_size = {0}\nwhy = \
+             \"appended\"\n",
             self.block_size
         );
         let options = Options {
@@ -68,7 +71,12 @@ impl Subject {
     }
 
     /// Makes a file of `len` bytes, every block of it in the tier.
-    pub(crate) fn fill(&self, attached: &AttachedHome, name: &str, len: u64) -> Result<File, Failed> {
+    pub(crate) fn fill(
+        &self,
+        attached: &AttachedHome,
+        name: &str,
+        len: u64,
+    ) -> Result<File, Failed> {
         let file = attached.open(name, OpenMode::CREATE)?;
         let noise = noise(1 << 20);
         for at in (0..len).step_by(noise.len()) {
@@ -78,7 +86,12 @@ impl Subject {
     }
 
     /// Makes a file whose blocks have map entries and were never written.
-    pub(crate) fn fabricate(&self, attached: &AttachedHome, name: &str, len: u64) -> Result<(), Failed> {
+    pub(crate) fn fabricate(
+        &self,
+        attached: &AttachedHome,
+        name: &str,
+        len: u64,
+    ) -> Result<(), Failed> {
         let file = attached.open(name, OpenMode::CREATE)?;
         testing::fabricate_entries(&file, len / u64::from(self.block_size))?;
         Ok(())

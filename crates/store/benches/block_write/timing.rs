@@ -1,8 +1,10 @@
-//! Timing: batches for medians, single operations by the time stamp counter for percentiles, one thread or two.
+//! Timing: batches for medians, single operations by the time stamp counter for percentiles, one
+//! thread or two.
 //!
-//! A clock read around every operation would be part of what it measures, so medians come from batches of [`BATCH`]
-//! operations (more where some operations pay for many) without a clock inside. Percentiles need single operations: there the clock is read once between two of
-//! them, for every peer alike.
+//! A clock read around every operation would be part of what it measures, so medians come from
+//! batches of [`BATCH`] operations (more where some operations pay for many) without a clock
+//! inside. Percentiles need single operations: there the clock is read once between two of them,
+//! for every peer alike.
 //!
 //! Deliberately absent: statistics (`report.rs`), and any knowledge of what is timed.
 
@@ -61,14 +63,21 @@ impl Timing {
     }
 
     /// One round of one row on this thread. Gives its median.
-    pub(crate) fn one(&self, report: &mut Report, group: &str, name: &str, step: impl FnMut(usize)) -> f64 {
+    pub(crate) fn one(
+        &self,
+        report: &mut Report,
+        group: &str,
+        name: &str,
+        step: impl FnMut(usize),
+    ) -> f64 {
         let samples = self.samples(self.operations, step);
         let median = median(samples.batches.clone());
         samples.into_report(report, group, name);
         median
     }
 
-    /// One round of one row on a thread for each of `steps`, all at once; the figures are per operation and thread.
+    /// One round of one row on a thread for each of `steps`, all at once; the figures are per
+    /// operation and thread.
     pub(crate) fn together<F: FnMut(usize) + Send>(
         &self,
         report: &mut Report,
@@ -96,7 +105,10 @@ impl Timing {
                     })
                 })
                 .collect();
-            threads.into_iter().map(|thread| thread.join().expect("a measuring thread panicked")).collect()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("a measuring thread panicked"))
+                .collect()
         });
         let mut sum = Samples::default();
         for samples in all {
@@ -107,7 +119,8 @@ impl Timing {
     }
 
     fn samples(&self, operations: usize, mut step: impl FnMut(usize)) -> Samples {
-        // The rows before have taken the CPU's caches: every row, peers too, first has its own maps and page translations there again.
+        // The rows before have taken the CPU's caches: every row, peers too, first has its own maps
+        // and page translations there again.
         let from = Instant::now();
         let mut index = 0;
         while index < operations / 16 || (from.elapsed() < WARM_UP && index < WARM_UP_OPERATIONS) {

@@ -1,4 +1,5 @@
-//! What is written where: a random order drawn beforehand, and bytes that change with every operation.
+//! What is written where: a random order drawn beforehand, and bytes that change with every
+//! operation.
 
 /// Blocks in a random order, each once, over and over.
 pub(crate) struct Walk {

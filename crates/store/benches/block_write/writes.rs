@@ -1,4 +1,5 @@
-//! Overwrites of one block and batches of two, by one thread and two; and what recording their wait events costs.
+//! Overwrites of one block and batches of two, by one thread and two; and what recording their wait
+//! events costs.
 
 use std::path::Path;
 
@@ -19,13 +20,21 @@ const RECORDED: &str = "store, recorded";
 const NOT_RECORDED: &str = "store, not recorded";
 
 /// Blocks in random order through `write`.
-fn stepper(write: impl Fn(u64, &[u8]), block: usize, range: std::ops::Range<u32>) -> impl FnMut(usize) {
+fn stepper(
+    write: impl Fn(u64, &[u8]),
+    block: usize,
+    range: std::ops::Range<u32>,
+) -> impl FnMut(usize) {
     let (mut walk, mut payload) = (Walk::new(range), Payload::new(block));
     move |_| write(walk.next() * block as u64, payload.next())
 }
 
 /// A writer per thread, each with its half of the blocks.
-fn halves<W: Fn(u64, &[u8])>(write: impl Fn() -> W, block: usize, blocks: u32) -> [impl FnMut(usize); 2] {
+fn halves<W: Fn(u64, &[u8])>(
+    write: impl Fn() -> W,
+    block: usize,
+    blocks: u32,
+) -> [impl FnMut(usize); 2] {
     [stepper(write(), block, 0..blocks / 2), stepper(write(), block, blocks / 2..blocks)]
 }
 
@@ -62,10 +71,12 @@ fn rounds(
     let attached = subject.attach(true)?;
     let file = subject.fill(&attached, "first", DATA)?;
     let second = subject.fill(&attached, "second", SECOND)?;
-    let pool = bench.library.as_ref().map(|l| l.pool(pool_path, block, blocks as usize)).transpose()?;
+    let pool =
+        bench.library.as_ref().map(|l| l.pool(pool_path, block, blocks as usize)).transpose()?;
     let (raw, plain, timing) = (&bench.raw, &bench.plain, bench.timing);
     let into_raw = || |at: u64, data: &[u8]| raw.write(at, data);
-    let into_pool = || |at: u64, data: &[u8]| pool.iter().for_each(|p| p.write(at as usize / block, data));
+    let into_pool =
+        || |at: u64, data: &[u8]| pool.iter().for_each(|p| p.write(at as usize / block, data));
     let with_sync = || |at: u64, data: &[u8]| plain.write_and_sync(at, data);
 
     let mut one_raw = stepper(into_raw(), block, 0..blocks);
@@ -129,7 +140,9 @@ fn batches(report: &mut Report, bench: &Bench, file: &File, blocks: u32) {
     let (mut raw_payload, mut payload) = (Payload::new(4096), Payload::new(4096));
     for _ in 0..report.rounds() {
         bench.timing.one(report, BATCH, "raw: two, one fence", |_| {
-            bench.raw.write_two([raw_walk.next() * 4096, raw_walk.next() * 4096], raw_payload.next());
+            bench
+                .raw
+                .write_two([raw_walk.next() * 4096, raw_walk.next() * 4096], raw_payload.next());
         });
         bench.timing.one(report, BATCH, STORE, |_| {
             let (one, other, data) = (walk.next() * 4096, walk.next() * 4096, payload.next());

@@ -1,5 +1,6 @@
-//! Belady's limit: what is asked for last of all goes. It knows the future, and must take every block it is asked for, as
-//! libCacheSim's does; a policy that may pass a block by could do a little better.
+//! Belady's limit: what is asked for last of all goes. It knows the future, and must take every
+//! block it is asked for, as libCacheSim's does; a policy that may pass a block by could do a
+//! little better.
 
 use std::collections::BTreeSet;
 

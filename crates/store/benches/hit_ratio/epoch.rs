@@ -1,4 +1,5 @@
-//! The store's policy, by the rules of `crates/store/src/cache/epochs.rs`: a model of it, for blocks and requests alone.
+//! The store's policy, by the rules of `crates/store/src/cache/epochs.rs`: a model of it, for
+//! blocks and requests alone.
 //!
 //! | as in the store | differs |
 //! |---|---|
@@ -129,7 +130,9 @@ impl Cache for Epochs {
         self.now += 1;
         let age = self.note(at);
         if self.len >= self.size {
-            let short = self.stay.is_none_or(|stay| age.is_some_and(|a| a as f64 <= stay * self.rules.short));
+            let short = self
+                .stay
+                .is_none_or(|stay| age.is_some_and(|a| a as f64 <= stay * self.rules.short));
             if !short {
                 return false;
             }

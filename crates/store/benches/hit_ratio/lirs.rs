@@ -1,7 +1,8 @@
 //! LIRS (Jiang and Zhang, SIGMETRICS'02): blocks whose last two requests lay close together stay.
 //!
-//! Differences from the paper: the stack remembers at most two blocks that are not held for each that is, as published
-//! implementations do; else a trace without repetitions would fill it for ever.
+//! Differences from the paper: the stack remembers at most two blocks that are not held for each
+//! that is, as published implementations do; else a trace without repetitions would fill it for
+//! ever.
 
 use super::policies::Cache;
 use super::queue::{Links, Queue};

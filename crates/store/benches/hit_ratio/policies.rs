@@ -1,4 +1,5 @@
-//! The peers: published policies, as they are described in their papers, with the constants given there.
+//! The peers: published policies, as they are described in their papers, with the constants given
+//! there.
 //!
 //! | policy | published | constants |
 //! |---|---|---|
@@ -34,7 +35,13 @@ pub(crate) struct Lru {
 
 impl Lru {
     pub(crate) fn new(blocks: usize, size: usize) -> Lru {
-        Lru { links: Links::new(blocks), queue: Queue::new(), held: vec![false; blocks], size, fills: 0 }
+        Lru {
+            links: Links::new(blocks),
+            queue: Queue::new(),
+            held: vec![false; blocks],
+            size,
+            fills: 0,
+        }
     }
 }
 
@@ -71,7 +78,13 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new(blocks: usize, size: usize) -> Clock {
-        Clock { links: Links::new(blocks), queue: Queue::new(), held: vec![None; blocks], size, fills: 0 }
+        Clock {
+            links: Links::new(blocks),
+            queue: Queue::new(),
+            held: vec![None; blocks],
+            size,
+            fills: 0,
+        }
     }
 }
 
@@ -168,7 +181,14 @@ pub(crate) struct Arc {
 impl Arc {
     pub(crate) fn new(blocks: usize, size: usize) -> Arc {
         let queues = [const { Queue::new() }; 5];
-        Arc { links: Links::new(blocks), queues, place: vec![0; blocks], target: 0.0, size, fills: 0 }
+        Arc {
+            links: Links::new(blocks),
+            queues,
+            place: vec![0; blocks],
+            target: 0.0,
+            size,
+            fills: 0,
+        }
     }
 
     fn put(&mut self, to: In, block: u32) {
@@ -425,7 +445,8 @@ impl Cache for Larc {
             self.fills += 1;
             return false;
         }
-        // While there is room, everything comes in: a cache that waits for second requests to fill it never did on a short trace.
+        // While there is room, everything comes in: a cache that waits for second requests to fill
+        // it never did on a short trace.
         if (self.cache.len() as f64) < size {
             self.cache.push(&mut self.links, block);
             self.place[at] = FIRST;

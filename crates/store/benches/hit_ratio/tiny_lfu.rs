@@ -1,6 +1,8 @@
-//! W-TinyLFU (Einziger, Friedman, Manes, TOS'17): a small window, and behind it what was asked for more often than what it displaces.
+//! W-TinyLFU (Einziger, Friedman, Manes, TOS'17): a small window, and behind it what was asked for
+//! more often than what it displaces.
 //!
-//! Differences from the paper: the counts are exact to 15, where a sketch would sometimes count too much.
+//! Differences from the paper: the counts are exact to 15, where a sketch would sometimes count too
+//! much.
 
 use super::policies::Cache;
 use super::queue::{Links, Queue};

@@ -1,7 +1,8 @@
 //! Traces: which block of which file was asked for, one request after the other.
 //!
 //! # The format of a recorded trace, `.tstrace`
-//! All little-endian. 16 bytes: the magic `tsmtrac1`, bytes of a block (u32), zeros (u32). Then 8 bytes a request:
+//! All little-endian. 16 bytes: the magic `tsmtrac1`, bytes of a block (u32), zeros (u32). Then 8
+//! bytes a request:
 //!
 //! | bits | hold |
 //! |---|---|
@@ -14,8 +15,9 @@
 //! # The two public traces
 //! `w106.trace` is what `xz -d` makes of `cloud_physics/w106.trace.xz` in the Maven artifact
 //! `com.github.ben-manes.caffeine:simulator:3.1.8`: a block's number (u32) for each request.
-//! `cloudPhysicsIO.oracleGeneral.bin` is in the source package of `libcachesim` 0.3.5 on PyPI: 24 bytes a request, the
-//! number at byte 4. Neither tells reads from writes. They are not in this tree: one is under another licence.
+//! `cloudPhysicsIO.oracleGeneral.bin` is in the source package of `libcachesim` 0.3.5 on PyPI: 24
+//! bytes a request, the number at byte 4. Neither tells reads from writes. They are not in this
+//! tree: one is under another licence.
 //!
 //! Deliberately absent: time. A policy is told how many requests there were, and nothing else.
 
@@ -46,8 +48,8 @@ impl Trace {
     /// When the file cannot be read, is of no format known here, or ends within a request.
     pub(crate) fn read(path: &Path) -> Result<Trace, String> {
         let file_name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let bytes =
-            std::fs::read(path).map_err(|e| format!("cannot read the trace {}: {e}", path.display()))?;
+        let bytes = std::fs::read(path)
+            .map_err(|e| format!("cannot read the trace {}: {e}", path.display()))?;
         let words = if file_name.ends_with(".tstrace") {
             recorded(path, &bytes)?
         } else if file_name.ends_with(".oracleGeneral.bin") {
@@ -58,7 +60,8 @@ impl Trace {
             numbers.map(|r| u64::from(u32::from_le_bytes([r[0], r[1], r[2], r[3]]))).collect()
         } else {
             return Err(format!(
-                "{} is no trace known here: its name must end in .tstrace, .oracleGeneral.bin or .trace",
+                "{} is no trace known here: its name must end in .tstrace, .oracleGeneral.bin or \
+                 .trace",
                 path.display()
             ));
         };
@@ -72,7 +75,8 @@ impl Trace {
         let requests_of = all.clone();
         all.sort_unstable();
         all.dedup();
-        let number = |block: &u64| all.binary_search(block).expect("BUG: every block was collected") as u32;
+        let number =
+            |block: &u64| all.binary_search(block).expect("BUG: every block was collected") as u32;
         Trace {
             name,
             requests: requests_of.iter().map(number).collect(),
@@ -84,15 +88,20 @@ impl Trace {
 }
 
 fn recorded(path: &Path, bytes: &[u8]) -> Result<Vec<u64>, String> {
-    let Some((header, rest)) = bytes.split_at_checked(16).filter(|(header, _)| header.starts_with(MAGIC))
+    let Some((header, rest)) =
+        bytes.split_at_checked(16).filter(|(header, _)| header.starts_with(MAGIC))
     else {
         return Err(format!(
-            "{} is no recorded trace: it does not begin with the 16 bytes of a header; record it again",
+            "{} is no recorded trace: it does not begin with the 16 bytes of a header; record it \
+             again",
             path.display()
         ));
     };
     if u32::from_le_bytes([header[8], header[9], header[10], header[11]]) == 0 {
-        return Err(format!("{} says that its blocks have 0 bytes; record it again", path.display()));
+        return Err(format!(
+            "{} says that its blocks have 0 bytes; record it again",
+            path.display()
+        ));
     }
     Ok(records::<8>(path, rest)?.map(|record| u64_at(&record)).collect())
 }
@@ -109,7 +118,8 @@ fn records<'a, const N: usize>(
     let (whole, rest) = bytes.as_chunks::<N>();
     if !rest.is_empty() {
         return Err(format!(
-            "the trace {} is cut: after {} requests of {N} bytes {} bytes are left; get or record it again",
+            "the trace {} is cut: after {} requests of {N} bytes {} bytes are left; get or record \
+             it again",
             path.display(),
             whole.len(),
             rest.len()

@@ -1,10 +1,13 @@
-//! The killed writer: a child process writes, says what is acknowledged, and gets SIGKILL in the middle; afterwards all of it is there.
+//! The killed writer: a child process writes, says what is acknowledged, and gets SIGKILL in the
+//! middle; afterwards all of it is there.
 //!
-//! A kill leaves what the process had stored (the page cache and the mapping stay), so this shows acknowledgement and recovery, not what
-//! a power cut does to stores that were not fenced. That is what `./check --crash` simulates.
+//! A kill leaves what the process had stored (the page cache and the mapping stay), so this shows
+//! acknowledgement and recovery, not what a power cut does to stores that were not fenced. That is
+//! what `./check --crash` simulates.
 //!
-//! Invariants: the child sends a number only after both its writes have returned; every word of a block or record is the number of its
-//! write. So after a kill a block is whole and is the last acknowledged one, or the one write that was under way.
+//! Invariants: the child sends a number only after both its writes have returned; every word of a
+//! block or record is the number of its write. So after a kill a block is whole and is the last
+//! acknowledged one, or the one write that was under way.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -87,7 +90,8 @@ pub(crate) struct Outcome {
 
 /// The word a block or record is made of; `None` when it is a mixture.
 fn number(bytes: &[u8]) -> Option<u64> {
-    let mut words = bytes.chunks_exact(8).map(|w| w.try_into().map(u64::from_le_bytes).unwrap_or(0));
+    let mut words =
+        bytes.chunks_exact(8).map(|w| w.try_into().map(u64::from_le_bytes).unwrap_or(0));
     let first = words.next()?;
     words.all(|w| w == first).then_some(first)
 }
@@ -102,7 +106,8 @@ impl Model {
         };
         let (data, redo) = contents(files, place)?;
         for (n, bytes) in data.chunks_exact(BLOCK).enumerate() {
-            model.blocks[n] = number(bytes).ok_or_else(|| format!("block {n} is a mixture of two writes"))?;
+            model.blocks[n] =
+                number(bytes).ok_or_else(|| format!("block {n} is a mixture of two writes"))?;
         }
         for (n, bytes) in redo.chunks_exact(RECORD).enumerate() {
             model.records[n] =
@@ -111,8 +116,15 @@ impl Model {
         Ok(model)
     }
 
-    /// Compares what was found with what was acknowledged up to `last`; the write after it may have arrived, and is learnt.
-    fn compare(&mut self, data: &[u8], redo: &[u8], sizes: &Sizes, last: Option<u64>) -> (u64, Vec<String>) {
+    /// Compares what was found with what was acknowledged up to `last`; the write after it may have
+    /// arrived, and is learnt.
+    fn compare(
+        &mut self,
+        data: &[u8],
+        redo: &[u8],
+        sizes: &Sizes,
+        last: Option<u64>,
+    ) -> (u64, Vec<String>) {
         let mut faults = Vec::new();
         let mut arrived = 0;
         let under_way = last.map_or(self.next, |n| n + 1);
@@ -129,9 +141,10 @@ impl Model {
                     self.blocks[n] = found;
                     arrived += 1;
                 }
-                Some(found) => {
-                    faults.push(format!("block {n} holds write {found}, acknowledged was {}", self.blocks[n]))
-                }
+                Some(found) => faults.push(format!(
+                    "block {n} holds write {found}, acknowledged was {}",
+                    self.blocks[n]
+                )),
                 None => faults.push(format!("block {n} is a mixture of two writes")),
             }
         }
@@ -140,8 +153,10 @@ impl Model {
                 Some(found) if found == self.records[n] => {}
                 // Written in place: the record under way may hold words of both.
                 found if n as u64 == next_record => self.records[n] = found.unwrap_or(under_way),
-                found => faults
-                    .push(format!("redo record {n} holds {found:?}, acknowledged was {}", self.records[n])),
+                found => faults.push(format!(
+                    "redo record {n} holds {found:?}, acknowledged was {}",
+                    self.records[n]
+                )),
             }
         }
         self.next = under_way + 1;
@@ -157,7 +172,11 @@ impl Model {
         }
         for (n, bytes) in data.chunks_exact(BLOCK).enumerate() {
             if number(bytes) != Some(self.blocks[n]) {
-                faults.push(format!("plain block {n} holds {:?}, not {}", number(bytes), self.blocks[n]));
+                faults.push(format!(
+                    "plain block {n} holds {:?}, not {}",
+                    number(bytes),
+                    self.blocks[n]
+                ));
             }
         }
         // The record last under way may be a mixture, as it was before detaching.
@@ -181,7 +200,8 @@ impl Model {
 }
 
 fn contents(files: &Attached, place: &Place) -> Result<(Vec<u8>, Vec<u8>)> {
-    let (mut data, mut redo) = (vec![0; place.sizes.data as usize], vec![0; place.sizes.redo as usize]);
+    let (mut data, mut redo) =
+        (vec![0; place.sizes.data as usize], vec![0; place.sizes.redo as usize]);
     let got = (files.data.read(0, &mut data)?, files.redo.read(0, &mut redo)?);
     if got != (data.len(), redo.len()) {
         return Err(format!(
@@ -199,8 +219,12 @@ fn contents(files: &Attached, place: &Place) -> Result<(Vec<u8>, Vec<u8>)> {
 /// Lets a writer run for a while, kills it, reattaches and compares.
 pub(crate) fn round(place: &Place, model: &mut Model) -> Result<Outcome> {
     progress("a writer is running, and will be killed");
-    let orders =
-        Orders { home: place.home.clone(), tier: place.tier.clone(), sizes: place.sizes, first: model.next };
+    let orders = Orders {
+        home: place.home.clone(),
+        tier: place.tier.clone(),
+        sizes: place.sizes,
+        first: model.next,
+    };
     let mut child = Command::new(std::env::current_exe()?)
         .args([CHILD, &serde_json::to_string(&orders)?])
         .stdout(Stdio::piped())
@@ -221,7 +245,8 @@ pub(crate) fn round(place: &Place, model: &mut Model) -> Result<Outcome> {
     });
     std::thread::sleep(Duration::from_millis(fastrand::u64(200..500)));
     place.kill_writer()?;
-    let (last, acknowledged) = reader.join().map_err(|_| "the reader of the writer's pipe panicked")?;
+    let (last, acknowledged) =
+        reader.join().map_err(|_| "the reader of the writer's pipe panicked")?;
     progress("");
 
     let attached = place.attach()?;

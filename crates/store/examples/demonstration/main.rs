@@ -1,11 +1,15 @@
-//! The store's demonstration: the same small load on plain files and on an attached home, then a killed writer.
+//! The store's demonstration: the same small load on plain files and on an attached home, then a
+//! killed writer.
 //!
-//! `./study` runs it; `--help` prints what it takes. It makes a directory of its own and takes it away again, and touches nothing else.
+//! `./study` runs it; `--help` prints what it takes. It makes a directory of its own and takes it
+//! away again, and touches nothing else.
 //!
-//! What it is not: a benchmark (that is `benches/block_write.rs`, with peers and rounds), and no test of power cuts (those are simulated:
-//! `./check --crash`). The plain files and the attached home are measured one after the other, each figure once.
+//! What it is not: a benchmark (that is `benches/block_write.rs`, with peers and rounds), and no
+//! test of power cuts (those are simulated: `./check --crash`). The plain files and the attached
+//! home are measured one after the other, each figure once.
 //!
-//! Read next: `place.rs` (where things are put), `measure.rs` (the load), `kill.rs` (the killed writer), `print.rs` (the output).
+//! Read next: `place.rs` (where things are put), `measure.rs` (the load), `kill.rs` (the killed
+//! writer), `print.rs` (the output).
 
 #![forbid(unsafe_code)]
 
@@ -23,18 +27,22 @@ use std::time::Instant;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const HELP: &str = "\
-The store's demonstration: durable writes and reads on plain files and on an attached home, then a killed writer.
+The store's demonstration: durable writes and reads on plain files and on an attached home, then a \
+killed writer.
 
 usage: demonstration [OPTION...]
 
-  --home DIR     make the demonstration's directory in DIR, a place on the slower storage (default: the build directory)
+  --home DIR     make the demonstration's directory in DIR, a place on the slower storage \
+  (default: the build directory)
   --fast PATH    the fast storage: a directory, a new file, an empty file, or a DAX device
-                 (default: a DAX file system if one is mounted, else /dev/shm if it is large enough, else a file beside the home)
+                 (default: a DAX file system if one is mounted, else /dev/shm if it is large \
+                 enough, else a file beside the home)
   --seconds N    seconds per figure (default 3; there are seven figures)
   --json FILE    write the results to FILE as JSON as well
   --help         this text
 
-exit code: 0 all is well; 1 something acknowledged was lost, or a file differs; 2 the demonstration could not run
+exit code: 0 all is well; 1 something acknowledged was lost, or a file differs; 2 the \
+demonstration could not run
 ";
 
 /// The command line.
@@ -59,11 +67,10 @@ fn arguments() -> Result<Option<Arguments>> {
             "--json" => found.json = Some(value()?.into()),
             "--seconds" => {
                 let text = value()?.to_string_lossy().into_owned();
-                found.seconds = text
-                    .parse()
-                    .ok()
-                    .filter(|s| (0.05..=3600.0).contains(s))
-                    .ok_or_else(|| format!("--seconds {text} is not a number from 0.05 to 3600"))?;
+                found.seconds =
+                    text.parse().ok().filter(|s| (0.05..=3600.0).contains(s)).ok_or_else(|| {
+                        format!("--seconds {text} is not a number from 0.05 to 3600")
+                    })?;
             }
             _ => return Err(format!("there is no option {option}; see --help").into()),
         }

@@ -1,12 +1,16 @@
-//! The load, the same on both sides: random overwrites, redo appends, random reads, one thread, each operation timed alone.
+//! The load, the same on both sides: random overwrites, redo appends, random reads, one thread,
+//! each operation timed alone.
 //!
-//! Each write is followed by what makes it durable: `fdatasync` on the plain files, [`tiersmith_store::File::sync`] on the attached
-//! home (where the write is durable already, and a program would call it all the same).
+//! Each write is followed by what makes it durable: `fdatasync` on the plain files,
+//! [`tiersmith_store::File::sync`] on the attached home (where the write is durable already, and a
+//! program would call it all the same).
 //!
-//! Invariants: both sides see the same offsets in the same order (same seed); the time of filling the buffer is not counted; the first
-//! tenth of the time is not counted. Every word of a block is the number of its write, so that a mixture of two would show.
+//! Invariants: both sides see the same offsets in the same order (same seed); the time of filling
+//! the buffer is not counted; the first tenth of the time is not counted. Every word of a block is
+//! the number of its write, so that a mixture of two would show.
 //!
-//! Deliberately absent: threads, and reads from a disk (the plain files fit the page cache; the output says so).
+//! Deliberately absent: threads, and reads from a disk (the plain files fit the page cache; the
+//! output says so).
 
 use std::fs::{File, OpenOptions};
 use std::hint::black_box;
@@ -70,8 +74,11 @@ impl Figure {
             })
             .collect();
         let (least, most) = (medians.iter().min()?, medians.iter().max()?);
-        (f64::from(*most) > 1.25 * f64::from(*least))
-            .then(|| "its first, second and last third disagree by more than a quarter: another load on the machine?".into())
+        (f64::from(*most) > 1.25 * f64::from(*least)).then(|| {
+            "its first, second and last third disagree by more than a quarter: another \
+                      load on the machine?"
+                .into()
+        })
     }
 }
 
@@ -122,7 +129,10 @@ pub(crate) struct Attached {
 
 impl Attached {
     pub(crate) fn open(home: &AttachedHome) -> Result<Attached> {
-        Ok(Attached { data: home.open(DATA, OpenMode::WRITE)?, redo: home.open(REDO, OpenMode::WRITE)? })
+        Ok(Attached {
+            data: home.open(DATA, OpenMode::WRITE)?,
+            redo: home.open(REDO, OpenMode::WRITE)?,
+        })
     }
 }
 
@@ -162,7 +172,12 @@ pub(crate) fn progress(what: &str) {
 }
 
 /// The three figures of one side.
-pub(crate) fn figures(files: &impl Files, place: &Place, seconds: f64, side: &str) -> Result<Vec<Figure>> {
+pub(crate) fn figures(
+    files: &impl Files,
+    place: &Place,
+    seconds: f64,
+    side: &str,
+) -> Result<Vec<Figure>> {
     let (blocks, records) = (place.sizes.data / BLOCK as u64, place.sizes.redo / RECORD as u64);
     let mut random = fastrand::Rng::with_seed(8);
     let mut block = vec![0; BLOCK];
@@ -237,7 +252,8 @@ fn timed(
 
 /// What reading the clock twice costs by itself: it is in every sample.
 pub(crate) fn clock_ns() -> f64 {
-    let samples: Vec<u32> =
-        (0..10_000).map(|_| Instant::now().elapsed().as_nanos().min(u128::from(u32::MAX)) as u32).collect();
+    let samples: Vec<u32> = (0..10_000)
+        .map(|_| Instant::now().elapsed().as_nanos().min(u128::from(u32::MAX)) as u32)
+        .collect();
     Figure::new("clock", samples).quantile_ns(0.5)
 }

@@ -1,7 +1,8 @@
 //! Where the demonstration puts its home and its tier, and how it takes them away again.
 //!
-//! Invariants: every path it makes is noted before it is made, and goes when the program ends or is interrupted (SIGINT, SIGTERM,
-//! SIGHUP); a file that was there before is never removed, and one that holds something is refused by the store.
+//! Invariants: every path it makes is noted before it is made, and goes when the program ends or is
+//! interrupted (SIGINT, SIGTERM, SIGHUP); a file that was there before is never removed, and one
+//! that holds something is refused by the store.
 //!
 //! Deliberately absent: measuring what storage there is; that will be `tiersmith probe`.
 
@@ -17,7 +18,8 @@ use tiersmith_store::{AttachedHome, Medium, Options, Profile, TierSpec, attach};
 
 use crate::{Arguments, Result};
 
-/// The files of the load, named as PostgreSQL names its own, so that the profile `postgres` classes them.
+/// The files of the load, named as PostgreSQL names its own, so that the profile `postgres` classes
+/// them.
 pub(crate) const DATA: &str = "base/1/16384";
 pub(crate) const REDO: &str = "pg_wal/000000010000000000000001";
 /// Bytes of a data block, and of a redo record.
@@ -33,7 +35,8 @@ pub(crate) struct Sizes {
     lanes: u32,
 }
 
-/// The tier holds all that is written, with half of it to spare, so that nothing has to go home while it is measured.
+/// The tier holds all that is written, with half of it to spare, so that nothing has to go home
+/// while it is measured.
 const USUAL: Sizes = Sizes { tier: 256 << 20, data: 96 << 20, redo: 16 << 20, lanes: 64 };
 const SMALL: Sizes = Sizes { tier: 48 << 20, data: 12 << 20, redo: 4 << 20, lanes: 16 };
 
@@ -85,7 +88,8 @@ impl Leftovers {
         for path in self.paths.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             // Another thread may be making files in it still.
             for _ in 0..50 {
-                let gone = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+                let gone =
+                    if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
                 if gone.is_ok() || !path.exists() {
                     break;
                 }
@@ -122,7 +126,11 @@ pub(crate) fn choose(arguments: &Arguments) -> Result<Place> {
     let mut warnings = Vec::new();
     let parent = match &arguments.home {
         Some(dir) if dir.is_dir() => fs::canonicalize(dir)?,
-        Some(dir) => return Err(format!("--home {} is not a directory; make it first", dir.display()).into()),
+        Some(dir) => {
+            return Err(
+                format!("--home {} is not a directory; make it first", dir.display()).into()
+            );
+        }
         None => slow_place(),
     };
     let name = format!("tiersmith-demonstration.{}", std::process::id());
@@ -136,12 +144,16 @@ pub(crate) fn choose(arguments: &Arguments) -> Result<Place> {
     let (tier, sizes, ours) = fast_place(arguments, &parent, &name, &mut warnings)?;
     let needed = 3 * (sizes.data + sizes.redo);
     if available(&parent) < needed {
-        return Err(
-            format!("{} has less than {} MiB free; give --home", parent.display(), needed >> 20).into()
-        );
+        return Err(format!(
+            "{} has less than {} MiB free; give --home",
+            parent.display(),
+            needed >> 20
+        )
+        .into());
     }
     leftovers.note(&work);
-    fs::create_dir(&work).map_err(|e| format!("cannot make {}: {e}; give --home", work.display()))?;
+    fs::create_dir(&work)
+        .map_err(|e| format!("cannot make {}: {e}; give --home", work.display()))?;
     if ours {
         leftovers.note(&tier.member);
     }
@@ -159,7 +171,8 @@ pub(crate) fn choose(arguments: &Arguments) -> Result<Place> {
 }
 
 impl Place {
-    /// The two files of the load, full length and synced: a database's files do not grow in the middle of a load either.
+    /// The two files of the load, full length and synced: a database's files do not grow in the
+    /// middle of a load either.
     pub(crate) fn make_files(&self, at: &Path) -> Result<()> {
         for (name, bytes) in [(DATA, self.sizes.data), (REDO, self.sizes.redo)] {
             let path = at.join(name);
@@ -168,7 +181,8 @@ impl Place {
             let mut file = File::create(&path)?;
             let chunk = vec![0; 1 << 20];
             for _ in 0..bytes >> 20 {
-                file.write_all(&chunk).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+                file.write_all(&chunk)
+                    .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
             }
             file.sync_all()?;
         }
@@ -202,13 +216,15 @@ pub(crate) fn attach_tier(home: &Path, tier: &Tier, sizes: &Sizes) -> Result<Att
 
 /// The build directory, when it is on a disk; else a place for large temporary files.
 fn slow_place() -> PathBuf {
-    let build = std::env::current_exe().ok().and_then(|exe| exe.ancestors().nth(3).map(Path::to_path_buf));
+    let build =
+        std::env::current_exe().ok().and_then(|exe| exe.ancestors().nth(3).map(Path::to_path_buf));
     let candidates = build.into_iter().chain([PathBuf::from("/var/tmp"), std::env::temp_dir()]);
     let usable: Vec<PathBuf> = candidates
         .filter(|dir| rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok())
         .filter_map(|dir| fs::canonicalize(dir).ok())
         .collect();
-    let on_disk = usable.iter().find(|dir| !matches!(file_system(dir).0.as_str(), "tmpfs" | "ramfs"));
+    let on_disk =
+        usable.iter().find(|dir| !matches!(file_system(dir).0.as_str(), "tmpfs" | "ramfs"));
     on_disk.or(usable.first()).cloned().unwrap_or_else(std::env::temp_dir)
 }
 
@@ -228,12 +244,15 @@ fn fast_place(
         }
         let (exists, device) =
             fs::metadata(fast).map_or((false, false), |m| (true, m.file_type().is_char_device()));
-        let parent =
-            fs::canonicalize(fast.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))
-                .map_err(|e| format!("--fast {}: its directory cannot be used: {e}", fast.display()))?;
-        let member =
-            parent.join(fast.file_name().ok_or_else(|| format!("--fast {} names no file", fast.display()))?);
-        let sizes = if device { USUAL } else { fitting(&parent).ok_or_else(|| too_small(&parent))? };
+        let parent = fs::canonicalize(
+            fast.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")),
+        )
+        .map_err(|e| format!("--fast {}: its directory cannot be used: {e}", fast.display()))?;
+        let member = parent.join(
+            fast.file_name().ok_or_else(|| format!("--fast {} names no file", fast.display()))?,
+        );
+        let sizes =
+            if device { USUAL } else { fitting(&parent).ok_or_else(|| too_small(&parent))? };
         return Ok((Tier { emulated: !device && !on_dax(&parent), member }, sizes, !exists));
     }
     let dax = mounts().into_iter().filter(|m| m.dax).map(|m| m.at);
@@ -245,7 +264,8 @@ fn fast_place(
         }
     }
     warnings.push(
-        "there is no DAX file system and /dev/shm is too small: the tier is a file on the home's own storage"
+        "there is no DAX file system and /dev/shm is too small: the tier is a file on the home's \
+         own storage"
             .into(),
     );
     let sizes = fitting(home_parent).ok_or_else(|| too_small(home_parent))?;
@@ -282,7 +302,9 @@ fn memory_available() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let machine = meminfo
         .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok())
+        .find_map(|line| {
+            line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+        })
         .map_or(0, |kib| kib << 10);
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let group = number("/sys/fs/cgroup/memory.max")
@@ -302,7 +324,8 @@ fn mounts() -> Vec<Mount> {
     let text = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mount = |line: &str| {
         let mut fields = line.split(' ');
-        let (source, at, kind, options) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+        let (source, at, kind, options) =
+            (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
         let at = PathBuf::from(at.replace("\\040", " "));
         let dax = options.split(',').any(|o| matches!(o, "dax" | "dax=always"));
         Some(Mount { source: source.into(), at, kind: kind.into(), dax })

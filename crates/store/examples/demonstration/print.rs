@@ -1,6 +1,7 @@
 //! The output: a table for people as it goes, and the same figures as JSON at the end.
 //!
-//! Invariants: nothing is printed that was not measured or read from the system; a figure from an emulated tier carries the label.
+//! Invariants: nothing is printed that was not measured or read from the system; a figure from an
+//! emulated tier carries the label.
 
 use std::path::Path;
 use std::time::Duration;
@@ -35,7 +36,8 @@ impl Report {
             .lines()
             .find_map(|l| l.strip_prefix("model name")?.split_once(": ").map(|(_, name)| name));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let load = read("/proc/loadavg").split(' ').next().and_then(|text| text.parse::<f64>().ok());
+        let load =
+            read("/proc/loadavg").split(' ').next().and_then(|text| text.parse::<f64>().ok());
         let mut warnings = place.warnings.clone();
         if let Some(load) = load.filter(|load| *load > BUSY_SHARE * cores as f64) {
             warnings.push(format!(
@@ -48,14 +50,18 @@ impl Report {
         let json = json!({
             "name": "demonstration",
             "machine": {
-                "cpu": cpu, "cores": cores, "kernel": read("/proc/sys/kernel/osrelease").trim(), "load_average_1min": load,
+                "cpu": cpu, "cores": cores, "kernel": read("/proc/sys/kernel/osrelease").trim(),
+                "load_average_1min": load,
             },
             "versions": { "project": env!("CARGO_PKG_VERSION") },
             "command": std::env::args().skip(1).collect::<Vec<_>>(),
             "config": {
-                "home_is_on": place.home_is_on, "tier_is_on": place.tier_is_on, "tier_emulated": place.tier.emulated,
-                "tier_bytes": place.sizes.tier, "data_bytes": place.sizes.data, "redo_bytes": place.sizes.redo,
-                "block_bytes": BLOCK, "record_bytes": RECORD, "seconds_per_figure": seconds, "clock_ns": clock_ns(),
+                "home_is_on": place.home_is_on, "tier_is_on": place.tier_is_on,
+                "tier_emulated": place.tier.emulated,
+                "tier_bytes": place.sizes.tier, "data_bytes": place.sizes.data,
+                "redo_bytes": place.sizes.redo,
+                "block_bytes": BLOCK, "record_bytes": RECORD, "seconds_per_figure": seconds,
+                "clock_ns": clock_ns(),
                 "profile": "postgres", "threads": 1,
             },
             "figures": [], "waits": [], "kills": [],
@@ -113,9 +119,12 @@ impl Report {
             self.figure(fast, label, if ratio.is_some() { "" } else { fast.operation }, ratio);
         }
         println!(
-            "\nratio: median on plain files / median on the attached home; above 1 the attached home takes less time.\n\
-             plain files: pwrite + fdatasync; attached: write + sync. Reads of plain files are answered by the page cache.\n\
-             The tier is larger than what is written, so the home's storage has no part in the attached figures; what it costs\n\
+            "\nratio: median on plain files / median on the attached home; above 1 the attached \
+             home takes less time.\n\
+             plain files: pwrite + fdatasync; attached: write + sync. Reads of plain files are \
+             answered by the page cache.\n\
+             The tier is larger than what is written, so the home's storage has no part in the \
+             attached figures; what it costs\n\
              later is the time to destage, below. Reading the clock is in each sample: {:.0} ns.",
             self.json["config"]["clock_ns"].as_f64().unwrap_or(0.0)
         );
@@ -138,8 +147,10 @@ impl Report {
             &mut self.json["figures"],
             json!({
                 "operation": figure.operation, "on": on, "count": figure.count(), "unit": "ns",
-                "mean": figure.mean_ns(), "median": figure.quantile_ns(0.5), "p90": figure.quantile_ns(0.9),
-                "p99": figure.quantile_ns(0.99), "p999": figure.quantile_ns(0.999), "max": figure.max_ns(),
+                "mean": figure.mean_ns(), "median": figure.quantile_ns(0.5),
+                "p90": figure.quantile_ns(0.9),
+                "p99": figure.quantile_ns(0.99), "p999": figure.quantile_ns(0.999),
+                "max": figure.max_ns(),
                 "ratio_to_plain": ratio,
             }),
         );
@@ -148,7 +159,8 @@ impl Report {
     pub(crate) fn waits(&mut self, totals: &Totals) {
         let mut events: Vec<_> = totals.events().filter(|(_, e)| e.count() > 0).collect();
         events.sort_by_key(|(_, e)| std::cmp::Reverse(e.total_ns()));
-        let all: u64 = events.iter().filter(|(def, _)| !def.background).map(|(_, e)| e.total_ns()).sum();
+        let all: u64 =
+            events.iter().filter(|(def, _)| !def.background).map(|(_, e)| e.total_ns()).sum();
         println!(
             "\nTop wait events, as the store recorded them{}:",
             if self.emulated { " (EMULATED tier)" } else { "" }
@@ -158,8 +170,11 @@ impl Report {
             "event", "class", "waits", "total ms", "mean us", "% time"
         );
         for (def, e) in events.into_iter().take(TOP) {
-            let share =
-                if def.background { None } else { Some(100.0 * e.total_ns() as f64 / all.max(1) as f64) };
+            let share = if def.background {
+                None
+            } else {
+                Some(100.0 * e.total_ns() as f64 / all.max(1) as f64)
+            };
             println!(
                 "  {:<44}{:<15}{:>9}{:>11.1}{:>10.2}{:>9}",
                 def.name,
@@ -172,7 +187,8 @@ impl Report {
             push(
                 &mut self.json["waits"],
                 json!({
-                    "event": def.name, "class": def.class.name(), "background": def.background, "waits": e.count(),
+                    "event": def.name, "class": def.class.name(), "background": def.background,
+                    "waits": e.count(),
                     "total_ns": e.total_ns(), "bytes": e.bytes(), "emulated": self.emulated,
                 }),
             );
@@ -182,7 +198,8 @@ impl Report {
     pub(crate) fn kill(&mut self, round: usize, outcome: &Outcome) {
         if round == 1 {
             println!(
-                "\nA writer is killed with SIGKILL (a killed process; power cuts are simulated by ./check --crash):"
+                "\nA writer is killed with SIGKILL (a killed process; power cuts are simulated by \
+                 ./check --crash):"
             );
         }
         println!(
@@ -199,7 +216,8 @@ impl Report {
         push(
             &mut self.json["kills"],
             json!({
-                "acknowledged": outcome.acknowledged, "recovery": outcome.recovery, "recovery_ms": outcome.recovery_ms,
+                "acknowledged": outcome.acknowledged, "recovery": outcome.recovery,
+                "recovery_ms": outcome.recovery_ms,
                 "under_way_arrived": outcome.arrived, "faults": outcome.faults,
             }),
         );
@@ -207,7 +225,8 @@ impl Report {
 
     pub(crate) fn detached(&mut self, destaged: u64, took: Duration, faults: &[String]) {
         println!(
-            "\nDetached: {destaged} dirty blocks went home in {:.2} s; the plain files were compared:",
+            "\nDetached: {destaged} dirty blocks went home in {:.2} s; the plain files were \
+             compared:",
             took.as_secs_f64()
         );
         match faults.first() {
@@ -215,13 +234,16 @@ impl Report {
             Some(first) => println!("  {} FAULTS, the first: {first}", faults.len()),
         }
         self.faults.extend(faults.iter().cloned());
-        self.json["detach"] = json!({ "blocks": destaged, "seconds": took.as_secs_f64(), "faults": faults });
+        self.json["detach"] =
+            json!({ "blocks": destaged, "seconds": took.as_secs_f64(), "faults": faults });
     }
 
     pub(crate) fn finish(&mut self, took: Duration) {
         if self.emulated {
             self.warnings.push(
-                "the tier is EMULATED: figures from it show the software's cost on memory, not a persistent medium".into(),
+                "the tier is EMULATED: figures from it show the software's cost on memory, not a \
+                 persistent medium"
+                    .into(),
             );
         }
         self.json["took_s"] = took.as_secs_f64().into();

@@ -24,7 +24,9 @@ impl LentFile {
 
 impl Drop for LentFile {
     fn drop(&mut self) {
-        let Some(placed) = self.file.state.placed.as_ref().filter(|_| self.file.store.env.is_ours()) else {
+        let Some(placed) =
+            self.file.state.placed.as_ref().filter(|_| self.file.store.env.is_ours())
+        else {
             return;
         };
         placed.loan.idle_since_ns.store(self.file.store.env.home.now_ns(), Ordering::Release);
@@ -37,18 +39,24 @@ impl Drop for LentFile {
 }
 
 impl File {
-    /// Lends the file: from here on its contents are in a plain file, which the kernel may be given for as long as the answer lives. `None` when it is
-    /// not one to be lent, or cannot be; [`crate::Stats`] says why.
+    /// Lends the file: from here on its contents are in a plain file, which the kernel may be given
+    /// for as long as the answer lives. `None` when it is not one to be lent, or cannot be;
+    /// [`crate::Stats`] says why.
     ///
     /// # Errors
     /// [`crate::Error::Detached`]; those of home, if the file's name cannot be made durable.
     ///
     /// # Durability
-    /// What was durable stays so, and that there is such a file is durable. What the kernel writes to the plain file is durable
-    /// when the write returns, except through a memory map: then after `msync`.
+    /// What was durable stays so, and that there is such a file is durable. What the kernel writes
+    /// to the plain file is durable when the write returns, except through a memory map: then after
+    /// `msync`.
     pub fn lend(&self) -> Result<Option<LentFile>> {
         self.writable("lend")?;
-        let lent = self.store.lender.lend(&self.state)?.map(|plain| LentFile { file: self.clone(), plain });
+        let lent = self
+            .store
+            .lender
+            .lend(&self.state)?
+            .map(|plain| LentFile { file: self.clone(), plain });
         if lent.is_some() {
             // No write of the kernel comes here, so none could wait for the file's name.
             self.store.names.settle(&self.state)?;
@@ -56,7 +64,8 @@ impl File {
         Ok(lent)
     }
 
-    /// Ends the loan of the file, if nobody has its plain file: see [`AttachedHome::give_back`]. `false`: somebody does.
+    /// Ends the loan of the file, if nobody has its plain file: see [`AttachedHome::give_back`].
+    /// `false`: somebody does.
     ///
     /// # Errors
     /// As [`AttachedHome::give_back`].
@@ -78,7 +87,10 @@ impl File {
     /// Whether the profile lets the file be lent under the name it has.
     #[must_use]
     pub fn may_be_lent(&self) -> bool {
-        self.state.placed.as_ref().is_some_and(|p| p.class == FileClass::Redo && p.tier.holds_dirty())
+        self.state
+            .placed
+            .as_ref()
+            .is_some_and(|p| p.class == FileClass::Redo && p.tier.holds_dirty())
             && self.store.profile.is_lent(&self.state.path.lock())
     }
 }
@@ -100,8 +112,8 @@ impl AttachedHome {
 }
 
 impl File {
-    /// Ends the loan of the file, if that waits for nobody: home has all of it, no other loan is just begun or ended, and nobody has the plain file.
-    /// Whether it is lent no more.
+    /// Ends the loan of the file, if that waits for nobody: home has all of it, no other loan is
+    /// just begun or ended, and nobody has the plain file. Whether it is lent no more.
     ///
     /// # Errors
     /// As [`File::give_back`].
@@ -110,7 +122,9 @@ impl File {
     /// As [`File::give_back`].
     pub fn give_back_at_once(&self) -> Result<bool> {
         self.writable("give back")?;
-        let Some(placed) = self.state.placed.as_ref().filter(|p| p.loan.is_lent()) else { return Ok(true) };
+        let Some(placed) = self.state.placed.as_ref().filter(|p| p.loan.is_lent()) else {
+            return Ok(true);
+        };
         let Some(_lending) = self.store.lender.lending.try_lock() else { return Ok(false) };
         if !placed.loan.is_at_home() {
             return Ok(false);

@@ -70,17 +70,23 @@ impl AttachedHome {
     /// The rules of [`crate::Options::cache`], and what the tier has by them.
     pub fn cache_rules(&self) -> Vec<CacheRuleUse> {
         let cache = &self.store.env.options.cache;
-        let unused =
-            |rule: &CacheRule| CacheRuleUse { rule: rule.clone(), files: 0, cached_bytes: 0, dirty_bytes: 0 };
+        let unused = |rule: &CacheRule| CacheRuleUse {
+            rule: rule.clone(),
+            files: 0,
+            cached_bytes: 0,
+            dirty_bytes: 0,
+        };
         let mut rules: Vec<CacheRuleUse> = cache.rules().iter().map(unused).collect();
         if rules.is_empty() {
             return rules;
         }
         for file in self.store.files.all() {
             let Some(placed) = file.placed.as_ref().filter(|p| !p.is_gone()) else { continue };
-            let decides = cache.decides(&file.path.lock()).filter(|_| placed.class == FileClass::Data);
+            let decides =
+                cache.decides(&file.path.lock()).filter(|_| placed.class == FileClass::Data);
             if let Some(rule) = decides.map(|rule| &mut rules[rule]) {
-                let ((dirty, cached), block) = (placed.map.counts(), placed.block_size.bytes() as u64);
+                let ((dirty, cached), block) =
+                    (placed.map.counts(), placed.block_size.bytes() as u64);
                 rule.files += 1;
                 rule.cached_bytes += cached * block;
                 rule.dirty_bytes += dirty * block;
@@ -117,7 +123,13 @@ impl AttachedHome {
         let is_dirty = |file: &Arc<FileState>| {
             file.placed.as_ref().is_some_and(|p| !p.is_gone() && p.map.counts().0 > 0)
         };
-        self.store.files.all().iter().filter(|f| is_dirty(f)).map(|f| f.path.lock().clone()).collect()
+        self.store
+            .files
+            .all()
+            .iter()
+            .filter(|f| is_dirty(f))
+            .map(|f| f.path.lock().clone())
+            .collect()
     }
 
     /// The files that the tier knows, by path.
@@ -148,8 +160,8 @@ impl AttachedHome {
         known
     }
 
-    /// The ordinary files of home whose path matches a pattern (`?` and `*` within a part, `**` across parts, `[...]`, `{a,b}`). A pattern
-    /// without a slash matches a name in any directory.
+    /// The ordinary files of home whose path matches a pattern (`?` and `*` within a part, `**`
+    /// across parts, `[...]`, `{a,b}`). A pattern without a slash matches a name in any directory.
     ///
     /// # Errors
     /// [`Error::Options`] for a pattern that cannot be read; home's error when it cannot be walked.
@@ -170,7 +182,8 @@ impl AttachedHome {
                         .zip(placed)
                         .and_then(|(f, p)| f.size_of(p).ok())
                         .unwrap_or(stat.size),
-                    class: placed.map_or_else(|| self.store.profile.placement(path).class, |p| p.class),
+                    class: placed
+                        .map_or_else(|| self.store.profile.placement(path).class, |p| p.class),
                     in_tier: placed.is_some(),
                 });
             }

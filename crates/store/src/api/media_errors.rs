@@ -62,7 +62,8 @@ impl AttachedHome {
     pub fn watch_sigbus(&self) -> Result<SigbusWatch> {
         let store = Arc::downgrade(&self.store);
         let explain = move |path: &Path, at: u64| what_is_at(&*store.upgrade()?, path, at);
-        watch_sigbus(Arc::new(explain)).map_err(Error::io("cannot watch for SIGBUS in", "this process"))
+        watch_sigbus(Arc::new(explain))
+            .map_err(Error::io("cannot watch for SIGBUS in", "this process"))
     }
 }
 
@@ -80,7 +81,9 @@ fn what_is_at(store: &Store, path: &Path, at: u64) -> Option<String> {
         return Some("`tiersmith check` tells which block that is".into());
     };
     for file in files {
-        let Some(placed) = file.placed.as_ref().filter(|p| Arc::ptr_eq(&p.tier, tier)) else { continue };
+        let Some(placed) = file.placed.as_ref().filter(|p| Arc::ptr_eq(&p.tier, tier)) else {
+            continue;
+        };
         let mut found = None;
         placed.map.for_each_leaf(|number, leaf| {
             found = found.take().or_else(|| in_leaf(placed, number, leaf, member, at));
@@ -105,8 +108,9 @@ fn in_leaf(
     at: u64,
 ) -> Option<(String, &'static str)> {
     let first = number * PAGE_WORDS;
-    let inside =
-        |page: WordAt| page.member() == member && (page.offset()..page.offset() + FRAME as u64).contains(&at);
+    let inside = |page: WordAt| {
+        page.member() == member && (page.offset()..page.offset() + FRAME as u64).contains(&at)
+    };
     if leaf.word_at(0).is_some_and(inside) {
         return Some((format!("the map page of blocks {first} to {}", first + PAGE_WORDS - 1), ""));
     }
@@ -118,7 +122,8 @@ fn in_leaf(
             State::Dirty => " (Dirty: its newest version exists only there)",
         };
         let (on, start) = placed.tier.geometry.locate(entry.frame());
-        let inside = on == member && (start..start + placed.block_size.bytes() as u64).contains(&at);
+        let inside =
+            on == member && (start..start + placed.block_size.bytes() as u64).contains(&at);
         inside.then(|| (format!("block {}", first + index), state))
     })
 }
@@ -150,7 +155,8 @@ mod tests {
         files.iter().for_each(|file| file.write(0, &[1; 8192]).unwrap());
         let start = home.store.tiers[0].geometry.data_start[0];
         let frames = (start..4 << 20).step_by(FRAME);
-        let said: Vec<String> = frames.filter_map(|at| what_is_at(&home.store, &member, at)).collect();
+        let said: Vec<String> =
+            frames.filter_map(|at| what_is_at(&home.store, &member, at)).collect();
         assert_eq!(said.iter().filter(|what| what.contains("file table")).count(), 8, "{said:?}");
         assert!(said.iter().any(|what| what.contains("block 0 of 1.db")), "{said:?}");
     }

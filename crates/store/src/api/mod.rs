@@ -1,7 +1,8 @@
 //! An attached home and its open files: the API a door is built on.
 //!
-//! What a door needs beyond reading and writing is beside this file: a file of the tier is newer than its home file, so whatever a file system
-//! says of a file has to be said here, its size and [`times`], its holes ([`range`]), its [`names`], which files there are ([`list`]).
+//! What a door needs beyond reading and writing is beside this file: a file of the tier is newer
+//! than its home file, so whatever a file system says of a file has to be said here, its size and
+//! [`times`], its holes ([`range`]), its [`names`], which files there are ([`list`]).
 //!
 //! All paths are relative to home. Handles are cheap to clone and may be used from many threads.
 
@@ -35,8 +36,8 @@ use tiersmith_events::Registry;
 pub use crate::file::read::BlockRef;
 pub use crate::home::OpenMode;
 
-/// A directory with a fast tier: what [`crate::attach()`] returns. Dropping it makes the tier quiescent and leaves the home attached; [`AttachedHome::detach`] takes
-/// the tier away.
+/// A directory with a fast tier: what [`crate::attach()`] returns. Dropping it makes the tier
+/// quiescent and leaves the home attached; [`AttachedHome::detach`] takes the tier away.
 #[derive(Clone)]
 pub struct AttachedHome {
     pub(crate) store: Arc<Store>,
@@ -79,7 +80,10 @@ impl Running {
                 Ok(thread) => *self.thread.lock() = Some(thread),
                 Err(e) => {
                     let home = self.store.env.home_path();
-                    log::error!("cannot start a thread for the background work of {}: {e}", home.display());
+                    log::error!(
+                        "cannot start a thread for the background work of {}: {e}",
+                        home.display()
+                    );
                 }
             }
         }
@@ -97,7 +101,9 @@ impl Drop for Running {
         if !self.store.env.set_closed(true) {
             for file in self.store.files.all() {
                 if let Err(e) = self.store.homeward.keep_times(&file) {
-                    log::warn!("{e}; its modification time after the next attach will be a later one");
+                    log::warn!(
+                        "{e}; its modification time after the next attach will be a later one"
+                    );
                 }
             }
             for tier in &self.store.tiers {
@@ -108,7 +114,8 @@ impl Drop for Running {
 }
 
 impl AttachedHome {
-    /// Opens a file. Its class and block size come from the profile, or from the tier if it is known there.
+    /// Opens a file. Its class and block size come from the profile, or from the tier if it is
+    /// known there.
     ///
     /// # Errors
     /// Those of the home's file system, and [`Error::Invalid`] for a path that leaves the home.
@@ -141,13 +148,15 @@ impl AttachedHome {
         self.store.names.stat(path.as_ref())
     }
 
-    /// Renames a file or directory; it keeps its blocks. A file that had the new name goes away with its blocks.
+    /// Renames a file or directory; it keeps its blocks. A file that had the new name goes away
+    /// with its blocks.
     ///
     /// # Errors
     /// Those of the home's file system; nothing is lost.
     ///
     /// # Durability
-    /// After [`AttachedHome::sync_dir`], as on any file system; durable on return when a file with dirty blocks was replaced.
+    /// After [`AttachedHome::sync_dir`], as on any file system; durable on return when a file with
+    /// dirty blocks was replaced.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         self.rename_with(from, to, RenameFlags::None)
     }
@@ -182,7 +191,8 @@ impl AttachedHome {
     /// Those of the home's file system.
     ///
     /// # Durability
-    /// Every rename, link, unlink and creation in that directory that returned before the call survives a power cut.
+    /// Every rename, link, unlink and creation in that directory that returned before the call
+    /// survives a power cut.
     pub fn sync_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         self.store.env.usable()?;
         if self.store.env.options.planted.is(Planted::DirectoryNotSynced) {
@@ -195,20 +205,22 @@ impl AttachedHome {
             .map_err(Error::io("cannot sync the directory of", path.as_ref()))
     }
 
-    /// Makes everything durable that was written to the tiers, for who does not know which files were; costs nothing
-    /// where that was done.
+    /// Makes everything durable that was written to the tiers, for who does not know which files
+    /// were; costs nothing where that was done.
     ///
     /// # Errors
     /// Those of a medium that is durable at sync.
     ///
     /// # Durability
-    /// Every write to a tier's file that returned before the call survives a power cut, if the file's name does.
+    /// Every write to a tier's file that returned before the call survives a power cut, if the
+    /// file's name does.
     pub fn sync_tiers(&self) -> Result<()> {
         self.store.env.usable()?;
         self.store.tiers.iter().try_for_each(|tier| tier.sync())
     }
 
-    /// Writes dirty blocks home and keeps them as clean copies: of one file, or of all. Returns how many blocks went.
+    /// Writes dirty blocks home and keeps them as clean copies: of one file, or of all. Returns how
+    /// many blocks went.
     ///
     /// # Errors
     /// When home cannot be written; the blocks stay dirty, nothing is lost.
@@ -234,8 +246,8 @@ impl AttachedHome {
         self.destage(None)
     }
 
-    /// Gives up clean copies: of one file (all of them), or `blocks` of any file that were not read lately.
-    /// Returns how many went.
+    /// Gives up clean copies: of one file (all of them), or `blocks` of any file that were not read
+    /// lately. Returns how many went.
     ///
     /// # Errors
     /// [`Error::Io`] when the file does not exist.
@@ -247,10 +259,12 @@ impl AttachedHome {
         }
     }
 
-    /// Brings a whole file into the tier and keeps it there, across reopening, until [`AttachedHome::unpin`].
+    /// Brings a whole file into the tier and keeps it there, across reopening, until
+    /// [`AttachedHome::unpin`].
     ///
     /// # Errors
-    /// [`Error::TierFull`] when the tier would be left with too little to work with; the file is then not pinned.
+    /// [`Error::TierFull`] when the tier would be left with too little to work with; the file is
+    /// then not pinned.
     ///
     /// # Durability
     /// The pin is durable on return.
@@ -299,18 +313,22 @@ impl AttachedHome {
     /// Writes everything home and takes the tier away: a plain directory is left, at its own path.
     ///
     /// # Errors
-    /// [`Error::Busy`] while files are open; home's error when it cannot be written. The home then stays attached.
+    /// [`Error::Busy`] while files are open; home's error when it cannot be written. The home then
+    /// stays attached.
     ///
     /// # Durability
-    /// Durable on return. After a cut before that the home is attached still, or detached; the next attach knows.
+    /// Durable on return. After a cut before that the home is attached still, or detached; the next
+    /// attach knows.
     pub fn detach(self) -> Result<()> {
         self.store.env.ours()?;
         self.settle_names()?;
         {
-            // Files are opened and closed under this lock, so nothing is written between the last destage and the end.
+            // Files are opened and closed under this lock, so nothing is written between the last
+            // destage and the end.
             let _names = self.store.names.changing.lock();
             self.store.env.usable()?;
-            let open: usize = self.store.files.all().iter().map(|f| f.handles.load(Ordering::Acquire)).sum();
+            let open: usize =
+                self.store.files.all().iter().map(|f| f.handles.load(Ordering::Acquire)).sum();
             if open > 0 {
                 return Err(Error::Busy(open));
             }
@@ -332,14 +350,17 @@ impl AttachedHome {
         }
         let detached = crate::detach::detach(&self.store);
         if detached.is_err() {
-            // The note is still there: the home is attached, and usable through this object's clones.
+            // The note is still there: the home is attached, and usable through this object's
+            // clones.
             crate::detach::undo_detach(&self.store);
             self._running.resume();
         }
         detached
     }
 
-    /// What happens in the background, once, now: idle entries made durable, redo drained, dirty and free blocks kept within their marks. For doors without a background thread, and for tests.
+    /// What happens in the background, once, now: idle entries made durable, redo drained, dirty
+    /// and free blocks kept within their marks. For doors without a background thread, and for
+    /// tests.
     ///
     /// # Errors
     /// Home's error when it cannot be written; nothing is lost.
@@ -426,8 +447,9 @@ impl File {
         self.store.io.read(&self.state, offset, into)
     }
 
-    /// Borrows the block at `offset` (a multiple of the block size) from the tier, without a copy. `None` when it is not there,
-    /// or the file is of class redo: read it then. The last block of a file ends with the file.
+    /// Borrows the block at `offset` (a multiple of the block size) from the tier, without a copy.
+    /// `None` when it is not there, or the file is of class redo: read it then. The last block of a
+    /// file ends with the file.
     pub fn read_ref(&self, offset: u64) -> Option<BlockRef<'_>> {
         if self.store.env.is_usable() { self.store.io.read_ref(&self.state, offset) } else { None }
     }
@@ -435,16 +457,18 @@ impl File {
     /// Writes `data` at `offset`; a gap behind the old end reads as zeros.
     ///
     /// # Errors
-    /// Home's error when the tier is full and home cannot take blocks; nothing acknowledged is lost.
+    /// Home's error when the tier is full and home cannot take blocks; nothing acknowledged is
+    /// lost.
     ///
     /// # Durability
-    /// On return or after [`File::sync`], as [`File::durability`] says. In a tier each aligned block of a data file is
-    /// all or nothing, unless the tier is volatile.
+    /// On return or after [`File::sync`], as [`File::durability`] says. In a tier each aligned
+    /// block of a data file is all or nothing, unless the tier is volatile.
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.writable("write")?;
         let written = self.store.io.write(&self.state, offset, data);
         self.store.homeward.mark_written(&self.state);
-        // Not as one value: to move all of an answer of which a word was just stored waits until that store is through, so for the medium.
+        // Not as one value: to move all of an answer of which a word was just stored waits until
+        // that store is through, so for the medium.
         written?;
         Ok(())
     }
@@ -452,11 +476,12 @@ impl File {
     /// Writes several whole blocks, all or none.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when a block is not whole, not aligned or there twice, or the file has no batches
-    /// ([`File::has_batches`]); [`Error::BatchTooLarge`]; nothing is written then.
+    /// [`Error::Invalid`] when a block is not whole, not aligned or there twice, or the file has no
+    /// batches ([`File::has_batches`]); [`Error::BatchTooLarge`]; nothing is written then.
     ///
     /// # Durability
-    /// All blocks survive a power cut as after [`File::write`]; after a cut before that, all or none.
+    /// All blocks survive a power cut as after [`File::write`]; after a cut before that, all or
+    /// none.
     pub fn write_batch(&self, blocks: &[(u64, &[u8])]) -> Result<()> {
         self.writable("write a batch to")?;
         let written = self.store.io.write_batch(&self.state, blocks);
@@ -468,11 +493,14 @@ impl File {
 
     /// Whether [`File::write_batch`] works here: data files on a persistent tier.
     pub fn has_batches(&self) -> bool {
-        self.state.placed.as_ref().is_some_and(|p| p.tier.holds_dirty() && p.class == FileClass::Data)
+        self.state
+            .placed
+            .as_ref()
+            .is_some_and(|p| p.tier.holds_dirty() && p.class == FileClass::Data)
     }
 
-    /// When a write to the file that has returned survives a power cut. [`Durability::AtSync`] is [`File::sync`],
-    /// also where the tier holds clean copies only: the home is written then.
+    /// When a write to the file that has returned survives a power cut. [`Durability::AtSync`] is
+    /// [`File::sync`], also where the tier holds clean copies only: the home is written then.
     pub fn durability(&self) -> Durability {
         match self.state.placed.as_ref().map(|p| p.tier.durability) {
             Some(Durability::OnReturn) => Durability::OnReturn,
@@ -480,7 +508,8 @@ impl File {
         }
     }
 
-    /// Makes the file `size` bytes long; what is cut off never shows again, what is added reads as zeros.
+    /// Makes the file `size` bytes long; what is cut off never shows again, what is added reads as
+    /// zeros.
     ///
     /// # Errors
     /// Those of the home's file system.
@@ -512,7 +541,8 @@ impl File {
     /// Makes all writes that have returned durable.
     ///
     /// # Errors
-    /// Those of the home's file system (pass files and volatile tiers), and of a medium that is durable at sync.
+    /// Those of the home's file system (pass files and volatile tiers), and of a medium that is
+    /// durable at sync.
     ///
     /// # Durability
     /// Every write that returned before the call survives a power cut.
@@ -522,7 +552,8 @@ impl File {
         self.store.io.sync(&self.state)
     }
 
-    /// Whether the file's names are as durable as they will be: if not, [`File::sync`] goes to home.
+    /// Whether the file's names are as durable as they will be: if not, [`File::sync`] goes to
+    /// home.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.state.name.unsettled().is_none()

@@ -1,4 +1,5 @@
-//! Names, as a door asks for them: opening what it has found, renaming, which class a name has ([`crate::names`]).
+//! Names, as a door asks for them: opening what it has found, renaming, which class a name has
+//! ([`crate::names`]).
 
 use super::{AttachedHome, File};
 use crate::error::{Error, Result};
@@ -21,12 +22,14 @@ impl AttachedHome {
         self.store.profile.name()
     }
 
-    /// Class and block size of a file of this name, by the profile. A file that the tier knows may have another one: [`File::class`].
+    /// Class and block size of a file of this name, by the profile. A file that the tier knows may
+    /// have another one: [`File::class`].
     pub fn placement(&self, path: impl AsRef<Path>) -> Placement {
         self.store.profile.placement(path.as_ref())
     }
 
-    /// Whether the tier knows the file at `path`. Then home alone may be old, whatever class its name has.
+    /// Whether the tier knows the file at `path`. Then home alone may be old, whatever class its
+    /// name has.
     ///
     /// # Errors
     /// Those of the home's file system.
@@ -55,7 +58,8 @@ impl AttachedHome {
         self.open(path, OpenMode { create: false, exclusive: false, ..mode })
     }
 
-    /// Renames anything: plainly, refusing to replace, or exchanging two names. Files keep their blocks.
+    /// Renames anything: plainly, refusing to replace, or exchanging two names. Files keep their
+    /// blocks.
     ///
     /// # Errors
     /// Those of the home's file system; nothing is lost.
@@ -111,8 +115,9 @@ impl AttachedHome {
     /// Those of the home's file system.
     ///
     /// # Durability
-    /// That there is such a file is durable after [`File::sync`], or [`AttachedHome::sync_dir`]. Until
-    /// then a power cut leaves no file, or the file with every write that was durable on return.
+    /// That there is such a file is durable after [`File::sync`], or [`AttachedHome::sync_dir`].
+    /// Until then a power cut leaves no file, or the file with every write that was durable on
+    /// return.
     pub fn open_made(&self, path: impl AsRef<Path>, mode: OpenMode) -> Result<File> {
         let mode = OpenMode { create: false, exclusive: false, ..mode };
         self.store.env.usable()?;
@@ -133,7 +138,8 @@ impl AttachedHome {
         self.store.names.settle_all()
     }
 
-    /// Gives the open file `file`, which is one of the home, the further name `to` in a directory. A path descriptor will do.
+    /// Gives the open file `file`, which is one of the home, the further name `to` in a directory.
+    /// A path descriptor will do.
     ///
     /// # Errors
     /// Those of the home's file system; unsupported for a name that is given by its path.

@@ -23,8 +23,8 @@ impl AsFd for HomeDescriptor {
 }
 
 impl File {
-    /// Home's own file, for attributes that the store knows nothing of. Its contents are the store's
-    /// to read and write.
+    /// Home's own file, for attributes that the store knows nothing of. Its contents are the
+    /// store's to read and write.
     ///
     /// # Errors
     /// Those of the home's file system: it may have to be opened for this.
@@ -46,7 +46,13 @@ impl AttachedHome {
     ///
     /// # Errors
     /// [`crate::Error::Detached`].
-    pub fn open_known(&self, dev: u64, ino: u64, born: FileTime, mode: OpenMode) -> Result<Option<File>> {
+    pub fn open_known(
+        &self,
+        dev: u64,
+        ino: u64,
+        born: FileTime,
+        mode: OpenMode,
+    ) -> Result<Option<File>> {
         self.store.env.usable()?;
         // Files are opened and closed under this lock.
         let _names = self.store.names.changing.lock();
@@ -55,7 +61,8 @@ impl AttachedHome {
         let Some(state) = known.filter(|file| {
             let id = &file.identity;
             // Who opens it for writing gets it a slot first.
-            let ready = |placed: &Placed| !placed.is_gone() && (mode.read_only || placed.has_slot());
+            let ready =
+                |placed: &Placed| !placed.is_gone() && (mode.read_only || placed.has_slot());
             file.placed.as_ref().is_some_and(ready)
                 && id.btime_ns != 0
                 && id.btime_ns == born.wrapped_ns()

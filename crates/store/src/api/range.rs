@@ -21,14 +21,15 @@ impl File {
         written.map(|()| offset)
     }
 
-    /// Makes a range zero. Its space stays reserved at home where it was. With `keep_size` what lies past the end is left out, else the
-    /// file becomes as long as the range.
+    /// Makes a range zero. Its space stays reserved at home where it was. With `keep_size` what
+    /// lies past the end is left out, else the file becomes as long as the range.
     ///
     /// # Errors
     /// As [`File::write`]; [`crate::Error::Invalid`] for an empty range.
     ///
     /// # Durability
-    /// On a persistent tier durable on return, each aligned block of a data file old or zero; else after [`File::sync`].
+    /// On a persistent tier durable on return, each aligned block of a data file old or zero; else
+    /// after [`File::sync`].
     pub fn zero(&self, offset: u64, len: u64, keep_size: bool) -> Result<()> {
         self.writable("zero a range of")?;
         let cleared = self.store.io.clear(&self.state, offset, len, Clear::Zero, !keep_size);
@@ -50,11 +51,12 @@ impl File {
         cleared
     }
 
-    /// Reserves space for a range at home, so that what is written there later finds room. Without `keep_size` the file becomes as long
-    /// as the range.
+    /// Reserves space for a range at home, so that what is written there later finds room. Without
+    /// `keep_size` the file becomes as long as the range.
     ///
     /// # Errors
-    /// Home's error (`ENOSPC`, `EOPNOTSUPP`) now and not when blocks are destaged; nothing is changed then.
+    /// Home's error (`ENOSPC`, `EOPNOTSUPP`) now and not when blocks are destaged; nothing is
+    /// changed then.
     ///
     /// # Durability
     /// The size as with [`File::extend`]; the reservation after home's file was synced.
@@ -65,7 +67,8 @@ impl File {
         Ok(())
     }
 
-    /// The first byte from `offset` on that is not in a hole (SEEK_DATA); `None` when there is none. Blocks in the tier are no holes.
+    /// The first byte from `offset` on that is not in a hole (SEEK_DATA); `None` when there is
+    /// none. Blocks in the tier are no holes.
     ///
     /// # Errors
     /// Those of the home's file system.
@@ -74,7 +77,8 @@ impl File {
         self.store.io.next_data(&self.state, offset)
     }
 
-    /// The first byte from `offset` on that is in a hole, or the end of the file (SEEK_HOLE); `None` when `offset` is at the end or past it.
+    /// The first byte from `offset` on that is in a hole, or the end of the file (SEEK_HOLE);
+    /// `None` when `offset` is at the end or past it.
     ///
     /// # Errors
     /// Those of the home's file system.

@@ -25,8 +25,8 @@ impl File {
     /// Those of the home's file system: only the file's owner may.
     ///
     /// # Durability
-    /// The modification time of a file in a persistent tier is durable on return, unless the file is being destaged just then; else after
-    /// [`File::sync`].
+    /// The modification time of a file in a persistent tier is durable on return, unless the file
+    /// is being destaged just then; else after [`File::sync`].
     pub fn set_times(&self, atime: SetTime, mtime: SetTime) -> Result<()> {
         self.store.env.usable()?;
         self.store.io.set_times(&self.state, atime, mtime)
@@ -45,7 +45,8 @@ impl AttachedHome {
         }
     }
 
-    /// Says that mode, owner or extended attributes of this file were changed at home: its ctime is now.
+    /// Says that mode, owner or extended attributes of this file were changed at home: its ctime is
+    /// now.
     pub fn attributes_changed(&self, dev: u64, ino: u64) {
         if self.store.env.ours().is_err() {
             return;
@@ -57,14 +58,21 @@ impl AttachedHome {
         }
     }
 
-    /// [`File::set_times`] for a file of the tier that need not be open; `None`: the tier does not know it, so its times are home's.
+    /// [`File::set_times`] for a file of the tier that need not be open; `None`: the tier does not
+    /// know it, so its times are home's.
     ///
     /// # Errors
     /// As [`File::set_times`].
     ///
     /// # Durability
     /// As [`File::set_times`].
-    pub fn set_times(&self, dev: u64, ino: u64, atime: SetTime, mtime: SetTime) -> Option<Result<()>> {
+    pub fn set_times(
+        &self,
+        dev: u64,
+        ino: u64,
+        atime: SetTime,
+        mtime: SetTime,
+    ) -> Option<Result<()>> {
         if let Err(e) = self.store.env.ours() {
             return Some(Err(e));
         }

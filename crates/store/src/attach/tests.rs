@@ -1,4 +1,5 @@
-//! A tier that a cut left between the states, given to another home, and to its own in another place.
+//! A tier that a cut left between the states, given to another home, and to its own in another
+//! place.
 
 use super::{Medium, Options, TierSpec, attach};
 use crate::api::AttachedHome;
@@ -31,7 +32,8 @@ fn set_state(member: &Path, state: TierState) {
 }
 
 #[test]
-fn a_tier_in_the_middle_of_attaching_or_detaching_is_not_given_to_another_home_while_a_note_names_it() {
+fn a_tier_in_the_middle_of_attaching_or_detaching_is_not_given_to_another_home_while_a_note_names_it()
+ {
     for state in [TierState::Attaching, TierState::Detaching] {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().canonicalize().unwrap();
@@ -44,7 +46,10 @@ fn a_tier_in_the_middle_of_attaching_or_detaching_is_not_given_to_another_home_w
         set_state(&member, state);
         let before = fs::read(&member).unwrap();
         let said = try_attach(&dir, "two").unwrap_err().to_string();
-        assert!(said.contains(&format!("{}", dir.join("one").display())) && said.contains("first"), "{said}");
+        assert!(
+            said.contains(&format!("{}", dir.join("one").display())) && said.contains("first"),
+            "{said}"
+        );
         assert!(fs::read(&member).unwrap() == before, "nothing was changed");
         assert_eq!(fs::read_dir(dir.join("two")).unwrap().count(), 1, "nor there");
         // The first home goes on from there, and its end makes the tier free.
@@ -103,7 +108,11 @@ fn a_home_that_was_moved_with_a_link_at_its_old_place_is_not_locked_out_of_its_t
         }
         for home in ["old/one", "new/one"] {
             let attached = try_attach(&dir, home).unwrap();
-            assert_eq!(attached.home_path(), dir.join("new/one"), "what it says of its place is where it is");
+            assert_eq!(
+                attached.home_path(),
+                dir.join("new/one"),
+                "what it says of its place is where it is"
+            );
             drop(attached);
             set_state(&dir.join("fast"), state);
         }
@@ -177,7 +186,10 @@ fn a_tier_in_the_middle_is_not_given_away_while_it_cannot_be_seen_whether_its_ho
             hide(&dir, &note);
             let before = fs::read(dir.join("fast")).unwrap();
             let said = try_attach(&dir, "two").map(drop).unwrap_err().to_string();
-            assert!(said.contains(reason) && said.contains("cannot be seen"), "{state:?} {reason}: {said}");
+            assert!(
+                said.contains(reason) && said.contains("cannot be seen"),
+                "{state:?} {reason}: {said}"
+            );
             assert!(fs::read(dir.join("fast")).unwrap() == before, "nothing was changed");
             // It comes back, and needs the tier.
             let _ = fs::rename(dir.join("elsewhere"), dir.join("one.tiersmith-home"));

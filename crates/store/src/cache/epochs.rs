@@ -1,10 +1,10 @@
 //! Epochs: a tier that is full takes what was asked for a short time ago, and passes the rest by.
 //!
-//! The tier sees what a database's own buffer has missed. Most of that does not come again soon, and
-//! what comes again has been away for long: recency alone, as LRU and second chance have it, is the
-//! wrong measure. So a block that home was read for is admitted when it was asked for before, and not
-//! longer ago than [`SHORT`] of the time that copies stay until the search for victims comes to them.
-//! While the tier has room, everything is admitted. Scans of large files never are.
+//! The tier sees what a database's own buffer has missed. Most of that does not come again soon,
+//! and what comes again has been away for long: recency alone, as LRU and second chance have it, is
+//! the wrong measure. So a block that home was read for is admitted when it was asked for before,
+//! and not longer ago than [`SHORT`] of the time that copies stay until the search for victims
+//! comes to them. While the tier has room, everything is admitted. Scans of large files never are.
 //!
 //! A copy that was read since the search last passed it stays, once (Corbato's clock).
 //!
@@ -149,8 +149,8 @@ impl Policy for Epochs {
 
     fn victim(&self, index: usize, pass: u32) -> bool {
         let (word, bit) = (&self.read[index / 64], 1 << (index % 64));
-        let was_read =
-            word.load(Ordering::Relaxed) & bit != 0 && word.fetch_and(!bit, Ordering::Relaxed) & bit != 0;
+        let was_read = word.load(Ordering::Relaxed) & bit != 0
+            && word.fetch_and(!bit, Ordering::Relaxed) & bit != 0;
         !was_read || pass > 0
     }
 
@@ -180,7 +180,14 @@ mod tests {
 
     fn read(block: u64) -> Read {
         let block = BlockIndex(block);
-        Read { file: 1, block, is_scan: false, of_small_file: false, free_frames: 400, total_frames: 1600 }
+        Read {
+            file: 1,
+            block,
+            is_scan: false,
+            of_small_file: false,
+            free_frames: 400,
+            total_frames: 1600,
+        }
     }
 
     #[test]
@@ -198,8 +205,12 @@ mod tests {
 
     #[test]
     fn scans_of_large_files_and_reads_in_a_full_tier_are_not_admitted() {
-        let read =
-            |is_scan, of_small_file, free_frames| Read { is_scan, of_small_file, free_frames, ..read(3) };
+        let read = |is_scan, of_small_file, free_frames| Read {
+            is_scan,
+            of_small_file,
+            free_frames,
+            ..read(3)
+        };
         let admitted = |read| Epochs::admitted(&Epochs::of_tier(1600), &read);
         assert!(admitted(read(false, false, 101)));
         assert!(admitted(read(true, true, 101)));
@@ -211,7 +222,10 @@ mod tests {
     fn once_copies_had_to_go_only_what_comes_again_soon_is_admitted() {
         let history = Epochs::of_tier(1600);
         for block in 0..800 {
-            assert!(Epochs::admitted(&history, &read(block)), "no copy had to go for block {block} yet");
+            assert!(
+                Epochs::admitted(&history, &read(block)),
+                "no copy had to go for block {block} yet"
+            );
         }
         Epochs::searched(&history, 1, 600);
         assert_eq!(history.stay.load(Ordering::Relaxed), 800);
@@ -250,7 +264,8 @@ mod tests {
         for block in 0..200_000 {
             history.note(block % 7, block);
         }
-        let words: usize = history.chunks.iter().filter_map(|chunk| chunk.get()).map(|c| c.len()).sum();
+        let words: usize =
+            history.chunks.iter().filter_map(|chunk| chunk.get()).map(|c| c.len()).sum();
         assert!(words * 8 * 500 <= 4096 << 20, "{words} words are more than 0.2 % of the tier");
     }
 }

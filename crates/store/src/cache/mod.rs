@@ -1,7 +1,8 @@
-//! Which blocks the tier keeps as clean copies of home's: [`policy`] is what decides, [`scan`] tells it who reads a file from one end to the
-//! other.
+//! Which blocks the tier keeps as clean copies of home's: [`policy`] is what decides, [`scan`]
+//! tells it who reads a file from one end to the other.
 //!
-//! **Invariant**: who reads a block, admits one or makes room asks the policy, and decides nothing himself.
+//! **Invariant**: who reads a block, admits one or makes room asks the policy, and decides nothing
+//! himself.
 //!
 //! **Deliberately absent**: how a copy is made or given up (`mover`).
 

@@ -1,7 +1,9 @@
-//! What an eviction policy is told and asked. To add one: its file beside `epochs.rs`, and [`Chosen`].
+//! What an eviction policy is told and asked. To add one: its file beside `epochs.rs`, and
+//! [`Chosen`].
 //!
-//! A policy keeps what it wants to know of blocks beside their map entries, a value for each map page, and one value for the tier. Calls go to a type that is known when
-//! the store is compiled: a read pays for a policy what that policy does, and no more.
+//! A policy keeps what it wants to know of blocks beside their map entries, a value for each map
+//! page, and one value for the tier. Calls go to a type that is known when the store is compiled: a
+//! read pays for a policy what that policy does, and no more.
 
 use crate::address::BlockIndex;
 
@@ -10,7 +12,8 @@ pub(crate) trait Policy: Default + Send + Sync {
     /// What it keeps of a tier: of what is not in it, for instance.
     type OfTier: Send + Sync;
 
-    /// How often a search for victims goes round all blocks, at most: the last pass takes whatever it meets.
+    /// How often a search for victims goes round all blocks, at most: the last pass takes whatever
+    /// it meets.
     const PASSES: u32;
 
     /// For a tier of so many frames.
@@ -25,7 +28,8 @@ pub(crate) trait Policy: Default + Send + Sync {
     /// Whether there is room for a clean copy, of so many frames that are free and all of them.
     fn has_room(free_frames: u64, total_frames: u64) -> bool;
 
-    /// Whether this clean copy goes. The search asks of one copy after another, until enough have gone.
+    /// Whether this clean copy goes. The search asks of one copy after another, until enough have
+    /// gone.
     fn victim(&self, index: usize, pass: u32) -> bool;
 
     /// A search has asked of `looked` copies. The tier had `copies` when it began.

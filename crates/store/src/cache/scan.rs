@@ -148,7 +148,10 @@ mod tests {
         for block in 0..4096_u64 {
             if let Some(ahead) = scans.read(block * 4096, 4096, 4096).ahead {
                 assert!(ahead.start >= ready && ahead.end > ahead.start, "{ahead:?} after {ready}");
-                assert!(ready == 0 || ahead.start == ready, "{ahead:?} leaves a hole after {ready}");
+                assert!(
+                    ready == 0 || ahead.start == ready,
+                    "{ahead:?} leaves a hole after {ready}"
+                );
                 ready = ahead.end;
             }
             assert!(block <= 16 || ready > (block + 1) * 4096, "block {block}");

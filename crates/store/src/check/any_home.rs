@@ -48,7 +48,10 @@ impl HomeView for AnyHome<'_> {
             }
             Ok(())
         })?;
-        Ok(paths.iter().find_map(|path| self.try_path(path, ino, generation, btime_ns)).and_then(boxed))
+        Ok(paths
+            .iter()
+            .find_map(|path| self.try_path(path, ino, generation, btime_ns))
+            .and_then(boxed))
     }
 }
 

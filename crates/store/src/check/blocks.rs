@@ -82,7 +82,9 @@ impl Reader<'_, '_> {
                 return false;
             }
             Misuse::Beyond => (8, format!("a frame below {total}"), format!("frame {frame}")),
-            Misuse::Unaligned => (8, format!("a multiple of {}", purpose.frames()), format!("frame {frame}")),
+            Misuse::Unaligned => {
+                (8, format!("a multiple of {}", purpose.frames()), format!("frame {frame}"))
+            }
             Misuse::Unit { unit, holds } => {
                 (10, format!("unit {unit} holds {purpose} only"), format!("it holds {holds} too"))
             }
@@ -95,9 +97,15 @@ impl Reader<'_, '_> {
                 Some(_) => "the newest version of the block is not where the map says".into(),
                 None => "the blocks of this part of the file cannot be found".into(),
             },
-            remedy: "do not attach; restore the member from a copy of the medium, or the file from a backup",
+            remedy: "do not attach; restore the member from a copy of the medium, or the file from \
+                     a backup",
         };
-        self.checker.add(Severity::Inconsistent, invariant, self.place(structure, spot, block), text);
+        self.checker.add(
+            Severity::Inconsistent,
+            invariant,
+            self.place(structure, spot, block),
+            text,
+        );
         false
     }
 
@@ -106,7 +114,8 @@ impl Reader<'_, '_> {
         let (bytes, size) = (self.file.block_bytes(), self.file.size());
         let inside = bytes.min(size - first.byte) as usize;
         let tail = self.checker.options.after_recovery && (inside as u64) < bytes;
-        let compare = held == Held::Cached && self.checker.options.compare_blocks && self.file.line.is_some();
+        let compare =
+            held == Held::Cached && self.checker.options.compare_blocks && self.file.line.is_some();
         let home = self.home.filter(|_| compare);
         let only_copy = held == Held::Dirty && self.checker.options.read_dirty;
         if !tail && !only_copy && home.is_none() {
@@ -160,7 +169,8 @@ impl Reader<'_, '_> {
         let text = Text {
             expected: format!("zeros from byte {inside} of the block on, where the file ends"),
             found: "other bytes".into(),
-            meaning: "bytes that were cut off, or never written, would show if the file grew".into(),
+            meaning: "bytes that were cut off, or never written, would show if the file grew"
+                .into(),
             remedy: "attach once: recovery makes them zero; if it does not, report this",
         };
         let place = self.place("last block", first.spot, Some(first.block));
@@ -172,7 +182,8 @@ impl Reader<'_, '_> {
             expected: "a readable block".into(),
             found: format!("the medium gave an error: {e}"),
             meaning:
-                "if the block is Dirty, its newest version is gone; if it is Cached, the home file has it"
+                "if the block is Dirty, its newest version is gone; if it is Cached, the home file \
+                 has it"
                     .into(),
             remedy: "restore the member from a copy of the medium, or the file from a backup",
         };
@@ -183,18 +194,20 @@ impl Reader<'_, '_> {
 
 impl Visitor for Reader<'_, '_> {
     fn pointer(&mut self, level: Level, frame: u64, spot: Spot) -> bool {
-        // Leaf 0 and middle page 0 hang on the slot; the words for them in the pages above stay empty.
+        // Leaf 0 and middle page 0 hang on the slot; the words for them in the pages above stay
+        // empty.
         let doubled = spot.offset >= FRAME && {
             let root = self.checker.tier.layout.slot_at(self.file.slot);
-            let in_slot =
-                spot.member == root.member && (root.offset..root.offset + 128).contains(&spot.offset);
+            let in_slot = spot.member == root.member
+                && (root.offset..root.offset + 128).contains(&spot.offset);
             !in_slot && matches!(level, Level::Leaf(0) | Level::Middle(0))
         };
         if doubled {
             let text = Text {
                 expected: "an empty word: this page hangs on the file slot".into(),
                 found: format!("a pointer to frame {frame}"),
-                meaning: "there are two maps of one part of the file; the slot's was followed".into(),
+                meaning: "there are two maps of one part of the file; the slot's was followed"
+                    .into(),
                 remedy: "report this and keep the tier as it is",
             };
             let place = self.place("pointer to a map page", spot, None);
@@ -226,12 +239,14 @@ impl Visitor for Reader<'_, '_> {
     fn damaged(&mut self, bad: BadWords) {
         self.counts.unknown = true;
         let (structure, block) = match bad.level {
-            Level::Block(n) => {
-                (format!("map page of blocks {} to {}", n / 512 * 512, n / 512 * 512 + 511), Some(n))
-            }
-            Level::Leaf(n) => {
-                (format!("pointer to the map page of blocks {} to {}", n * 512, n * 512 + 511), None)
-            }
+            Level::Block(n) => (
+                format!("map page of blocks {} to {}", n / 512 * 512, n / 512 * 512 + 511),
+                Some(n),
+            ),
+            Level::Leaf(n) => (
+                format!("pointer to the map page of blocks {} to {}", n * 512, n * 512 + 511),
+                None,
+            ),
             Level::Middle(n) => (format!("pointer to middle map page {n}"), None),
             Level::Top | Level::Slot(_) => ("pointer to the top map page".to_owned(), None),
         };
@@ -239,8 +254,14 @@ impl Visitor for Reader<'_, '_> {
             expected: "words sealed for this place".into(),
             found: format!("{} word(s) that are not, the first is {:#018x}", bad.count, bad.word),
             meaning: match block {
-                Some(_) => "where the newest version of these blocks is, is not known; the home file may hold older ones",
-                None => "where the newest versions of all blocks below are, is not known; the home file may hold older ones",
+                Some(_) => {
+                    "where the newest version of these blocks is, is not known; the home \
+                            file may hold older ones"
+                }
+                None => {
+                    "where the newest versions of all blocks below are, is not known; the home \
+                         file may hold older ones"
+                }
             }
             .into(),
             remedy: "restore the member from a copy of the medium, or the file from a backup",
@@ -253,7 +274,9 @@ impl Visitor for Reader<'_, '_> {
         let text = Text {
             expected: "a readable map page".into(),
             found: format!("the medium gave an error: {error}"),
-            meaning: "where the newest versions of the blocks below are, is not known; the home file may hold older ones".into(),
+            meaning: "where the newest versions of the blocks below are, is not known; the home \
+                      file may hold older ones"
+                .into(),
             remedy: "restore the member from a copy of the medium, or the file from a backup",
         };
         self.checker.add(Severity::Damage, 7, self.place(&level.to_string(), spot, None), text);
@@ -276,7 +299,8 @@ impl Search {
     }
 
     fn look(&mut self, frame: u64, purpose: Use, spot: Spot, block: Option<u64>) {
-        // Bounded like the findings are; a tier with more users of one frame is beyond naming them all.
+        // Bounded like the findings are; a tier with more users of one frame is beyond naming them
+        // all.
         let hit = (frame..frame.saturating_add(purpose.frames())).any(|f| self.wanted.contains(&f));
         if hit && self.found.len() < 16 * 1024 {
             self.found.push(Claim { file: self.index, block, frame, purpose, spot, record: false });

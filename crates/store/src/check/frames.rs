@@ -1,7 +1,7 @@
 //! Which frames are in use, by what, counted while the maps are read.
 //!
-//! Memory is taken in chunks as frames are claimed, so a sparse tier of many terabytes costs little, and a hostile
-//! length costs at most eight bytes for each 128 MiB the member really has.
+//! Memory is taken in chunks as frames are claimed, so a sparse tier of many terabytes costs
+//! little, and a hostile length costs at most eight bytes for each 128 MiB the member really has.
 //!
 //! **Invariant**: a claim that is refused leaves everything as it was.
 
@@ -84,10 +84,16 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// None of `total` frames is in use; a unit has `unit_frames`, a power of two of at least eight.
+    /// None of `total` frames is in use; a unit has `unit_frames`, a power of two of at least
+    /// eight.
     pub(super) fn new(unit_frames: u64, total: u64) -> Self {
         let count = total.div_ceil(CHUNK_FRAMES) as usize;
-        Self { unit_frames, total, used: 0, chunks: std::iter::repeat_with(|| None).take(count).collect() }
+        Self {
+            unit_frames,
+            total,
+            used: 0,
+            chunks: std::iter::repeat_with(|| None).take(count).collect(),
+        }
     }
 
     pub(super) fn total(&self) -> u64 {
@@ -168,7 +174,10 @@ mod tests {
         assert_eq!(frames.claim(16, Use::Block(1)), Ok(()));
         assert_eq!(frames.claim(16, Use::Block(1)), Err(Misuse::Twice));
         assert_eq!(frames.claim(17, Use::Block(1)), Err(Misuse::Unaligned));
-        assert_eq!(frames.claim(18, Use::Page), Err(Misuse::Unit { unit: 2, holds: Use::Block(1) }));
+        assert_eq!(
+            frames.claim(18, Use::Page),
+            Err(Misuse::Unit { unit: 2, holds: Use::Block(1) })
+        );
         assert_eq!(frames.claim(320_000, Use::Page), Err(Misuse::Beyond));
         assert_eq!(frames.claim(u64::MAX, Use::Page), Err(Misuse::Beyond));
         assert_eq!(frames.claim(319_992, Use::Block(3)), Ok(()));

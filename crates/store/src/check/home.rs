@@ -1,9 +1,10 @@
 //! The home as the checker sees it: files found by identity, read and never written.
 //!
-//! Deliberately not [`crate::home`]: that one opens a home to own it and tries whether it can be written.
+//! Deliberately not [`crate::home`]: that one opens a home to own it and tries whether it can be
+//! written.
 //!
-//! **Invariant**: nothing here follows a symbolic link at the end of a path, leaves the home's file system, or gives
-//! out a file whose inode number and birth time are not the ones asked for.
+//! **Invariant**: nothing here follows a symbolic link at the end of a path, leaves the home's file
+//! system, or gives out a file whose inode number and birth time are not the ones asked for.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -19,8 +20,9 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
 
 /// A home whose files can be looked up by identity.
 pub trait HomeView {
-    /// The file with this inode number, generation and birth time (the last two 0 when unknown). `hint` is the path
-    /// it had when last opened, relative to the home, possibly only the end of it, possibly empty.
+    /// The file with this inode number, generation and birth time (the last two 0 when unknown).
+    /// `hint` is the path it had when last opened, relative to the home, possibly only the end of
+    /// it, possibly empty.
     ///
     /// # Errors
     /// When the home cannot be read; that the file is not there is `Ok(None)`.
@@ -72,7 +74,8 @@ impl DirectoryHome {
     /// The open directory `dir`, which messages call `path`.
     pub(super) fn of(path: &Path, dir: OwnedFd) -> io::Result<Self> {
         let stat = stat(&dir)?;
-        let (device, identity) = ((stat.stx_dev_major, stat.stx_dev_minor), (stat.stx_ino, birth_ns(&stat)));
+        let (device, identity) =
+            ((stat.stx_dev_major, stat.stx_dev_minor), (stat.stx_ino, birth_ns(&stat)));
         Ok(Self { path: path.into(), dir, device, identity, index: OnceCell::new() })
     }
 
@@ -87,7 +90,8 @@ impl DirectoryHome {
         if !path.components().all(|c| matches!(c, Component::Normal(_))) {
             return None;
         }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let flags =
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.dir, path, flags, Mode::empty()).ok()?;
         let stat = stat(&fd).ok()?;
         let kind = FileType::from_raw_mode(stat.stx_mode.into());
@@ -105,7 +109,9 @@ impl DirectoryHome {
     fn index(&self) -> &HashMap<u64, Vec<PathBuf>> {
         self.index.get_or_init(|| {
             let mut index: HashMap<u64, Vec<PathBuf>> = HashMap::new();
-            let Ok(root) = std::fs::symlink_metadata(&self.path).map(|m| m.dev()) else { return index };
+            let Ok(root) = std::fs::symlink_metadata(&self.path).map(|m| m.dev()) else {
+                return index;
+            };
             let mut open = vec![PathBuf::new()];
             while let Some(dir) = open.pop() {
                 let Ok(entries) = std::fs::read_dir(self.path.join(&dir)) else { continue };

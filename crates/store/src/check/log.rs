@@ -1,7 +1,8 @@
-//! The checker's own reader of the log of a member on flash: what the records say is laid over what the pages say
-//! (invariant 23).
+//! The checker's own reader of the log of a member on flash: what the records say is laid over what
+//! the pages say (invariant 23).
 //!
-//! **Invariant**: memory is in proportion to the log, whose records are read no further than its ring.
+//! **Invariant**: memory is in proportion to the log, whose records are read no further than its
+//! ring.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -72,13 +73,21 @@ impl<'s> Logged<'s> {
     }
 
     /// The record at a position, and how far the next one is from it.
-    fn record(&self, log: &LogAt, ring: u64, position: u64, head: u64) -> io::Result<Option<(Record, u64)>> {
+    fn record(
+        &self,
+        log: &LogAt,
+        ring: u64,
+        position: u64,
+        head: u64,
+    ) -> io::Result<Option<(Record, u64)>> {
         let first = self.ring(log, ring, position, log.sector)?;
         let is_one = &first[at::MAGIC] == b"TSLOGREC" && u64_at(&first, at::POSITION) == position;
         let len = u64_at(&first, at::LEN);
         let padded = len.checked_next_multiple_of(log.sector);
         let fits = padded.filter(|padded| *padded <= ring && position + padded <= head + ring);
-        let Some(padded) = fits.filter(|_| is_one && len >= at::RUNS_AT as u64) else { return Ok(None) };
+        let Some(padded) = fits.filter(|_| is_one && len >= at::RUNS_AT as u64) else {
+            return Ok(None);
+        };
         let bytes = self.ring(log, ring, position, padded)?;
         let bytes = &bytes[..len as usize];
         if checksum(&bytes[at::POSITION..], log.seed) != u64_at(bytes, at::CHECK) {
@@ -93,7 +102,11 @@ impl<'s> Logged<'s> {
         let (mut space, mut bytes) = (Vec::new(), Vec::new());
         let start = log.at + RING_AT;
         bytes.extend_from_slice(self.source.view(start + from, before_end as usize, &mut space)?);
-        bytes.extend_from_slice(self.source.view(start, (len - before_end) as usize, &mut space)?);
+        bytes.extend_from_slice(self.source.view(
+            start,
+            (len - before_end) as usize,
+            &mut space,
+        )?);
         Ok(bytes)
     }
 
@@ -112,7 +125,8 @@ impl<'s> Logged<'s> {
 
     fn lay_over(&mut self, record: &Record, log: &LogAt) -> Option<String> {
         for (offset, bytes) in &record.runs {
-            let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= self.source.len());
+            let end =
+                offset.checked_add(bytes.len() as u64).filter(|end| *end <= self.source.len());
             let aligned = offset.is_multiple_of(LINE) && (bytes.len() as u64).is_multiple_of(LINE);
             let in_log = end.is_some_and(|end| *offset < log.at + log.len && end > log.at);
             if end.is_none() || !aligned || in_log || *offset < log.front {
@@ -143,7 +157,8 @@ fn parts(bytes: &[u8]) -> Option<Record> {
     let mut rest = bytes.get(at::RUNS_AT..)?;
     for _ in 0..runs {
         let (run, after) = rest.split_at_checked(at::RUN_BYTES)?;
-        let (data, after) = after.split_at_checked(usize::try_from(u64_at(run, at::RUN_LEN)).ok()?)?;
+        let (data, after) =
+            after.split_at_checked(usize::try_from(u64_at(run, at::RUN_LEN)).ok()?)?;
         record.runs.push((u64_at(run, at::RUN_OFFSET), data.to_vec()));
         rest = after;
     }

@@ -1,7 +1,7 @@
 //! Walks the block map of one file, page by page, and tells a [`Visitor`] what each word says.
 //!
-//! **Invariant**: a page is read only after [`Visitor::pointer`] said so, which it does once for each frame: that bounds the walk of
-//! a map whose pages point to each other.
+//! **Invariant**: a page is read only after [`Visitor::pointer`] said so, which it does once for
+//! each frame: that bounds the walk of a map whose pages point to each other.
 
 use std::io;
 
@@ -90,10 +90,11 @@ impl<'s> Tier<'s> {
         let spot = self.spot(frame);
         let mut space = Vec::new();
         let source = self.source(spot.member);
-        let page = match source.and_then(|source| source.view(spot.offset, FRAME as usize, &mut space)) {
-            Ok(page) => page,
-            Err(e) => return visitor.unreadable(level, spot, e),
-        };
+        let page =
+            match source.and_then(|source| source.view(spot.offset, FRAME as usize, &mut space)) {
+                Ok(page) => page,
+                Err(e) => return visitor.unreadable(level, spot, e),
+            };
         let mut bad: Option<BadWords> = None;
         for (n, word) in (0..PAGE_WORDS).zip(page.chunks_exact(8)) {
             let (word, spot) = (u64_at(word, WORD), Spot { offset: spot.offset + n * 8, ..spot });
@@ -128,7 +129,8 @@ impl<'s> Tier<'s> {
         }
     }
 
-    /// Where the map entry of a block is, and the word there; `None` when no whole pointers lead to it.
+    /// Where the map entry of a block is, and the word there; `None` when no whole pointers lead to
+    /// it.
     pub(super) fn entry(&self, file: &FileFacts, block: u64) -> Option<(Spot, u64)> {
         let seal = Seal::new(self.layout.seed, file.id);
         let into = |level, word, index: u64| {
@@ -145,7 +147,8 @@ impl<'s> Tier<'s> {
         let leaf_word = if leaf == 0 {
             first_leaf
         } else {
-            let middle_word = if middle == 0 { first_middle } else { into(Level::Top, top, middle)?.1 };
+            let middle_word =
+                if middle == 0 { first_middle } else { into(Level::Top, top, middle)?.1 };
             into(Level::Middle(middle), middle_word, leaf)?.1
         };
         into(Level::Leaf(leaf), leaf_word, block)

@@ -1,9 +1,9 @@
-//! The offline check: a second, independent reader of a tier that verifies every invariant and says what is damaged, what
-//! that means for the user's data, and what to do.
+//! The offline check: a second, independent reader of a tier that verifies every invariant and says
+//! what is damaged, what that means for the user's data, and what to do.
 //!
-//! It has its own decoders, written from the tables in `format/` and sharing nothing with the code there but the
-//! checksum functions, so that a defect in one reader shows when the two disagree. It never writes, and it is not recovery:
-//! it says what recovery would do.
+//! It has its own decoders, written from the tables in `format/` and sharing nothing with the code
+//! there but the checksum functions, so that a defect in one reader shows when the two disagree. It
+//! never writes, and it is not recovery: it says what recovery would do.
 //!
 //! # The invariants
 //!
@@ -35,10 +35,11 @@
 //! | 22 | an extent of the file table is a unit of the tier that is nothing else | Damage |
 //! | 23 | the log of a member on flash has a whole header, and its records change nothing but metadata | Damage |
 //!
-//! **Invariant**: no input makes this panic, run without end, or take memory out of proportion to the bytes it was given.
+//! **Invariant**: no input makes this panic, run without end, or take memory out of proportion to
+//! the bytes it was given.
 //!
-//! Read next: `seal.rs` and `superblock.rs` for the decoding, `map.rs` for the walk, `blocks.rs` and `verify.rs` for what is
-//! checked on it.
+//! Read next: `seal.rs` and `superblock.rs` for the decoding, `map.rs` for the walk, `blocks.rs`
+//! and `verify.rs` for what is checked on it.
 
 mod any_home;
 mod at;
@@ -73,8 +74,9 @@ use verify::{Checker, Claim, Text};
 /// What to check.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
-    /// The tier is at rest: recovery has run, or it was closed in order. `false` for what a power cut or a killed process
-    /// left: unapplied records, blocks past the end of a file, unfinished unlinking and the like are expected then.
+    /// The tier is at rest: recovery has run, or it was closed in order. `false` for what a power
+    /// cut or a killed process left: unapplied records, blocks past the end of a file, unfinished
+    /// unlinking and the like are expected then.
     pub after_recovery: bool,
     /// The home's note names this tier, which is written after the tier is formatted: superblocks
     /// that are gone are damage. `false`: they may be those of a tier that holds nothing yet.
@@ -115,7 +117,8 @@ pub enum CheckError {
         kind: &'static str,
     },
     /// A process uses the tier.
-    #[error("{} is in use by {owner}; a running tier changes while it is read: stop that process first", path.display())]
+    #[error("{} is in use by {owner}; a running tier changes while it is read: stop that process \
+             first", path.display())]
     Owned {
         /// The member.
         path: PathBuf,
@@ -124,7 +127,8 @@ pub enum CheckError {
     },
     /// A member holds something else.
     #[error(
-        "member {member} of those given is no Tiersmith tier: {why}; if it was one, both copies of its superblock are lost: restore it from a copy"
+        "member {member} of those given is no Tiersmith tier: {why}; if it was one, both copies of \
+         its superblock are lost: restore it from a copy"
     )]
     NotATier {
         /// Its place among the members given, from 0.
@@ -134,7 +138,8 @@ pub enum CheckError {
     },
     /// A format this program does not know.
     #[error(
-        "member {member} of those given has format version {found}, this program reads version {known}; use the Tiersmith that attached it"
+        "member {member} of those given has format version {found}, this program reads version \
+         {known}; use the Tiersmith that attached it"
     )]
     Version {
         /// Its place among the members given, from 0.
@@ -154,7 +159,8 @@ pub enum CheckError {
     },
     /// A format of development builds, which were never released.
     #[error(
-        "member {member} of those given was made by a development build, before format version 1; use the build that attached it last (all up to commit ffd5d09 can check and detach it)"
+        "member {member} of those given was made by a development build, before format version 1; \
+         use the build that attached it last (all up to commit ffd5d09 can check and detach it)"
     )]
     Development {
         /// Its place among the members given, from 0.
@@ -183,12 +189,13 @@ pub enum CheckError {
     },
 }
 
-/// Checks a tier that nobody uses. `members` are its files or block devices in any order; with `home`, clean blocks, sizes and times
-/// are compared with the home's files (also when the directory is moved aside). Nothing is written.
+/// Checks a tier that nobody uses. `members` are its files or block devices in any order; with
+/// `home`, clean blocks, sizes and times are compared with the home's files (also when the
+/// directory is moved aside). Nothing is written.
 ///
 /// # Errors
-/// [`CheckError`] when there is nothing to check: a member cannot be opened, is in use, is no tier, or is missing. What is wrong
-/// with a tier is in the report.
+/// [`CheckError`] when there is nothing to check: a member cannot be opened, is in use, is no tier,
+/// or is missing. What is wrong with a tier is in the report.
 pub fn check(
     home: Option<&Path>,
     members: &[PathBuf],
@@ -211,7 +218,9 @@ pub fn check(
         let first = order.first().and_then(|n| members.get(*n));
         let logged = apply_log(&tier, options, &mut report);
         let tier = with_log(tier, logged.as_ref());
-        return Ok(Checker::new(&tier, view, options, report).beside(first.map(PathBuf::as_path)).run());
+        return Ok(Checker::new(&tier, view, options, report)
+            .beside(first.map(PathBuf::as_path))
+            .run());
     }
     Ok(report)
 }
@@ -233,10 +242,14 @@ pub fn check_images_with(
     check_sources(&sources, home, options)
 }
 
-/// [`check_images`] of members whose blocks may be on devices of their own: the mapped bytes and those.
+/// [`check_images`] of members whose blocks may be on devices of their own: the mapped bytes and
+/// those.
 #[cfg(feature = "testing")]
 #[must_use]
-pub fn check_images_apart(images: &[(&[u8], Option<&[u8]>)], home: Option<&dyn HomeView>) -> CheckReport {
+pub fn check_images_apart(
+    images: &[(&[u8], Option<&[u8]>)],
+    home: Option<&dyn HomeView>,
+) -> CheckReport {
     let apart: Vec<_> =
         images.iter().map(|(mapped, blocks)| source::Apart { mapped, blocks: *blocks }).collect();
     let sources: Vec<&dyn Source> = apart.iter().map(|image| image as &dyn Source).collect();
@@ -257,10 +270,17 @@ fn apply_log<'s>(
             Finding {
                 severity: Severity::Damage,
                 invariant: 23,
-                place: Place { member: Some(0), offset: Some(place.at), structure: "log".into(), ..Place::default() },
+                place: Place {
+                    member: Some(0),
+                    offset: Some(place.at),
+                    structure: "log".into(),
+                    ..Place::default()
+                },
                 expected: "a log with a whole header, whose records change metadata".into(),
                 found,
-                meaning: "what was durable in the log alone is lost: the newest versions of any block may be out of reach".into(),
+                meaning: "what was durable in the log alone is lost: the newest versions of any \
+                          block may be out of reach"
+                    .into(),
                 remedy: "restore the member from a copy of the medium".into(),
             },
         );
@@ -310,7 +330,8 @@ fn check_sources(
     report
 }
 
-/// The home's directory: at its path, or moved aside. Which one it is, its inode number and birth time tell.
+/// The home's directory: at its path, or moved aside. Which one it is, its inode number and birth
+/// time tell.
 fn find_home(path: &Path, identity: (u64, u64)) -> Result<DirectoryHome, CheckError> {
     let mut failed = None;
     let aside = || DirectoryHome::of(&files_aside(path), open_files_aside(path)?);
@@ -327,9 +348,12 @@ fn find_home(path: &Path, identity: (u64, u64)) -> Result<DirectoryHome, CheckEr
     }
     let why = match failed {
         Some(e) if !path.exists() => format!("{e}; give the directory the tier is attached to"),
-        _ => "the tier was attached to another directory (its inode number or birth time differs); give that one, or \
+        _ => {
+            "the tier was attached to another directory (its inode number or birth time differs); \
+              give that one, or \
               none to check the tier alone"
-            .into(),
+                .into()
+        }
     };
     Err(CheckError::Home { path: path.into(), why })
 }

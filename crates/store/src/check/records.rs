@@ -2,7 +2,8 @@
 //!
 //! It decides for each record what recovery would do with it, and never does it.
 //!
-//! **Invariant**: the work is bounded by the records and frames the tier has, whatever a record claims.
+//! **Invariant**: the work is bounded by the records and frames the tier has, whatever a record
+//! claims.
 
 use std::collections::HashSet;
 
@@ -73,7 +74,8 @@ impl Checker<'_> {
             let count = LANES_AT_ONCE.min(lanes - first);
             let at = LANES_AT + u64::from(first) * LANE_BYTES;
             let source = self.tier.source(0);
-            match source.and_then(|s| s.view(at, count as usize * LANE_BYTES as usize, &mut space)) {
+            match source.and_then(|s| s.view(at, count as usize * LANE_BYTES as usize, &mut space))
+            {
                 Ok(bytes) => {
                     for (lane, bytes) in (first..).zip(bytes.chunks_exact(LANE_BYTES as usize)) {
                         self.judge_lane(lane, bytes);
@@ -92,8 +94,12 @@ impl Checker<'_> {
             meaning: "writes acknowledged just before a crash may be out of reach".into(),
             remedy: "restore the member from a copy of the medium",
         };
-        let place =
-            Place { member: Some(0), offset: Some(offset), structure: what.into(), ..Place::default() };
+        let place = Place {
+            member: Some(0),
+            offset: Some(offset),
+            structure: what.into(),
+            ..Place::default()
+        };
         self.add(Severity::Damage, 16, place, text);
     }
 
@@ -153,7 +159,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Invariant 19: an entry is switched only when its block is whole, so the block still has the record's checksum.
+    /// Invariant 19: an entry is switched only when its block is whole, so the block still has the
+    /// record's checksum.
     fn applied(&mut self, at: &RecordAt, n: usize, block: u64, whole: bool) {
         let Some(file) = self.files.get(n) else { return };
         let inside = (block + 1).saturating_mul(file.block_bytes()) <= file.size();
@@ -163,9 +170,12 @@ impl Checker<'_> {
         let mut place = self.record_place(at, n);
         place.block = Some(block);
         let text = Text {
-            expected: "the block that the record and the map entry point to has the record's checksum".into(),
+            expected: "the block that the record and the map entry point to has the record's \
+                       checksum"
+                .into(),
             found: "another checksum".into(),
-            meaning: "the newest version of the block is not what was written: it is torn or was overwritten"
+            meaning: "the newest version of the block is not what was written: it is torn or was \
+                      overwritten"
                 .into(),
             remedy: "restore the file from a backup, or the member from a copy of the medium",
         };
@@ -178,9 +188,9 @@ impl Checker<'_> {
         let text = Text {
             expected: "a record that fits its file's map".into(),
             found: why,
-            meaning:
-                "recovery would write a wrong map entry, or refuse; the record comes from a defective program"
-                    .into(),
+            meaning: "recovery would write a wrong map entry, or refuse; the record comes from a \
+                 defective program"
+                .into(),
             remedy: "do not attach; report this and keep the tier as it is",
         };
         self.add(Severity::Inconsistent, invariant, place, text);
@@ -195,10 +205,12 @@ impl Checker<'_> {
             let text = Text {
                 expected: "no record that is not in the map".into(),
                 found: format!("{} whole block(s) that the map does not point to", switches.len()),
-                meaning: "an acknowledged write is not in the map, or a record was left whose entry has moved on: the next \
+                meaning: "an acknowledged write is not in the map, or a record was left whose \
+                          entry has moved on: the next \
                           attach would switch the map to these blocks"
                     .into(),
-                remedy: "report this and keep the tier as it is; recovery should have left no such record",
+                remedy: "report this and keep the tier as it is; recovery should have left no such \
+                         record",
             };
             self.add(Severity::Lost, invariant, place, text);
         }
@@ -226,21 +238,30 @@ impl Checker<'_> {
 
     fn judge(&self, n: usize, switch: Switch) -> Verdict {
         let Some(file) = self.files.get(n) else { return Verdict::Stale };
-        let Some((spot, current)) = self.tier.entry(file, switch.block) else { return Verdict::Stale };
+        let Some((spot, current)) = self.tier.entry(file, switch.block) else {
+            return Verdict::Stale;
+        };
         let (member, offset) = ((switch.at >> 48) as u32, switch.at & 0xffff_ffff_ffff);
         if (spot.member, spot.offset) != (member, offset) {
             let (m, o) = (spot.member, spot.offset);
             return Verdict::Wrong(format!(
-                "its entry is at member {member} byte {offset}, the map has it at member {m} byte {o}"
+                "its entry is at member {member} byte {offset}, the map has it at member {m} byte \
+                 {o}"
             ));
         }
         let seal = Seal::new(self.tier.layout.seed, file.id);
         let frame = match seal.block(switch.block, switch.word) {
             Some(Some((_, frame))) => frame,
-            _ => return Verdict::Wrong(format!("its word {:#018x} is no entry of this block", switch.word)),
+            _ => {
+                return Verdict::Wrong(format!(
+                    "its word {:#018x} is no entry of this block",
+                    switch.word
+                ));
+            }
         };
         let purpose = Use::Block(file.class);
-        if u64::from(switch.frames) != purpose.frames() || self.frames.fits(frame, purpose).is_err() {
+        if u64::from(switch.frames) != purpose.frames() || self.frames.fits(frame, purpose).is_err()
+        {
             return Verdict::Wrong(format!(
                 "{} frame(s) at {frame} cannot be a block of this file",
                 switch.frames
@@ -263,8 +284,8 @@ impl Checker<'_> {
         Some(hash_bytes(bytes, self.tier.layout.seed))
     }
 
-    /// Judges all batch records, the newest first: of a block that several speak of, the newest one that
-    /// is whole decides.
+    /// Judges all batch records, the newest first: of a block that several speak of, the newest one
+    /// that is whole decides.
     pub(super) fn read_batches(&mut self) {
         let mut space = Vec::new();
         let mut found = Vec::new();
@@ -286,7 +307,13 @@ impl Checker<'_> {
         }
     }
 
-    fn judge_batch(&mut self, batch: u32, offset: u64, b: &[u8], decided: &mut HashSet<(usize, u64)>) {
+    fn judge_batch(
+        &mut self,
+        batch: u32,
+        offset: u64,
+        b: &[u8],
+        decided: &mut HashSet<(usize, u64)>,
+    ) {
         if u64_at(b, at::batch::CHECK) != checksum(&b[..at::batch::CHECK], self.tier.layout.seed) {
             return;
         }
@@ -324,8 +351,11 @@ impl Checker<'_> {
                 match checker.judge(n, switch) {
                     Verdict::Applied { whole: true } => {}
                     Verdict::Pending { frame } => waiting.push((switch.block, frame)),
-                    // One block is not whole or has moved on: recovery leaves the whole batch alone.
-                    Verdict::Applied { whole: false } | Verdict::Torn | Verdict::Stale => return false,
+                    // One block is not whole or has moved on: recovery leaves the whole batch
+                    // alone.
+                    Verdict::Applied { whole: false } | Verdict::Torn | Verdict::Stale => {
+                        return false;
+                    }
                     Verdict::Wrong(why) => {
                         wrong = Some((switch.block, why));
                         return false;
@@ -354,8 +384,8 @@ impl Checker<'_> {
         complete && hash.digest() == u64_at(b, at::batch::ITEMS_HASH)
     }
 
-    /// Calls `each` with the items of a batch record, page by page, until it says no. `false` when it did, or when a page
-    /// is missing, or a page comes twice.
+    /// Calls `each` with the items of a batch record, page by page, until it says no. `false` when
+    /// it did, or when a page is missing, or a page comes twice.
     fn each_page(&self, b: &[u8], mut each: impl FnMut(&Self, &[u8], u32) -> bool) -> bool {
         let mut left = u32_at(b, at::batch::COUNT);
         if u64::from(left) > self.tier.layout.frames() {
@@ -375,7 +405,8 @@ impl Checker<'_> {
             }
             let spot = self.tier.spot(next);
             let source = self.tier.source(spot.member);
-            let Ok(page) = source.and_then(|s| s.view(spot.offset, FRAME as usize, &mut space)) else {
+            let Ok(page) = source.and_then(|s| s.view(spot.offset, FRAME as usize, &mut space))
+            else {
                 return false;
             };
             let count = left.min(ITEMS_OVERFLOW);

@@ -1,8 +1,11 @@
-//! What a check found: counts, and findings that say where, what it means for the data, and what to do.
+//! What a check found: counts, and findings that say where, what it means for the data, and what to
+//! do.
 //!
-//! The number of findings kept is bounded, because damage (or an attacker) can produce any number of them; the counts go on.
+//! The number of findings kept is bounded, because damage (or an attacker) can produce any number
+//! of them; the counts go on.
 //!
-//! **Invariant**: [`CheckReport::is_sound`] looks at the counts, so leaving findings out never makes a tier sound.
+//! **Invariant**: [`CheckReport::is_sound`] looks at the counts, so leaving findings out never
+//! makes a tier sound.
 
 use std::fmt;
 
@@ -22,7 +25,8 @@ pub enum Severity {
 }
 
 impl Severity {
-    const ALL: [Severity; 4] = [Severity::Damage, Severity::Inconsistent, Severity::Lost, Severity::Note];
+    const ALL: [Severity; 4] =
+        [Severity::Damage, Severity::Inconsistent, Severity::Lost, Severity::Note];
 
     /// Its name, for messages.
     pub fn name(self) -> &'static str {
@@ -111,7 +115,8 @@ pub struct Summary {
     /// Superblocks, file slots or map pages are damaged, so there may be more `Dirty` blocks than
     /// counted.
     pub stake_is_unknown: bool,
-    /// Files that are lent: their newest contents may be in plain files only, beside the first member.
+    /// Files that are lent: their newest contents may be in plain files only, beside the first
+    /// member.
     pub files_lent: u64,
     /// Bytes of these plain files.
     pub lent_bytes: u64,
@@ -179,20 +184,31 @@ impl CheckReport {
         let (dirty, lost) = (s.blocks_dirty, s.dirty_lost);
         let counted = (dirty > 0).then(|| {
             format!(
-                "{lost} of {dirty} blocks that exist only in the tier cannot be read ({} of {} bytes)",
+                "{lost} of {dirty} blocks that exist only in the tier cannot be read ({} of {} \
+                 bytes)",
                 s.dirty_lost_bytes, s.dirty_bytes
             )
         });
         let unknown = s.stake_is_unknown.then(|| {
-            let more = if dirty > 0 { "more such blocks" } else { "blocks that exist only in the tier" };
+            let more = if dirty > 0 {
+                "more such blocks"
+            } else {
+                "blocks that exist only in the \
+                tier"
+            };
             format!(
-                "{more} may be lost and cannot be counted, because the metadata that locates them is \
+                "{more} may be lost and cannot be counted, because the metadata that locates them \
+                 is \
                  damaged (the tier has {} bytes)",
                 s.bytes
             )
         });
         let all: Vec<String> = counted.into_iter().chain(unknown).collect();
-        Some(if all.is_empty() { "no block exists only in the tier".into() } else { all.join("; ") })
+        Some(if all.is_empty() {
+            "no block exists only in the tier".into()
+        } else {
+            all.join("; ")
+        })
     }
 
     /// How many findings there are of one severity, those left out included.
@@ -223,7 +239,9 @@ impl CheckReport {
             .raw("blocks_cached", s.blocks_cached)
             .raw("blocks_dirty", s.blocks_dirty);
         summary.raw("dirty_bytes", s.dirty_bytes).raw("dirty_lost", s.dirty_lost);
-        summary.raw("dirty_lost_bytes", s.dirty_lost_bytes).raw("stake_is_unknown", s.stake_is_unknown);
+        summary
+            .raw("dirty_lost_bytes", s.dirty_lost_bytes)
+            .raw("stake_is_unknown", s.stake_is_unknown);
         summary.raw("files_lent", s.files_lent).raw("lent_bytes", s.lent_bytes);
         match &s.lent_in {
             Some(directory) => summary.text("lent_in", directory),
@@ -232,7 +250,9 @@ impl CheckReport {
         summary.raw("map_pages", s.map_pages);
         summary.raw("frames_used", s.frames_used).raw("frames_total", s.frames_total);
         summary.raw("lane_records_pending", s.lane_records_pending);
-        summary.raw("batch_records_pending", s.batch_records_pending).raw("home_compared", s.home_compared);
+        summary
+            .raw("batch_records_pending", s.batch_records_pending)
+            .raw("home_compared", s.home_compared);
         let findings: Vec<String> = self.findings.iter().map(finding_json).collect();
         let [note, lost, inconsistent, damage] = self.counts;
         let mut report = Object::new();
@@ -258,10 +278,18 @@ fn finding_json(f: &Finding) -> String {
         },
     );
     let mut place = Object::new();
-    place.raw("member", number(f.place.member.map(u64::from))).raw("offset", number(f.place.offset));
-    place.text("structure", &f.place.structure).raw("file", file).raw("block", number(f.place.block));
+    place
+        .raw("member", number(f.place.member.map(u64::from)))
+        .raw("offset", number(f.place.offset));
+    place
+        .text("structure", &f.place.structure)
+        .raw("file", file)
+        .raw("block", number(f.place.block));
     let mut object = Object::new();
-    object.text("severity", f.severity.name()).raw("invariant", f.invariant).raw("place", place.end());
+    object
+        .text("severity", f.severity.name())
+        .raw("invariant", f.invariant)
+        .raw("place", place.end());
     object.text("expected", &f.expected).text("found", &f.found);
     object.text("meaning", &f.meaning).text("remedy", &f.remedy);
     object.end()
@@ -333,7 +361,10 @@ impl fmt::Display for CheckReport {
         row("frames in use", format!("{} of {} (4 KiB each)", s.frames_used, s.frames_total))?;
         row("files", s.files.to_string())?;
         row("blocks Cached", s.blocks_cached.to_string())?;
-        row("blocks Dirty", format!("{} ({} KiB only the tier has)", s.blocks_dirty, s.dirty_bytes / 1024))?;
+        row(
+            "blocks Dirty",
+            format!("{} ({} KiB only the tier has)", s.blocks_dirty, s.dirty_bytes / 1024),
+        )?;
         if let Some(lent) = s.lent_line() {
             row("lent", lent)?;
         }
@@ -369,8 +400,13 @@ mod tests {
     fn the_json_is_what_serde_makes_of_the_report() {
         let mut report = CheckReport::default();
         let file = Some(FileName { id: 7, path: Some("a \"b\"\\\n\u{1}ü".into()) });
-        let place =
-            Place { member: Some(1), offset: Some(4096), structure: "slot".into(), file, block: None };
+        let place = Place {
+            member: Some(1),
+            offset: Some(4096),
+            structure: "slot".into(),
+            file,
+            block: None,
+        };
         let finding = Finding {
             severity: Severity::Damage,
             invariant: 3,
@@ -387,7 +423,10 @@ mod tests {
         }
         let ours: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
         assert_eq!(ours, serde_json::to_value(&report).unwrap());
-        assert_eq!((report.omitted, report.count(Severity::Damage), report.is_sound()), (1, 2, false));
+        assert_eq!(
+            (report.omitted, report.count(Severity::Damage), report.is_sound()),
+            (1, 2, false)
+        );
         assert!(report.to_string().contains("NOT SOUND"));
     }
 

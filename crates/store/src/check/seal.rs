@@ -1,9 +1,12 @@
-//! The sealed 8-byte words and the checksums, read from the tables in [`crate::format`] a second time.
+//! The sealed 8-byte words and the checksums, read from the tables in [`crate::format`] a second
+//! time.
 //!
-//! Deliberately not shared with [`crate::format::entry`]: the CRC here is computed from five small tables, one per byte
-//! of the value, where the other reader uses the `crc` crate. A test compares both with the published check value.
+//! Deliberately not shared with [`crate::format::entry`]: the CRC here is computed from five small
+//! tables, one per byte of the value, where the other reader uses the `crc` crate. A test compares
+//! both with the published check value.
 //!
-//! **Invariant**: nothing here can fail or panic for any input; a word that is not right gives `None`.
+//! **Invariant**: nothing here can fail or panic for any input; a word that is not right gives
+//! `None`.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -173,7 +176,8 @@ pub(super) fn checksum(bytes: &[u8], key: u64) -> u64 {
     xxh3_64_with_seed(bytes, key)
 }
 
-/// The eight bytes at `at`. The caller has asked its source for the whole structure, so they are there.
+/// The eight bytes at `at`. The caller has asked its source for the whole structure, so they are
+/// there.
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let word = bytes.get(at..).and_then(|b| b.first_chunk());
     u64::from_le_bytes(*word.expect("BUG: the source gave fewer bytes than the structure has"))

@@ -1,8 +1,10 @@
 //! Where the checker's bytes come from: a member file, or an image in memory.
 //!
-//! Reading only. An image gives slices of itself, so that checking one copies and allocates nothing for it.
+//! Reading only. An image gives slices of itself, so that checking one copies and allocates nothing
+//! for it.
 //!
-//! **Invariant**: [`Source::view`] gives exactly the bytes asked for, or an error; a file that became shorter is an error.
+//! **Invariant**: [`Source::view`] gives exactly the bytes asked for, or an error; a file that
+//! became shorter is an error.
 
 use std::fs::File;
 use std::io;
@@ -83,10 +85,12 @@ pub(super) struct MemberFile {
 impl MemberFile {
     /// Opens and locks a member.
     pub(super) fn open(path: &Path) -> Result<Self, CheckError> {
-        let fail =
-            |what| move |e: rustix::io::Errno| CheckError::Io { what, path: path.into(), source: e.into() };
-        // A link of whoever has no say over what it leads to is not followed, and what is no file and no
-        // block device is not opened: to open a device can act on it, and a named pipe would hold us up.
+        let fail = |what| {
+            move |e: rustix::io::Errno| CheckError::Io { what, path: path.into(), source: e.into() }
+        };
+        // A link of whoever has no say over what it leads to is not followed, and what is no file
+        // and no block device is not opened: to open a device can act on it, and a named pipe would
+        // hold us up.
         let (dir, name) = Dir::holding_target(path).map_err(|source| CheckError::Io {
             what: "open",
             path: path.into(),
@@ -97,8 +101,10 @@ impl MemberFile {
             kind => Err(CheckError::NotAFile { path: path.into(), kind: kind_name(kind) }),
         };
         look(&rustix::fs::statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(fail("open"))?)?;
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
-        let fd: OwnedFd = rustix::fs::openat(&dir, &name, flags, Mode::empty()).map_err(fail("open"))?;
+        let flags =
+            OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
+        let fd: OwnedFd =
+            rustix::fs::openat(&dir, &name, flags, Mode::empty()).map_err(fail("open"))?;
         let stat = rustix::fs::fstat(&fd).map_err(fail("look at"))?;
         let len = match look(&stat)? {
             FileType::BlockDevice => {
@@ -123,7 +129,11 @@ impl MemberFile {
         let text = text.split(|b| *b == 0).next().unwrap_or_default();
         let text: String =
             String::from_utf8_lossy(text).chars().filter(|c| !c.is_control()).take(400).collect();
-        if text.trim().is_empty() { "a process that left no name".into() } else { text.trim().into() }
+        if text.trim().is_empty() {
+            "a process that left no name".into()
+        } else {
+            text.trim().into()
+        }
     }
 }
 
@@ -180,6 +190,9 @@ mod tests {
         let roots_link = scratch.path().join("link");
         symlink(&roots, &roots_link).unwrap();
         MemberFile::open(&roots_link).unwrap();
-        assert!(matches!(MemberFile::open(Path::new("/dev/zero")), Err(CheckError::NotAFile { .. })));
+        assert!(matches!(
+            MemberFile::open(Path::new("/dev/zero")),
+            Err(CheckError::NotAFile { .. })
+        ));
     }
 }

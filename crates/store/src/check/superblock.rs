@@ -1,4 +1,5 @@
-//! The checker's own reader of superblocks, and what the members of a tier must agree about (invariants 1 and 2).
+//! The checker's own reader of superblocks, and what the members of a tier must agree about
+//! (invariants 1 and 2).
 //!
 //! **Invariant**: a [`Layout`] that is given out fits the members: every offset it computes for a
 //! frame, slot or record lies inside the bytes that the member has; of one that was cut short it
@@ -131,15 +132,20 @@ fn decode(b: &[u8]) -> Result<Super, Bad> {
         return Err(Bad::Unknown(format!("has role of the member {role}, this program knows 3")));
     }
     let Some((_, sizes)) = LEDGERS.iter().find(|(known, _)| *known == ledger) else {
-        return Err(Bad::Unknown(format!("has kind of ledger {ledger}, this program knows 1 and 2")));
+        return Err(Bad::Unknown(format!(
+            "has kind of ledger {ledger}, this program knows 1 and 2"
+        )));
     };
     if !sizes.contains(&sector_size) || (ledger == 1 && u64_at(b, at::LOG_LEN) != 0) {
         return Err(Bad::Unknown(format!(
-            "has sector size {sector_size} with kind of ledger {ledger}, which this program does not know"
+            "has sector size {sector_size} with kind of ledger {ledger}, which this program does \
+             not know"
         )));
     }
     if u32_at(b, at::INCOMPATIBLE) != 0 || !all_zero(&b[at::RESERVED]) {
-        return Err(Bad::Unknown("has incompatible features that this program does not know".into()));
+        return Err(Bad::Unknown(
+            "has incompatible features that this program does not know".into(),
+        ));
     }
     let phase = match u32_at(b, at::STATE) {
         1 => Phase::Attaching,
@@ -153,7 +159,9 @@ fn decode(b: &[u8]) -> Result<Super, Bad> {
     let name = b[at::NAME].split(|c| *c == 0).next().unwrap_or_default();
     let path_len = u32_at(b, at::HOME_PATH_LEN) as usize;
     let Some(home_path) = b[at::HOME_PATH].get(..path_len) else {
-        return Err(Bad::Other(format!("the home's path has {path_len} bytes, there is room for 1024")));
+        return Err(Bad::Other(format!(
+            "the home's path has {path_len} bytes, there is room for 1024"
+        )));
     };
     let extents = u64_at(b, at::EXTENT_COUNT);
     if extents > EXTENTS_MAX {
@@ -215,9 +223,12 @@ impl Super {
             within("the number of members with a log", self.members.into(), 1, 1)?;
         }
         let start = end.next_multiple_of(self.unit) + log;
-        if !log.is_multiple_of(self.unit) || self.data_start != start || self.data_start >= self.len {
+        if !log.is_multiple_of(self.unit) || self.data_start != start || self.data_start >= self.len
+        {
             let (given, len) = (self.data_start, self.len);
-            return Err(format!("the units start at {given}, the counts give {start}, the length is {len}"));
+            return Err(format!(
+                "the units start at {given}, the counts give {start}, the length is {len}"
+            ));
         }
         Ok(())
     }
@@ -282,7 +293,8 @@ impl Layout {
         let Some(beyond) = slot.checked_sub(self.slots) else {
             return Spot { offset: fixed.offset + slot * SLOT, ..fixed };
         };
-        let unit = usize::try_from(beyond / self.per_extent()).ok().and_then(|n| self.extents.get(n));
+        let unit =
+            usize::try_from(beyond / self.per_extent()).ok().and_then(|n| self.extents.get(n));
         let Some(unit) = unit else { return fixed };
         let (member, offset) = self.locate(unit * self.unit_frames());
         Spot { member: member as u32, offset: offset + beyond % self.per_extent() * SLOT }
@@ -348,8 +360,11 @@ pub(super) fn open(
         report.summary.state += ", volatile: nothing to check";
         return Ok(Opened::Nothing);
     }
-    // Formatting marks all superblocks and then writes them: a tier with some is in the middle of it.
-    if unformatted > 0 && matches!(first.phase, Phase::Attaching | Phase::Detached) && !options.after_recovery
+    // Formatting marks all superblocks and then writes them: a tier with some is in the middle of
+    // it.
+    if unformatted > 0
+        && matches!(first.phase, Phase::Attaching | Phase::Detached)
+        && !options.after_recovery
     {
         return Ok(Opened::Nothing);
     }
@@ -358,26 +373,34 @@ pub(super) fn open(
         let Some(sb) = sb else { continue };
         if sb.uuids[..at::UUID] != first.uuids[..at::UUID] || sb.shape() != first.shape() {
             return Err(CheckError::WrongMembers(format!(
-                "member {n} of those given belongs to tier {:?}, another one to tier {:?}; give the members of one tier",
+                "member {n} of those given belongs to tier {:?}, another one to tier {:?}; give \
+                 the members of one tier",
                 sb.name, first.name
             )));
         }
-        let place =
-            order.get_mut(sb.member as usize).expect("BUG: a sane superblock is below the member count");
+        let place = order
+            .get_mut(sb.member as usize)
+            .expect("BUG: a sane superblock is below the member count");
         if let Some(other) = place.replace(n) {
             return Err(CheckError::WrongMembers(format!(
-                "the members given as {other} and {n} both say they are member {}; give each member once and no copies",
+                "the members given as {other} and {n} both say they are member {}; give each \
+                 member once and no copies",
                 sb.member
             )));
         }
     }
     if found.iter().any(Option::is_none) {
         report.summary.bytes = sources.iter().map(|source| source.len()).sum();
-        // Both copies of a member are gone, which the report says already; without them nothing can be located.
+        // Both copies of a member are gone, which the report says already; without them nothing can
+        // be located.
         return Ok(Opened::Nothing);
     }
-    let missing: Vec<String> =
-        order.iter().enumerate().filter(|(_, place)| place.is_none()).map(|(n, _)| n.to_string()).collect();
+    let missing: Vec<String> = order
+        .iter()
+        .enumerate()
+        .filter(|(_, place)| place.is_none())
+        .map(|(n, _)| n.to_string())
+        .collect();
     let order: Vec<usize> = order.into_iter().flatten().collect();
     if !missing.is_empty() {
         return Err(CheckError::WrongMembers(format!(
@@ -388,7 +411,8 @@ pub(super) fn open(
             missing.join(", ")
         )));
     }
-    let members: Vec<Super> = order.iter().filter_map(|n| found.get_mut(*n).and_then(Option::take)).collect();
+    let members: Vec<Super> =
+        order.iter().filter_map(|n| found.get_mut(*n).and_then(Option::take)).collect();
     agree(&members, &first, options, report);
     Ok(lay_out(&members, sources, &order, &first, options, report))
 }
@@ -445,7 +469,9 @@ fn read_member(
                     meaning: if torn {
                         "an update of the superblock was interrupted; the newer copy is used".into()
                     } else {
-                        "two versions of the superblock claim to be the newest; copy 0 was used here".into()
+                        "two versions of the superblock claim to be the newest; copy 0 was used \
+                         here"
+                            .into()
                     },
                     remedy: "attach the tier once; both copies are then written again".into(),
                 },
@@ -479,9 +505,9 @@ fn read_member(
                         place: place("superblock, copies 0 and 1", Some(0)),
                         expected: "a superblock".into(),
                         found: format!("copy 0: {a}; copy 1: {b}"),
-                        meaning:
-                            "formatting of the tier was interrupted or never began; it holds nothing yet"
-                                .into(),
+                        meaning: "formatting of the tier was interrupted or never began; it holds \
+                             nothing yet"
+                            .into(),
                         remedy: "attach again".into(),
                     },
                 );
@@ -501,8 +527,12 @@ fn read_member(
                     place: place("superblock, copies 0 and 1", Some(0)),
                     expected: "at least one copy with a right checksum".into(),
                     found: format!("copy 0: {a}; copy 1: {b}"),
-                    meaning: "the tier cannot be read: its Dirty blocks, newer than the home files, are out of reach".into(),
-                    remedy: "restore this member from a copy of the medium, or the home from a backup".into(),
+                    meaning: "the tier cannot be read: its Dirty blocks, newer than the home \
+                              files, are out of reach"
+                        .into(),
+                    remedy: "restore this member from a copy of the medium, or the home from a \
+                             backup"
+                        .into(),
                 },
             );
             report.summary.stake_is_unknown = true;
@@ -563,12 +593,18 @@ fn agree(members: &[Super], newest: &Super, options: &CheckOptions, report: &mut
                     structure: "superblock".into(),
                     ..Place::default()
                 },
-                expected: format!("the same as on member {} (sequence {})", newest.member, newest.sequence),
+                expected: format!(
+                    "the same as on member {} (sequence {})",
+                    newest.member, newest.sequence
+                ),
                 found: format!("another {} (sequence {})", named.join(", "), sb.sequence),
-                meaning: "an update reached some members only, or a member is an older copy; with an older copy, blocks \
+                meaning: "an update reached some members only, or a member is an older copy; with \
+                          an older copy, blocks \
                           on it are out of date"
                     .into(),
-                remedy: "if no member was replaced by a copy, attach once; else bring the right member back".into(),
+                remedy: "if no member was replaced by a copy, attach once; else bring the right \
+                         member back"
+                    .into(),
             },
         );
     }
@@ -593,10 +629,15 @@ fn lay_out(
                 Finding {
                     severity: Severity::Damage,
                     invariant: 2,
-                    place: Place { member: Some(sb.member), structure: "member".into(), ..Place::default() },
+                    place: Place {
+                        member: Some(sb.member),
+                        structure: "member".into(),
+                        ..Place::default()
+                    },
                     expected: format!("at least {} bytes", sb.len),
                     found: format!("{there} bytes"),
-                    meaning: "the member was cut short; blocks that lay past its end are gone".into(),
+                    meaning: "the member was cut short; blocks that lay past its end are gone"
+                        .into(),
                     remedy: "restore the member to its full length from a copy".into(),
                 },
             );
@@ -618,10 +659,19 @@ fn lay_out(
             Finding {
                 severity: Severity::Damage,
                 invariant: 22,
-                place: Place { offset: Some(0), structure: "superblock".into(), ..Place::default() },
-                expected: format!("extents of the file table below unit {}", units * members.len() as u64),
+                place: Place {
+                    offset: Some(0),
+                    structure: "superblock".into(),
+                    ..Place::default()
+                },
+                expected: format!(
+                    "extents of the file table below unit {}",
+                    units * members.len() as u64
+                ),
                 found,
-                meaning: "files that have their slots there, and from there on, are out of reach with their blocks in the tier".into(),
+                meaning: "files that have their slots there, and from there on, are out of reach \
+                          with their blocks in the tier"
+                    .into(),
                 remedy: "restore the members from a copy of the medium".into(),
             },
         );

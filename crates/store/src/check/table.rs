@@ -1,7 +1,7 @@
 //! The checker's own reader of file slots (invariants 3 to 6, 22).
 //!
-//! **Invariant**: a slot whose in-use word or identity is damaged gives no [`FileFacts`]; its map is not followed, because without the
-//! block size nothing in it can be placed.
+//! **Invariant**: a slot whose in-use word or identity is damaged gives no [`FileFacts`]; its map
+//! is not followed, because without the block size nothing in it can be placed.
 
 use std::io;
 
@@ -69,7 +69,10 @@ impl FileFacts {
     }
 
     pub(super) fn name(&self) -> FileName {
-        FileName { id: self.id, path: self.hint.as_ref().map(|h| String::from_utf8_lossy(h).into_owned()) }
+        FileName {
+            id: self.id,
+            path: self.hint.as_ref().map(|h| String::from_utf8_lossy(h).into_owned()),
+        }
     }
 }
 
@@ -117,11 +120,13 @@ impl Checker<'_> {
             let claimed = (unit * frames..(unit + 1) * frames)
                 .all(|frame| self.frames.claim(frame, Use::Slots).is_ok());
             if !claimed {
-                let place = Place { offset: Some(0), structure: "superblock".into(), ..Place::default() };
+                let place =
+                    Place { offset: Some(0), structure: "superblock".into(), ..Place::default() };
                 let text = Text {
                     expected: "each extent of the file table in a unit of its own".into(),
                     found: format!("two in unit {unit}"),
-                    meaning: "slots of different numbers share a place: which files are known is not sure"
+                    meaning: "slots of different numbers share a place: which files are known is \
+                              not sure"
                         .into(),
                     remedy: "do not attach; restore the members from a copy of the medium",
                 };
@@ -194,11 +199,13 @@ impl Checker<'_> {
             Some(id) => id,
             None => {
                 self.report.summary.stake_is_unknown = true;
-                let place = self.slot_place(slot, 0, &format!("in-use word of file slot {slot}"), None);
+                let place =
+                    self.slot_place(slot, 0, &format!("in-use word of file slot {slot}"), None);
                 let text = Text {
                     expected: format!("a word sealed for slot {slot}"),
                     found: format!("{word:#018x}"),
-                    meaning: "whether a file is in this slot is not known; if one is, its blocks in the tier are out of \
+                    meaning: "whether a file is in this slot is not known; if one is, its blocks \
+                              in the tier are out of \
                               reach and their frames look free"
                         .into(),
                     remedy: "do not attach; restore the member from a copy of the medium",
@@ -238,7 +245,8 @@ impl Checker<'_> {
             let text = Text {
                 expected: "an identity with a right checksum, a class and a block size".into(),
                 found,
-                meaning: "which home file the slot's blocks belong to is not known; the file's Dirty blocks are out of reach"
+                meaning: "which home file the slot's blocks belong to is not known; the file's \
+                          Dirty blocks are out of reach"
                     .into(),
                 remedy: "restore the member from a copy of the medium, or this file from a backup",
             };
@@ -260,7 +268,8 @@ impl Checker<'_> {
         self.files.push(file);
     }
 
-    /// Invariant 5. The newest line decides; the pair that is not the newest may be in the middle of being written.
+    /// Invariant 5. The newest line decides; the pair that is not the newest may be in the middle
+    /// of being written.
     fn read_lines(&mut self, file: &FileFacts, b: &[u8], key: u64) -> Option<Line> {
         let lines: [Option<Line>; 4] = std::array::from_fn(|n| {
             let line = Line::read(b.get(at::slot::LINES + n * at::slot::LINE..)?, key)?;
@@ -276,8 +285,10 @@ impl Checker<'_> {
             let text = Text {
                 expected: "one of four lines with a right checksum".into(),
                 found: "none".into(),
-                meaning: "the size of the file is not known, nor whether the home file was changed meanwhile"
-                    .into(),
+                meaning:
+                    "the size of the file is not known, nor whether the home file was changed \
+                          meanwhile"
+                        .into(),
                 remedy: "restore the member from a copy of the medium, or this file from a backup",
             };
             self.add(Severity::Damage, 5, place, text);
@@ -290,13 +301,19 @@ impl Checker<'_> {
                 let place = self.slot_place(file.slot, 128, "state lines", Some(file.name()));
                 let text = Text {
                     expected: "two equal copies of the newest state line".into(),
-                    found: format!("size {} flags {} and size {} flags {}", a.size, a.flags, b.size, b.flags),
+                    found: format!(
+                        "size {} flags {} and size {} flags {}",
+                        a.size, a.flags, b.size, b.flags
+                    ),
                     meaning: "two sizes or states of the file claim to be the newest".into(),
-                    remedy: "attach once, then compare the file's size with what the database expects",
+                    remedy: "attach once, then compare the file's size with what the database \
+                             expects",
                 };
                 self.add(Severity::Inconsistent, 5, place, text);
             }
-            _ => self.slot_note(file, 128, "newest state line", "two whole copies", "one whole copy"),
+            _ => {
+                self.slot_note(file, 128, "newest state line", "two whole copies", "one whole copy")
+            }
         }
         let known = if newest.flags & LENT != 0 { FLAGS_KNOWN | LOAN } else { FLAGS_KNOWN };
         let lent_data = newest.flags & LENT != 0 && !file.redo;
@@ -307,18 +324,27 @@ impl Checker<'_> {
             let place = self.slot_place(file.slot, 128, "state line", Some(file.name()));
             let text = Text {
                 expected: format!(
-                    "known flags, `lent` of redo files only, and a size of at most {BLOCKS_MAX} blocks"
+                    "known flags, `lent` of redo files only, and a size of at most {BLOCKS_MAX} \
+                     blocks"
                 ),
                 found: format!("flags {:#x}, size {}", newest.flags, newest.size),
                 meaning: "the file's state was written by a defective program".into(),
-                remedy: "report this; keep the tier and the home as they are until it is understood",
+                remedy: "report this; keep the tier and the home as they are until it is \
+                         understood",
             };
             self.add(Severity::Inconsistent, 5, place, text);
         }
         Some(newest)
     }
 
-    fn slot_note(&mut self, file: &FileFacts, within: u64, structure: &str, expected: &str, found: &str) {
+    fn slot_note(
+        &mut self,
+        file: &FileFacts,
+        within: u64,
+        structure: &str,
+        expected: &str,
+        found: &str,
+    ) {
         let place = self.slot_place(file.slot, within, structure, Some(file.name()));
         let text = Text {
             expected: expected.into(),
@@ -331,7 +357,8 @@ impl Checker<'_> {
 
     /// Invariant 6, and the index by id that records are looked up in.
     fn index_files(&mut self) {
-        let mut by_id: Vec<(u64, usize)> = self.files.iter().enumerate().map(|(n, f)| (f.id, n)).collect();
+        let mut by_id: Vec<(u64, usize)> =
+            self.files.iter().enumerate().map(|(n, f)| (f.id, n)).collect();
         by_id.sort_unstable();
         for pair in by_id.windows(2) {
             if let [(a, first), (b, second)] = *pair
@@ -345,7 +372,9 @@ impl Checker<'_> {
         by_ino.sort_unstable_by_key(|n| self.files.get(*n).map(|f| (f.ino, f.btime_ns)));
         for pair in by_ino.windows(2) {
             let [first, second] = *pair else { continue };
-            let (Some(a), Some(b)) = (self.files.get(first), self.files.get(second)) else { continue };
+            let (Some(a), Some(b)) = (self.files.get(first), self.files.get(second)) else {
+                continue;
+            };
             // A file being unlinked may have left its inode number to the next one.
             let leaving = a.has(UNLINKING) || b.has(UNLINKING);
             let same = a.ino == b.ino
@@ -363,8 +392,11 @@ impl Checker<'_> {
         let text = Text {
             expected: format!("a {what} that no other slot has"),
             found: format!("slot {} has it too ({:?})", a.slot, a.name().path.unwrap_or_default()),
-            meaning: "two maps say where the blocks of one file are; which one is right is not known".into(),
-            remedy: "do not attach; restore the member from a copy of the medium, or the file from a backup",
+            meaning:
+                "two maps say where the blocks of one file are; which one is right is not known"
+                    .into(),
+            remedy: "do not attach; restore the member from a copy of the medium, or the file from \
+                     a backup",
         };
         self.add(Severity::Inconsistent, 6, place, text);
     }

@@ -1,7 +1,8 @@
-//! The check of everything behind the superblocks: files, home, phase, and frames that have two users (invariants 9, 11, 13 to 15, 18, 20, 21).
+//! The check of everything behind the superblocks: files, home, phase, and frames that have two
+//! users (invariants 9, 11, 13 to 15, 18, 20, 21).
 //!
-//! Frames referred to twice are only noted during the walk ([`super::blocks`]); a second walk at the end finds out by whom, so
-//! that a sound tier pays for one.
+//! Frames referred to twice are only noted during the walk ([`super::blocks`]); a second walk at
+//! the end finds out by whom, so that a sound tier pays for one.
 
 use std::io;
 use std::path::Path;
@@ -43,7 +44,8 @@ pub(super) struct Claim {
 
 impl Claim {
     fn overlaps(&self, other: &Claim) -> bool {
-        self.frame < other.frame + other.purpose.frames() && other.frame < self.frame + self.purpose.frames()
+        self.frame < other.frame + other.purpose.frames()
+            && other.frame < self.frame + self.purpose.frames()
     }
 
     fn is_same_entry(&self, other: &Claim) -> bool {
@@ -132,7 +134,8 @@ impl<'s> Checker<'s> {
     }
 
     fn verify_file(&mut self, index: usize, file: &FileFacts) {
-        let found = self.home.map(|home| home.find(file.ino, file.generation, file.btime_ns, file.hint()));
+        let found =
+            self.home.map(|home| home.find(file.ino, file.generation, file.btime_ns, file.hint()));
         let home = match &found {
             Some(Ok(Some(home))) => Some(&**home),
             _ => None,
@@ -168,10 +171,14 @@ impl<'s> Checker<'s> {
             && !file.has(TRUNCATING)
         {
             let text = Text {
-                expected: format!("no block in the tier past the end of the file ({} bytes)", file.size()),
+                expected: format!(
+                    "no block in the tier past the end of the file ({} bytes)",
+                    file.size()
+                ),
                 found: format!("{past} block(s), the first is block {}", first.block),
                 meaning:
-                    "the frames are lost until the file goes away, and old bytes would show if the file grew"
+                    "the frames are lost until the file goes away, and old bytes would show if the \
+                     file grew"
                         .into(),
                 remedy: "attach once: recovery drops them; if it does not, report this",
             };
@@ -180,18 +187,24 @@ impl<'s> Checker<'s> {
         if let (count @ 1.., Some(first)) = counts.differ {
             let text = Text {
                 expected: "the bytes of the home file".into(),
-                found: format!("{count} block(s) differ, the first at byte {} of the file", first.byte),
-                meaning: "a read through the tier and a read of the home file give different bytes; which is right cannot \
+                found: format!(
+                    "{count} block(s) differ, the first at byte {} of the file",
+                    first.byte
+                ),
+                meaning: "a read through the tier and a read of the home file give different \
+                          bytes; which is right cannot \
                           be told from here"
                     .into(),
-                remedy: "if the home file was changed while detached, attach (clean copies are dropped); else restore the \
+                remedy: "if the home file was changed while detached, attach (clean copies are \
+                         dropped); else restore the \
                          file from a backup",
             };
             self.add(Severity::Inconsistent, 13, entry_place(file, first.block, first.spot), text);
         }
     }
 
-    /// Invariant 15. While it is being destaged or truncated, the home file changes before its stamp does.
+    /// Invariant 15. While it is being destaged or truncated, the home file changes before its
+    /// stamp does.
     fn verify_stamp(&mut self, file: &FileFacts, counts: &Counts, home: &dyn HomeFileView) {
         let Some(line) = file.line else { return };
         let (size, mtime) = (home.size(), home.mtime_ns());
@@ -200,24 +213,34 @@ impl<'s> Checker<'s> {
             return;
         }
         let (severity, meaning) = if file.has(LENT) {
-            let meaning = "the home file was changed behind the tier, and is lent: its newest contents are in a plain file";
+            let meaning = "the home file was changed behind the tier, and is lent: its newest \
+                           contents are in a plain file";
             (Severity::Inconsistent, meaning.into())
         } else if counts.dirty > 0 {
             let meaning = format!(
-                "the home file was changed behind the tier, which has {} newer block(s) of it; putting both together may \
+                "the home file was changed behind the tier, which has {} newer block(s) of it; \
+                 putting both together may \
                  mix two versions",
                 counts.dirty
             );
             (Severity::Inconsistent, meaning)
         } else {
-            let meaning = "the home file was changed behind the tier, which has clean copies only; they are out of date";
-            (if counts.cached > 0 { Severity::Inconsistent } else { Severity::Note }, meaning.into())
+            let meaning = "the home file was changed behind the tier, which has clean copies only; \
+                           they are out of date";
+            (
+                if counts.cached > 0 { Severity::Inconsistent } else { Severity::Note },
+                meaning.into(),
+            )
         };
         let text = Text {
-            expected: format!("home file of {} bytes, changed at {} ns", line.home_size, line.home_mtime_ns),
+            expected: format!(
+                "home file of {} bytes, changed at {} ns",
+                line.home_size, line.home_mtime_ns
+            ),
             found: format!("{size} bytes, changed at {mtime} ns"),
             meaning,
-            remedy: "put the file back as it was, or move it away; with clean copies only, attach: they are dropped",
+            remedy: "put the file back as it was, or move it away; with clean copies only, attach: \
+                     they are dropped",
         };
         self.add(severity, 15, self.line_place(file), text);
     }
@@ -227,8 +250,11 @@ impl<'s> Checker<'s> {
         if file.has(UNLINKING) {
             return;
         }
-        let severity =
-            if counts.dirty > 0 || file.has(LENT) { Severity::Lost } else { Severity::Inconsistent };
+        let severity = if counts.dirty > 0 || file.has(LENT) {
+            Severity::Lost
+        } else {
+            Severity::Inconsistent
+        };
         let text = Text {
             expected: format!(
                 "a file with inode number {} and birth time {} ns in the home",
@@ -236,10 +262,12 @@ impl<'s> Checker<'s> {
             ),
             found: "none".into(),
             meaning: format!(
-                "the file was removed behind the tier, or the home was copied: {} Dirty block(s) have no place to go",
+                "the file was removed behind the tier, or the home was copied: {} Dirty block(s) \
+                 have no place to go",
                 counts.dirty
             ),
-            remedy: "bring the original file back (a copy has another inode); if it is not wanted, attach and the slot is \
+            remedy: "bring the original file back (a copy has another inode); if it is not wanted, \
+                     attach and the slot is \
                      freed",
         };
         self.add(severity, 14, self.line_place(file), text);
@@ -269,7 +297,9 @@ impl<'s> Checker<'s> {
                 let text = Text {
                     expected: "nothing under way".into(),
                     found: format!("the flag `{name}`"),
-                    meaning: "the operation was not finished (the home may have failed); what was acknowledged is there".into(),
+                    meaning: "the operation was not finished (the home may have failed); what was \
+                              acknowledged is there"
+                        .into(),
                     remedy: "attach once more: it is taken up again",
                 };
                 self.add(severity, 20, self.line_place(file), text);
@@ -283,7 +313,8 @@ impl<'s> Checker<'s> {
             let text = Text {
                 expected: "no block of a lent file in the tier".into(),
                 found: format!("{} block(s)", counts.dirty + counts.cached),
-                meaning: "nobody reads these blocks: the file's contents are in its plain file".into(),
+                meaning: "nobody reads these blocks: the file's contents are in its plain file"
+                    .into(),
                 remedy: "attach once more: they are dropped",
             };
             self.add(Severity::Inconsistent, 21, self.line_place(file), text);
@@ -296,7 +327,8 @@ impl<'s> Checker<'s> {
         let least = file.size();
         let place = Held::find(first).ok().and_then(|member| BesideMember::new(&member, false));
         let looked = place.map_or(Err(Unfit::Missing), |place| place.look(name));
-        let back = "put the plain file back, with the tier if that was moved or copied without the directory beside it";
+        let back = "put the plain file back, with the tier if that was moved or copied without the \
+                    directory beside it";
         let gone = "the file is lent: its newest contents are nowhere else";
         let (severity, found, meaning, remedy) = match looked {
             Ok(len) if len >= least => {
@@ -309,15 +341,18 @@ impl<'s> Checker<'s> {
             Err(Unfit::NotOurs(how)) => (
                 Severity::Inconsistent,
                 how,
-                "somebody else could have changed the newest contents of the file, so attaching refuses them",
-                "if they are as you left them, make file and directory their owner's alone (modes 600 and 700, the owner of the tier, no \
+                "somebody else could have changed the newest contents of the file, so attaching \
+                 refuses them",
+                "if they are as you left them, make file and directory their owner's alone (modes \
+                 600 and 700, the owner of the tier, no \
                  further name), and check again",
             ),
             Err(Unfit::Unreadable(e)) => (
                 Severity::Damage,
                 format!("the file system gave an error: {e}"),
                 "the file is lent: whether its newest contents are there is not known",
-                "check as the tier's owner or root; else mend the file system beside the tier, and check again",
+                "check as the tier's owner or root; else mend the file system beside the tier, and \
+                 check again",
             ),
         };
         let text = Text {
@@ -338,12 +373,17 @@ impl<'s> Checker<'s> {
             Phase::Attached | Phase::Detached => 0,
         };
         if held > 0 {
-            let place = Place { structure: "superblock".into(), offset: Some(0), ..Place::default() };
+            let place =
+                Place { structure: "superblock".into(), offset: Some(0), ..Place::default() };
             let text = Text {
-                expected: format!("no such block in a tier that is {}", self.tier.layout.phase.name()),
+                expected: format!(
+                    "no such block in a tier that is {}",
+                    self.tier.layout.phase.name()
+                ),
                 found: format!("{held} block(s)"),
                 meaning:
-                    "finishing what was begun would forget these blocks, of which some may exist nowhere else"
+                    "finishing what was begun would forget these blocks, of which some may exist \
+                     nowhere else"
                         .into(),
                 remedy: "do not attach or detach; report this and keep the tier as it is",
             };
@@ -367,7 +407,8 @@ impl<'s> Checker<'s> {
         let claims = std::mem::take(&mut self.claims);
         let relevant = |c: &Claim| !c.record || self.frames.is_used(c.frame, c.purpose);
         let between_records = claims.iter().enumerate().any(|(n, c)| {
-            c.record && claims.iter().take(n).any(|o| o.record && o.overlaps(c) && !o.is_same_entry(c))
+            c.record
+                && claims.iter().take(n).any(|o| o.record && o.overlaps(c) && !o.is_same_entry(c))
         });
         if !between_records && !claims.iter().any(relevant) {
             return;
@@ -381,13 +422,13 @@ impl<'s> Checker<'s> {
         }
         for (n, claim) in claims.iter().enumerate() {
             let others = search.found.iter().filter(|o| {
-                let replaced = claim.record && claims.iter().any(|c| c.record && c.is_same_entry(o));
+                let replaced =
+                    claim.record && claims.iter().any(|c| c.record && c.is_same_entry(o));
                 o.spot != claim.spot && o.overlaps(claim) && !replaced
             });
-            let rivals = claims
-                .iter()
-                .take(n)
-                .filter(|o| claim.record && o.record && o.overlaps(claim) && !o.is_same_entry(claim));
+            let rivals = claims.iter().take(n).filter(|o| {
+                claim.record && o.record && o.overlaps(claim) && !o.is_same_entry(claim)
+            });
             let others: Vec<Claim> = others.chain(rivals).copied().collect();
             if !others.is_empty() || !claim.record {
                 self.double_use(claim, &others);
@@ -397,15 +438,18 @@ impl<'s> Checker<'s> {
 
     fn double_use(&mut self, claim: &Claim, others: &[Claim]) {
         let place = self.claim_place(claim);
-        let named: Vec<String> = others.iter().take(4).map(|o| self.claim_place(o).to_string()).collect();
+        let named: Vec<String> =
+            others.iter().take(4).map(|o| self.claim_place(o).to_string()).collect();
         let more = others.len().saturating_sub(named.len());
         let also = if more > 0 { format!(" and {more} more") } else { String::new() };
         let text = Text {
             expected: format!("frame {} referred to once", claim.frame),
             found: format!("also referred to by {}{also}", named.join("; ")),
-            meaning: "two blocks share one place: at least one of them has the other's bytes, and a write to one changes both"
+            meaning: "two blocks share one place: at least one of them has the other's bytes, and \
+                      a write to one changes both"
                 .into(),
-            remedy: "do not attach; restore the member from a copy of the medium, or both files from a backup",
+            remedy: "do not attach; restore the member from a copy of the medium, or both files \
+                     from a backup",
         };
         self.add(Severity::Inconsistent, if claim.record { 18 } else { 9 }, place, text);
     }

@@ -1,7 +1,8 @@
 //! The loop over cuts and images.
 //!
-//! Each thread replays the recording for itself and takes the next cut nobody has taken, so cuts only go forward. At a cut the
-//! home images are made once and shared by all tier images; a tier image is made from the one before by the words that differ.
+//! Each thread replays the recording for itself and takes the next cut nobody has taken, so cuts
+//! only go forward. At a cut the home images are made once and shared by all tier images; a tier
+//! image is made from the one before by the words that differ.
 
 use std::any::Any;
 use std::collections::{BTreeSet, HashSet};
@@ -18,7 +19,8 @@ use crate::home::sim::{HomeImage, HomePlayer};
 /// What a check is, to a worker.
 type Check<'c> = &'c mut dyn FnMut(CutState<'_>) -> Result<(), String>;
 
-/// Tries the images at every cut of `recording`, on [`Budget::threads`] threads. A panic of the check is a violation.
+/// Tries the images at every cut of `recording`, on [`Budget::threads`] threads. A panic of the
+/// check is a violation.
 pub fn explore<F>(recording: &Recording, budget: &Budget, check: F) -> Report
 where
     F: Fn(CutState<'_>) -> Result<(), String> + Sync,
@@ -28,8 +30,9 @@ where
         let run = || Worker::new(&shared).run(&mut |state| check(state));
         let threads: Vec<_> = (1..budget.threads).map(|_| scope.spawn(run)).collect();
         let own = run();
-        let joined =
-            threads.into_iter().map(|t| t.join().expect("BUG: a worker catches the panics of checks"));
+        let joined = threads
+            .into_iter()
+            .map(|t| t.join().expect("BUG: a worker catches the panics of checks"));
         joined.chain([own]).collect()
     });
     shared.report(found, begun)
@@ -52,7 +55,12 @@ where
 ///
 /// # Panics
 /// When the recording has no such image with this budget.
-pub fn replay<F>(recording: &Recording, budget: &Budget, id: ImageId, check: F) -> Result<(), String>
+pub fn replay<F>(
+    recording: &Recording,
+    budget: &Budget,
+    id: ImageId,
+    check: F,
+) -> Result<(), String>
 where
     F: FnOnce(CutState<'_>) -> Result<(), String>,
 {
@@ -178,22 +186,27 @@ impl<'s, 'r> Worker<'s, 'r> {
         let lent_choices = self.lent.choices(lent_most, seed);
         let tier_corners = corners(&tiers, &self.media.everything());
         // The first of a sample are its corners; of a full list, first and last are the outermost.
-        let home_corners: BTreeSet<usize> = (0..choices.len().min(4)).chain([choices.len() - 1]).collect();
+        let home_corners: BTreeSet<usize> =
+            (0..choices.len().min(4)).chain([choices.len() - 1]).collect();
         let lent_images: Vec<HomeImage> = lent_choices.iter().map(|c| self.lent.image(c)).collect();
         let home_images: Vec<HomeImage> = choices.iter().map(|c| self.home.image(c)).collect();
         let last = lent_images.len() - 1;
         // A corner of the pair is one of both.
-        let home_corners =
-            home_corners.iter().flat_map(|at| [0, last].map(|lent| at * lent_images.len() + lent)).collect();
-        let pair =
-            |home: &HomeImage| -> Vec<_> { lent_images.iter().map(|l| (home.clone(), l.clone())).collect() };
+        let home_corners = home_corners
+            .iter()
+            .flat_map(|at| [0, last].map(|lent| at * lent_images.len() + lent))
+            .collect();
+        let pair = |home: &HomeImage| -> Vec<_> {
+            lent_images.iter().map(|l| (home.clone(), l.clone())).collect()
+        };
         let homes: Vec<(HomeImage, HomeImage)> = home_images.iter().flat_map(pair).collect();
         let pairs = pair_up(tiers.len(), homes.len(), most, &tier_corners, &home_corners);
         Plan { tiers, homes, pairs, exhaustive }
     }
 
     fn try_all(&mut self, index: usize, cut: Cut, plan: &Plan, check: Check<'_>) {
-        let print = |(home, lent): &(HomeImage, HomeImage)| mix(home.fingerprint(), lent.fingerprint(), 2);
+        let print =
+            |(home, lent): &(HomeImage, HomeImage)| mix(home.fingerprint(), lent.fingerprint(), 2);
         let home_prints: Vec<u64> = plan.homes.iter().map(print).collect();
         let durable = fingerprint(self.media.durable());
         for (tier, (choice, homes)) in plan.tiers.iter().zip(&plan.pairs).enumerate() {
@@ -226,10 +239,11 @@ impl<'s, 'r> Worker<'s, 'r> {
     }
 }
 
-/// How many choices of each side to make when `most` pairs may be tried: all of both if that is no more, else about equally many of both,
-/// and more of one when the other has few.
+/// How many choices of each side to make when `most` pairs may be tried: all of both if that is no
+/// more, else about equally many of both, and more of one when the other has few.
 fn share(tier_count: u128, home_count: u128, most: usize) -> (usize, usize) {
-    let cap = |count: u128, most: usize| usize::try_from(count).unwrap_or(usize::MAX).min(most.max(1));
+    let cap =
+        |count: u128, most: usize| usize::try_from(count).unwrap_or(usize::MAX).min(most.max(1));
     let even = most.isqrt().max(1);
     let homes = cap(home_count, even);
     let tiers = cap(tier_count, most / homes);
@@ -242,7 +256,8 @@ fn corners(tiers: &[Choice], everything: &Choice) -> BTreeSet<usize> {
     nothing.into_iter().chain(tiers.iter().position(|c| c == everything)).collect()
 }
 
-/// Which homes each tier choice meets: the corners meet each other first, then all meet in turn until there are `most` pairs.
+/// Which homes each tier choice meets: the corners meet each other first, then all meet in turn
+/// until there are `most` pairs.
 fn pair_up(
     tiers: usize,
     homes: usize,
@@ -267,8 +282,9 @@ fn pair_up(
     pairs.into_iter().map(|set| set.into_iter().collect()).collect()
 }
 
-/// The fingerprint of media is a sum over their words, so that the one of an image follows from the durable one and the words that
-/// differ, those of sectors among them. A word of zeros adds nothing.
+/// The fingerprint of media is a sum over their words, so that the one of an image follows from the
+/// durable one and the words that differ, those of sectors among them. A word of zeros adds
+/// nothing.
 fn fingerprint(media: &[Vec<u8>]) -> u64 {
     let mut sum = 0u64;
     for (mapping, image) in media.iter().enumerate() {
@@ -285,8 +301,9 @@ fn fingerprint_of(durable: u64, player: &Player, choice: &Choice) -> u64 {
     for (word, version) in player.pending().iter().zip(choice.versions()) {
         let Some(newer) = usize::from(*version).checked_sub(1) else { continue };
         let at = word.at as usize;
-        let older =
-            player.durable()[word.mapping][at..].first_chunk::<8>().expect("BUG: a word beyond its image");
+        let older = player.durable()[word.mapping][at..]
+            .first_chunk::<8>()
+            .expect("BUG: a word beyond its image");
         sum = sum.wrapping_sub(word_print(word.mapping, word.at, *older));
         sum = sum.wrapping_add(word_print(word.mapping, word.at, word.values[newer]));
     }
@@ -317,7 +334,8 @@ fn mix(a: u64, b: u64, c: u64) -> u64 {
         let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         x ^ (x >> 31)
     };
-    let position = b.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(c.wrapping_mul(0xD1B5_4A32_D192_ED03));
+    let position =
+        b.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(c.wrapping_mul(0xD1B5_4A32_D192_ED03));
     finish(finish(a.wrapping_add(0x9E37_79B9_7F4A_7C15)).wrapping_add(position))
 }
 
@@ -360,7 +378,10 @@ mod tests {
             assert_eq!(pairs.iter().map(Vec::len).sum::<usize>(), most);
             for tier in [0, 9] {
                 for home in [1, 7] {
-                    assert!(pairs[tier].contains(&home), "tier {tier} does not meet home {home} of {most}");
+                    assert!(
+                        pairs[tier].contains(&home),
+                        "tier {tier} does not meet home {home} of {most}"
+                    );
                 }
             }
         }

@@ -1,16 +1,19 @@
-//! The crash explorer: stops the machine at every point of a recorded run, and hands every tier and home that may be found afterwards to
-//! a check.
+//! The crash explorer: stops the machine at every point of a recorded run, and hands every tier and
+//! home that may be found afterwards to a check.
 //!
-//! A [`Recorder`] couples the simulated media with a simulated home: each home event, and each operation the test calls
-//! acknowledged, is a mark in the media's trace, so the order of all of them is known. [`explore`] goes through the cut points of the
-//! trace (before each fence, growth and mark, and the end: see [`Trace::cut_points`]) and tries, at each, the pairs of
-//! tier image and home image: all of them when they are at most [`Budget::images_per_cut`], else a sample in which both sides' corners
-//! (nothing or everything of what was not durable) meet each other. The pair of both everythings is what a killed process leaves.
+//! A [`Recorder`] couples the simulated media with a simulated home: each home event, and each
+//! operation the test calls acknowledged, is a mark in the media's trace, so the order of all of
+//! them is known. [`explore`] goes through the cut points of the trace (before each fence, growth
+//! and mark, and the end: see [`Trace::cut_points`]) and tries, at each, the pairs of tier image
+//! and home image: all of them when they are at most [`Budget::images_per_cut`], else a sample in
+//! which both sides' corners (nothing or everything of what was not durable) meet each other. The
+//! pair of both everythings is what a killed process leaves.
 //!
-//! The plain files of lent files are a second simulated directory; what home and it may be found as are paired with each other first, and such a pair
-//! counts as one home image.
+//! The plain files of lent files are a second simulated directory; what home and it may be found as
+//! are paired with each other first, and such a pair counts as one home image.
 //!
-//! To cut the power during recovery too, a check records its own recovery ([`Recorder::resume`]) and explores that.
+//! To cut the power during recovery too, a check records its own recovery ([`Recorder::resume`])
+//! and explores that.
 //!
 //! Deliberately absent: the order of threads; a recording is one order that happened.
 //!
@@ -38,7 +41,9 @@
 //!     let tier = Mapping::in_memory(&found.tiers[0], 0);
 //!     let home = found.home.contents(Path::new("a")).unwrap_or_default();
 //!     let said = tier.load_u64(0) == 1;
-//!     if said && *home != *b"block" { return Err("the tier says clean, the home lacks the block".into()) }
+//!     if said && *home != *b"block" {
+//!         return Err("the tier says clean, the home lacks the block".into());
+//!     }
 //!     if found.acked == 1 && !said { return Err("acknowledged and lost".into()) }
 //!     Ok(())
 //! });
@@ -61,7 +66,8 @@ mod tests;
 
 pub use explore::{explore, explore_one_by_one, replay};
 
-/// Tags of marks: the top three bits say what the rest counts. A test's own marks have none of them.
+/// Tags of marks: the top three bits say what the rest counts. A test's own marks have none of
+/// them.
 const HOME_EVENT: u64 = 1 << 63;
 const ACKNOWLEDGED: u64 = 1 << 62;
 const LENT_EVENT: u64 = 1 << 61;
@@ -141,7 +147,11 @@ impl Recorder {
     /// What has happened so far.
     #[must_use]
     pub fn recording(&self) -> Recording {
-        Recording { media: self.simulator.trace(), home: self.home.trace(), lent: self.lent.trace() }
+        Recording {
+            media: self.simulator.trace(),
+            home: self.home.trace(),
+            lent: self.lent.trace(),
+        }
     }
 }
 
@@ -207,7 +217,8 @@ impl Default for Budget {
     }
 }
 
-/// Which image: with the same recording, [`Budget::images_per_cut`] and [`Budget::seed`], always the same one.
+/// Which image: with the same recording, [`Budget::images_per_cut`] and [`Budget::seed`], always
+/// the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageId {
     /// Which cut point.
@@ -256,7 +267,8 @@ impl fmt::Display for Violation {
         let Budget { images_per_cut, seed, .. } = self.budget;
         write!(
             f,
-            "{} (power cut before trace event {}, {} operations acknowledged; replay seed {seed}, images_per_cut \
+            "{} (power cut before trace event {}, {} operations acknowledged; replay seed {seed}, \
+             images_per_cut \
              {images_per_cut}, cut {cut}, tier image {tier}, home image {home})",
             self.message, self.position, self.acked
         )

@@ -1,4 +1,5 @@
-//! What the explorer promises of itself: that it finds the known mistakes, counts right, and finds an image again.
+//! What the explorer promises of itself: that it finds the known mistakes, counts right, and finds
+//! an image again.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -58,8 +59,8 @@ fn check(found: CutState<'_>) -> Result<(), String> {
 fn the_right_order_has_no_violation_and_every_image_was_tried() {
     let report = explore(&record(&RIGHT), &Budget::default(), check);
     report.assert_sound();
-    // Cuts: before write, sync, fence, acknowledgement; at the end. Home after the write: 2 sectors and a time stamp. Tier before
-    // the fence: 1 word.
+    // Cuts: before write, sync, fence, acknowledgement; at the end. Home after the write: 2 sectors
+    // and a time stamp. Tier before the fence: 1 word.
     assert_eq!((report.cuts, report.exhaustive_cuts, report.images), (5, 5, 1 + 8 + 2 + 1 + 1));
     // The same image comes up on both sides of a sync or a fence.
     assert_eq!(report.distinct, 8 + 1);
@@ -74,7 +75,9 @@ fn each_wrong_order_is_found() {
         vec![WriteHome, SyncHome, StoreClean, Acknowledge, FlushAndFence],
     ] {
         assert!(!explore(&record(&wrong), &Budget::default(), check).violations.is_empty());
-        assert!(!explore_one_by_one(&record(&wrong), &Budget::default(), check).violations.is_empty());
+        assert!(
+            !explore_one_by_one(&record(&wrong), &Budget::default(), check).violations.is_empty()
+        );
     }
 }
 
@@ -87,7 +90,10 @@ fn a_violation_can_be_replayed_alone() {
     assert!(first.to_string().contains("clean, but home has the old block"), "{first}");
     assert!(first.to_string().contains("replay seed 42, images_per_cut 6"), "{first}");
     for violation in &report.violations {
-        assert_eq!(replay(&recording, &budget, violation.id, check).unwrap_err(), violation.message);
+        assert_eq!(
+            replay(&recording, &budget, violation.id, check).unwrap_err(),
+            violation.message
+        );
     }
 }
 
@@ -156,16 +162,23 @@ fn a_device_of_sectors_is_stopped_together_with_media_and_home() {
         let (tier, block) = (Mapping::in_memory(&found.tiers[0], 0), &found.tiers[1][512..3 * 512]);
         assert!(found.tiers[1][..512] == [3; 512], "what was durable before the run");
         match tier.load_u64(64) {
-            7 if block.iter().any(|b| *b != 2) => Err("the tier says a block is there that is not".into()),
+            7 if block.iter().any(|b| *b != 2) => {
+                Err("the tier says a block is there that is not".into())
+            }
             0 if found.acked > 0 => Err("acknowledged, but not there".into()),
             _ => Ok(()),
         }
     };
     let report = explore(&record(true), &Budget::default(), check);
     report.assert_sound();
-    // Before the end of the sync two sectors, before the fence a word; before the acknowledgement and at the end one.
+    // Before the end of the sync two sectors, before the fence a word; before the acknowledgement
+    // and at the end one.
     assert_eq!((report.cuts, report.exhaustive_cuts, report.images), (4, 4, 4 + 2 + 1 + 1));
-    assert_eq!(report.distinct, 4 + 1, "the same image on both sides of a sync or a fence counts once");
+    assert_eq!(
+        report.distinct,
+        4 + 1,
+        "the same image on both sides of a sync or a fence counts once"
+    );
     let recording = record(false);
     let report = explore(&recording, &Budget::default(), check);
     let first = report.violations.first().expect("a missing sync is found");

@@ -11,20 +11,23 @@ use crate::waits;
 use std::sync::atomic::Ordering;
 
 impl FileIo {
-    /// Writes whole, aligned, distinct blocks of a data file. The file grows to the end of the last one.
+    /// Writes whole, aligned, distinct blocks of a data file. The file grows to the end of the last
+    /// one.
     ///
     /// # Durability
     /// On return all blocks survive a power cut; after a cut before that, all do or none.
     ///
     /// # Errors
-    /// Nothing is written when there is an error. [`Error::BatchTooLarge`] when the tier can never hold the batch.
+    /// Nothing is written when there is an error. [`Error::BatchTooLarge`] when the tier can never
+    /// hold the batch.
     pub(crate) fn write_batch(&self, file: &FileState, blocks: &[(u64, &[u8])]) -> Result<()> {
         let placed = match &file.placed {
             Some(p) if p.tier.holds_dirty() && p.class == FileClass::Data => p,
             _ => {
                 return Err(file.invalid(
                     "write a batch to",
-                    "only data files on a persistent tier have batches; write the blocks one by one",
+                    "only data files on a persistent tier have batches; write the blocks one by \
+                     one",
                 ));
             }
         };
@@ -35,16 +38,22 @@ impl FileIo {
             if data.len() != size.bytes() || offset % size.bytes() as u64 != 0 {
                 return Err(file.invalid(
                     "write a batch to",
-                    format!("{} bytes at {offset} are not one block of {} bytes", data.len(), size.bytes()),
+                    format!(
+                        "{} bytes at {offset} are not one block of {} bytes",
+                        data.len(),
+                        size.bytes()
+                    ),
                 ));
             }
             if n > 0 && sorted[n - 1].0 == *offset {
-                return Err(file.invalid("write a batch to", format!("the block at {offset} is in it twice")));
+                return Err(file
+                    .invalid("write a batch to", format!("the block at {offset} is in it twice")));
             }
             if placed.end_of(*offset, data.len()).is_none() {
-                return Err(
-                    file.invalid("write a batch to", format!("offset {offset} is past the largest file"))
-                );
+                return Err(file.invalid(
+                    "write a batch to",
+                    format!("offset {offset} is past the largest file"),
+                ));
             }
         }
         if sorted.is_empty() {
@@ -60,11 +69,13 @@ impl FileIo {
             // Somebody made room meanwhile, and took an empty map page of ours.
             kept.keep_all();
         }
-        let _ = self.events.record_n(waits::BATCH_WRITE, start, (sorted.len() * size.bytes()) as u64);
+        let _ =
+            self.events.record_n(waits::BATCH_WRITE, start, (sorted.len() * size.bytes()) as u64);
         Ok(())
     }
 
-    /// `false`, and nothing is written, when a map page has gone that was there. The caller holds `sizing`.
+    /// `false`, and nothing is written, when a map page has gone that was there. The caller holds
+    /// `sizing`.
     fn try_batch<'a>(
         &self,
         placed: &'a Placed,
@@ -99,7 +110,9 @@ impl FileIo {
         drop(turn);
         let spots: Few<_> = sorted
             .iter()
-            .map(|(offset, _)| placed.spot(size.block_of(*offset)).expect("BUG: make_leaf has made its leaf"))
+            .map(|(offset, _)| {
+                placed.spot(size.block_of(*offset)).expect("BUG: make_leaf has made its leaf")
+            })
             .collect();
         let end = sorted.last().map_or(0, |(offset, data)| offset + data.len() as u64);
         let slot = placed.slot.get().map_or(u64::MAX, |slot| slot.number);
@@ -115,7 +128,8 @@ impl FileIo {
             if size_after > placed.size() {
                 let mut meta = placed.meta.lock();
                 meta.line.size = size_after;
-                // Before `meta` is let go: the next line of this file must not arrive before this one.
+                // Before `meta` is let go: the next line of this file must not arrive before this
+                // one.
                 placed.write_line(&mut meta);
                 placed.tier.wait_or_sync();
                 placed.size.store(size_after, Ordering::Release);

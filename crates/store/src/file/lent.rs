@@ -1,10 +1,12 @@
-//! Reading and changing a lent file through this process: everything acts on the plain file, and is durable when it returns.
+//! Reading and changing a lent file through this process: everything acts on the plain file, and is
+//! durable when it returns.
 //!
-//! The kernel may write to the same file at the same time; to the program that is as two writers of one file are on any file system.
-//! Deliberately not here: lending and giving back.
+//! The kernel may write to the same file at the same time; to the program that is as two writers of
+//! one file are on any file system. Deliberately not here: lending and giving back.
 //!
-//! Cutting: the state line gets the smaller size first, then the plain file is cut and synced. The line's size is the least that the plain file has,
-//! so a cut of the power between the two leaves the file as it was. Lengthening changes the plain file only.
+//! Cutting: the state line gets the smaller size first, then the plain file is cut and synced. The
+//! line's size is the least that the plain file has, so a cut of the power between the two leaves
+//! the file as it was. Lengthening changes the plain file only.
 
 use super::FileIo;
 use crate::error::{Error, Result};
@@ -41,13 +43,17 @@ impl FileIo {
         data: &[u8],
     ) -> Result<()> {
         let start = self.events.start();
-        self.change(file, placed, "cannot write the lent", |plain| plain.file.write_at(offset, data))?;
+        self.change(file, placed, "cannot write the lent", |plain| {
+            plain.file.write_at(offset, data)
+        })?;
         let bytes = data.len() as u64;
-        let _ = self.events.record_and_count(waits::REDO_WRITE, start, bytes, waits::REDO_SIZE, bytes);
+        let _ =
+            self.events.record_and_count(waits::REDO_WRITE, start, bytes, waits::REDO_SIZE, bytes);
         Ok(())
     }
 
-    /// Changes the plain file and syncs it. The caller holds `sizing`, so it is not given back meanwhile.
+    /// Changes the plain file and syncs it. The caller holds `sizing`, so it is not given back
+    /// meanwhile.
     fn change(
         &self,
         file: &FileState,
@@ -93,7 +99,13 @@ impl FileIo {
     }
 
     /// Makes a range zero; its space stays, so that no later write of it meets a full medium.
-    pub(crate) fn clear_lent(&self, file: &FileState, placed: &Placed, offset: u64, end: u64) -> Result<()> {
+    pub(crate) fn clear_lent(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        offset: u64,
+        end: u64,
+    ) -> Result<()> {
         let _sizing = placed.sizing.lock();
         self.change(file, placed, "cannot clear a range of the lent", |plain| {
             let end = end.min(plain.file.stat()?.size);

@@ -1,8 +1,9 @@
-//! What a caller can do with an open file: [`read`], [`mod@write`], [`batch`], [`redo`], [`resize`], [`range`], [`times`], [`pin`]; [`lent`] is
-//! all of that for a file whose contents are in a plain file.
+//! What a caller can do with an open file: [`read`], [`mod@write`], [`batch`], [`redo`],
+//! [`resize`], [`range`], [`times`], [`pin`]; [`lent`] is all of that for a file whose contents are
+//! in a plain file.
 //!
-//! A call says what it wants of ledger and mover and knows nothing of media. The locks of a file, and the order in which they are taken, are in
-//! [`crate::known`].
+//! A call says what it wants of ledger and mover and knows nothing of media. The locks of a file,
+//! and the order in which they are taken, are in [`crate::known`].
 
 pub(crate) mod batch;
 pub(crate) mod lent;

@@ -34,7 +34,8 @@ impl FileIo {
 
     /// An eighth of the tier must stay free of pins, or writers would have nothing to work with.
     fn check_pin_fits(&self, placed: &Placed) -> Result<()> {
-        let frames = |p: &Placed| p.size().div_ceil(p.block_size.bytes() as u64) * p.block_size.frames();
+        let frames =
+            |p: &Placed| p.size().div_ceil(p.block_size.bytes() as u64) * p.block_size.frames();
         let pinned: u64 = self
             .mover
             .files
@@ -42,7 +43,9 @@ impl FileIo {
             .iter()
             .filter_map(|f| f.placed.as_ref())
             .filter(|p| {
-                Arc::ptr_eq(&p.tier, &placed.tier) && p.pinned.load(Ordering::Acquire) && p.id != placed.id
+                Arc::ptr_eq(&p.tier, &placed.tier)
+                    && p.pinned.load(Ordering::Acquire)
+                    && p.id != placed.id
             })
             .map(frames)
             .sum();
@@ -51,7 +54,10 @@ impl FileIo {
         if wanted > total - total / 8 {
             return Err(self.mover.full(
                 &placed.tier,
-                &format!("pinning would hold {wanted} of {total} frames, an eighth must stay free of pins"),
+                &format!(
+                    "pinning would hold {wanted} of {total} frames, an eighth must stay free \
+                          of pins"
+                ),
             ));
         }
         Ok(())
@@ -84,7 +90,11 @@ impl FileIo {
                 let evictions = placed.map.evictions.load(Ordering::Acquire);
                 file.read_home_block(placed, start, &mut buffer)?;
                 if !self.mover.admit_block(placed, block, &buffer, evictions)? {
-                    self.mover.make_room(&placed.tier, Purpose::Blocks(placed.block_size), &mut turn)?;
+                    self.mover.make_room(
+                        &placed.tier,
+                        Purpose::Blocks(placed.block_size),
+                        &mut turn,
+                    )?;
                 }
             }
         }

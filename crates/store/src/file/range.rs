@@ -1,4 +1,5 @@
-//! Ranges of a file: making them zero, with or without giving their space back, reserving space, finding holes.
+//! Ranges of a file: making them zero, with or without giving their space back, reserving space,
+//! finding holes.
 //!
 //! # Clearing whole blocks of a data file, and what a power cut leaves
 //!
@@ -10,9 +11,10 @@
 //! | 4 | entries that still point to the zeros of step 1 become `Home`; a fence; their frames are free | zeros |
 //! | 5 | the state line gets home's stamp and loses the flag | zeros |
 //!
-//! So a block is never torn by a file system that gives its space back in smaller pieces, and a large range needs no more of the tier than
-//! [`STEP_BYTES`]. Where home cannot do step 3, the zeros stay dirty and go home as any block. A block of less than the whole is written;
-//! a redo file is written in place.
+//! So a block is never torn by a file system that gives its space back in smaller pieces, and a
+//! large range needs no more of the tier than [`STEP_BYTES`]. Where home cannot do step 3, the
+//! zeros stay dirty and go home as any block. A block of less than the whole is written; a redo
+//! file is written in place.
 
 use super::FileIo;
 use crate::address::BlockIndex;
@@ -34,7 +36,8 @@ use std::sync::atomic::Ordering;
 const STEP_BYTES: u64 = (ROUND_BYTES / 4) as u64;
 
 impl FileIo {
-    /// Makes `offset .. offset + len` zero. What lies past the end is left out, and the size stays, unless `grow`.
+    /// Makes `offset .. offset + len` zero. What lies past the end is left out, and the size stays,
+    /// unless `grow`.
     pub(crate) fn clear(
         &self,
         file: &FileState,
@@ -44,7 +47,9 @@ impl FileIo {
         grow: bool,
     ) -> Result<()> {
         let Some(end) = offset.checked_add(len).filter(|_| len > 0) else {
-            return Err(file.invalid("clear a range of", format!("{len} bytes at {offset} are no range")));
+            return Err(
+                file.invalid("clear a range of", format!("{len} bytes at {offset} are no range"))
+            );
         };
         let start = self.events.start();
         let _ranging = file.ranging.lock();
@@ -72,7 +77,9 @@ impl FileIo {
         let (mut at, end) = (offset, (offset + len).min(size));
         while at < end {
             let part = (end - at).min(STEP_BYTES);
-            file.home.write_at(at, &zeros[..part as usize]).map_err(file.io("cannot clear a range of"))?;
+            file.home
+                .write_at(at, &zeros[..part as usize])
+                .map_err(file.io("cannot clear a range of"))?;
             at += part;
         }
         Ok(())
@@ -94,8 +101,10 @@ impl FileIo {
         }
         let bytes = placed.block_size.bytes() as u64;
         // The last block of the file counts as whole when the range covers all of it that is there.
-        let (first, last) =
-            (offset.next_multiple_of(bytes), if end == placed.size() { end } else { end / bytes * bytes });
+        let (first, last) = (
+            offset.next_multiple_of(bytes),
+            if end == placed.size() { end } else { end / bytes * bytes },
+        );
         if placed.class == FileClass::Redo || first >= last {
             return self.write_zeros(file, offset, end);
         }
@@ -182,7 +191,8 @@ impl FileIo {
             mtime = self.homeward.begin_change(file, placed, DESTAGING)?;
             match file.home.clear(at, (run.len() * size.bytes()) as u64, how) {
                 Ok(()) => {}
-                // The range reads as zeros already, durable; the rest is the destaging's, as for any block.
+                // The range reads as zeros already, durable; the rest is the destaging's, as for
+                // any block.
                 Err(e) if e.kind() == ErrorKind::Unsupported => return Ok(()),
                 Err(e) => {
                     log::warn!("{}", Error::io("cannot clear a range of", &*file.path.lock())(e));
@@ -192,9 +202,11 @@ impl FileIo {
         }
         give_mtime(file, mtime);
         file.home.sync().map_err(file.io("cannot sync"))?;
-        // The views are kept until the entries are compared: a frame that is free could hold a newer version under an equal entry.
+        // The views are kept until the entries are compared: a frame that is free could hold a
+        // newer version under an equal entry.
         let blocks: Vec<BlockIndex> = views.iter().map(|(block, ..)| *block).collect();
-        let zeros: std::collections::HashSet<u64> = views.iter().map(|(_, entry, _)| entry.raw()).collect();
+        let zeros: std::collections::HashSet<u64> =
+            views.iter().map(|(_, entry, _)| entry.raw()).collect();
         placed.drop_entries(&blocks, |entry| zeros.contains(&entry.raw()));
         drop(views);
         self.homeward.fingerprint(file, placed, &mut placed.meta.lock())
@@ -215,7 +227,8 @@ impl FileIo {
         let mut blocks = Vec::new();
         placed.map.for_each_leaf(|number, leaf| {
             if leaf.cached() > 0 {
-                let range = (first.0.max(number * PAGE_WORDS))..(last.0 + 1).min((number + 1) * PAGE_WORDS);
+                let range =
+                    (first.0.max(number * PAGE_WORDS))..(last.0 + 1).min((number + 1) * PAGE_WORDS);
                 blocks.extend(range.map(BlockIndex));
             }
         });
@@ -226,7 +239,8 @@ impl FileIo {
         let mut blocks = Vec::new();
         placed.map.for_each_leaf(|number, leaf| {
             if leaf.cached() > 0 {
-                let range = (first.0.max(number * PAGE_WORDS))..(last.0 + 1).min((number + 1) * PAGE_WORDS);
+                let range =
+                    (first.0.max(number * PAGE_WORDS))..(last.0 + 1).min((number + 1) * PAGE_WORDS);
                 blocks.extend(range.map(BlockIndex));
             }
         });
@@ -241,23 +255,35 @@ impl FileIo {
     }
 
     /// Reserves space at home.
-    pub(crate) fn allocate(&self, file: &FileState, offset: u64, len: u64, keep_size: bool) -> Result<()> {
+    pub(crate) fn allocate(
+        &self,
+        file: &FileState,
+        offset: u64,
+        len: u64,
+        keep_size: bool,
+    ) -> Result<()> {
         let Some(end) = offset.checked_add(len).filter(|_| len > 0) else {
-            return Err(file.invalid("reserve space for", format!("{len} bytes at {offset} are no range")));
+            return Err(
+                file.invalid("reserve space for", format!("{len} bytes at {offset} are no range"))
+            );
         };
         let start = self.events.start();
         let _ranging = file.ranging.lock();
         let placed = file.placed.as_ref().filter(|p| p.tier.holds_dirty());
         match placed {
-            Some(placed) if placed.loan.is_lent() && self.allocate_lent(file, placed, offset, len)? => {}
+            Some(placed)
+                if placed.loan.is_lent() && self.allocate_lent(file, placed, offset, len)? => {}
             None => file.home.allocate(offset, len).map_err(file.io("cannot reserve space for"))?,
             Some(placed) => {
                 if placed.end_of(end, 0).is_none() {
-                    return Err(file
-                        .invalid("reserve space for", format!("{end} bytes are more than a map can hold")));
+                    return Err(file.invalid(
+                        "reserve space for",
+                        format!("{end} bytes are more than a map can hold"),
+                    ));
                 }
                 let _moving = placed.moving.lock();
-                // Home's time moves. The flag stays until the next destaging says what home looks like: no sync is waited for here.
+                // Home's time moves. The flag stays until the next destaging says what home looks
+                // like: no sync is waited for here.
                 self.homeward.begin_change(file, placed, DESTAGING)?;
                 let reserved = file.home.allocate(offset, len);
                 self.homeward.times_seen(file, placed)?;
@@ -289,7 +315,9 @@ impl FileIo {
         }
         let mut in_tier = None;
         placed.map.for_each_leaf(|number, leaf| {
-            if in_tier.is_some() || (number + 1) * PAGE_WORDS <= block.0 || leaf.dirty() + leaf.cached() == 0
+            if in_tier.is_some()
+                || (number + 1) * PAGE_WORDS <= block.0
+                || leaf.dirty() + leaf.cached() == 0
             {
                 return;
             }

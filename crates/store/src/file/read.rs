@@ -1,10 +1,11 @@
 //! Reading: from the tier where it has the block, from home where it does not.
 //!
-//! No lock is taken. A block is copied, and the entry and the turns of its lane are compared afterwards
-//! ([`crate::ledger::lanes::Look`]); if either has changed, a block of a data file is read through a view, which keeps its frame from being reused; the
-//! entry is read again after the view is there. A block of a redo file, which is written in place, is copied again. A read
-//! from home is good when the entry still says `Home` and nothing became `Home` meanwhile
-//! (otherwise the block may have been written, destaged and evicted during the read); else it is read again.
+//! No lock is taken. A block is copied, and the entry and the turns of its lane are compared
+//! afterwards ([`crate::ledger::lanes::Look`]); if either has changed, a block of a data file is
+//! read through a view, which keeps its frame from being reused; the entry is read again after the
+//! view is there. A block of a redo file, which is written in place, is copied again. A read from
+//! home is good when the entry still says `Home` and nothing became `Home` meanwhile (otherwise the
+//! block may have been written, destaged and evicted during the read); else it is read again.
 //!
 //! A clean copy that a device does not give is read from home ([`crate::mover::unreadable`]).
 
@@ -27,8 +28,9 @@ use smallvec::SmallVec;
 /// How often a read from the tier is tried without a lock.
 const LOCK_FREE_ATTEMPTS: u32 = 1000;
 
-/// A block in the tier, borrowed: no copy is made. As long as it lives its frame is not reused; a later write of the block goes to another frame, so the bytes
-/// stay as they were when it was taken.
+/// A block in the tier, borrowed: no copy is made. As long as it lives its frame is not reused; a
+/// later write of the block goes to another frame, so the bytes stay as they were when it was
+/// taken.
 #[derive(Debug)]
 pub struct BlockRef<'a> {
     view: InPlace<'a>,
@@ -78,11 +80,17 @@ impl FileIo {
             }
             from_home = true;
             let mut end = range.end;
-            while let Some((_, _, next)) = chunks.next_if(|(next, _, _)| placed.map.get(*next) == Entry::HOME)
+            while let Some((_, _, next)) =
+                chunks.next_if(|(next, _, _)| placed.map.get(*next) == Entry::HOME)
             {
                 end = next.end;
             }
-            self.read_from_home(file, placed, offset + range.start as u64, &mut into[range.start..end])?;
+            self.read_from_home(
+                file,
+                placed,
+                offset + range.start as u64,
+                &mut into[range.start..end],
+            )?;
         }
         // What was cut off meanwhile came as zeros.
         let now = if from_home { placed.size() } else { size };
@@ -103,9 +111,10 @@ impl FileIo {
             return Ok(true);
         }
         for attempt in 0.. {
-            // Hardly ever: a writer that is always faster, or more references to the block than its count can hold. The lane's lock
-            // keeps the entry, and so the frame, as they are.
-            let lane = (attempt >= LOCK_FREE_ATTEMPTS).then(|| placed.tier.lock_lane(placed.id, block));
+            // Hardly ever: a writer that is always faster, or more references to the block than its
+            // count can hold. The lane's lock keeps the entry, and so the frame, as they are.
+            let lane =
+                (attempt >= LOCK_FREE_ATTEMPTS).then(|| placed.tier.lock_lane(placed.id, block));
             let entry = spot.entry();
             let event = match entry.state() {
                 State::Home => return Ok(false),
@@ -157,8 +166,9 @@ impl FileIo {
         Ok(false)
     }
 
-    /// Copies part of a block without a view, which takes two locked instructions that keep the processor from beginning with the next
-    /// read. `false` when something moved, or may have: then a data block is read with a view, a redo block again.
+    /// Copies part of a block without a view, which takes two locked instructions that keep the
+    /// processor from beginning with the next read. `false` when something moved, or may have: then
+    /// a data block is read with a view, a redo block again.
     #[inline]
     fn copy_unlocked(
         &self,
@@ -189,13 +199,20 @@ impl FileIo {
     }
 
     /// Reads a run of blocks that were `Home` when looked at.
-    fn read_from_home(&self, file: &FileState, placed: &Placed, offset: u64, into: &mut [u8]) -> Result<()> {
+    fn read_from_home(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<()> {
         let start = self.events.start();
         let blocks: Vec<_> = placed.chunks(offset, into.len()).collect();
         let evictions = placed.map.evictions.load(Ordering::Acquire);
         let still_home = |b: &BlockIndex| placed.map.get(*b) == Entry::HOME;
         let run_is_home = blocks.iter().all(|(b, _, _)| still_home(b));
-        // Up to the size of now: while a file is cut home still has what it had past the new end, older than what the tier had.
+        // Up to the size of now: while a file is cut home still has what it had past the new end,
+        // older than what the tier had.
         let planted = placed.tier.planted;
         if planted.races(Planted::OldSize) {
             file.home.read_at(offset, into).map_err(file.io("cannot read"))?;
@@ -218,9 +235,16 @@ impl FileIo {
         };
         if held {
             let (bytes, missed) = (into.len() as u64, blocks.len() as u64);
-            let _ = self.events.record_and_count(waits::HOME_READ, start, bytes, waits::TIER_MISSES, missed);
+            let _ = self.events.record_and_count(
+                waits::HOME_READ,
+                start,
+                bytes,
+                waits::TIER_MISSES,
+                missed,
+            );
             if self.env.options.admit && placed.admits() {
-                let wanted = blocks.into_iter().filter(|(block, ..)| is_admitted(placed, *block, seen.scan));
+                let wanted =
+                    blocks.into_iter().filter(|(block, ..)| is_admitted(placed, *block, seen.scan));
                 let parts: SmallVec<[_; ADMIT_BLOCKS_MAX as usize]> =
                     wanted.map(|(block, inner, range)| (block, inner, &into[range])).collect();
                 for run in parts.chunk_by(|(block, ..), (next, ..)| block.0 + 1 == next.0) {

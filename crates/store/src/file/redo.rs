@@ -1,6 +1,8 @@
-//! Redo files: written in place in the tier, durable on return, drained to home in the background (tail-of-log caching).
+//! Redo files: written in place in the tier, durable on return, drained to home in the background
+//! (tail-of-log caching).
 //!
-//! Deliberately not atomic by block: a redo format finds its own torn tail, and an append of 512 bytes should cost 512 bytes.
+//! Deliberately not atomic by block: a redo format finds its own torn tail, and an append of 512
+//! bytes should cost 512 bytes.
 //!
 //! # The life of an append, and what a power cut leaves
 //!
@@ -12,11 +14,13 @@
 //! | 3 | the bytes and, if the file grows, its state line are written in place, non-temporal | any 8-byte words of the new bytes; the old or new size |
 //! | 4 | fence; the write is acknowledged | the new bytes and size |
 //!
-//! On a medium that is durable at sync the bytes of step 3 are left to the file's sync: before that, step 4 leaves what step 3 does, with the new size.
+//! On a medium that is durable at sync the bytes of step 3 are left to the file's sync: before
+//! that, step 4 leaves what step 3 does, with the new size.
 //!
-//! Steps 1 and 2 happen once per block. Of step 2 and 3 any part may be durable without the others: the size without the entry shows zeros, where home
-//! ends; the entry without the bytes shows the zeros of the frame. A redo block is `Home` or `Dirty`, never `Cached`: the drain takes it home and frees it, so there
-//! is no clean copy that a write in place could spoil.
+//! Steps 1 and 2 happen once per block. Of step 2 and 3 any part may be durable without the others:
+//! the size without the entry shows zeros, where home ends; the entry without the bytes shows the
+//! zeros of the frame. A redo block is `Home` or `Dirty`, never `Cached`: the drain takes it home
+//! and frees it, so there is no clean copy that a write in place could spoil.
 //!
 //! Frames of redo blocks stay claimed, so they are never lent as references; readers copy.
 
@@ -34,14 +38,16 @@ use crate::tier::alloc::Purpose;
 use crate::waits;
 use std::sync::atomic::Ordering;
 
-/// Most pieces of zeros that a write holds while it waits for more; the blocks after them get theirs one by one, where the drain finds them.
+/// Most pieces of zeros that a write holds while it waits for more; the blocks after them get
+/// theirs one by one, where the drain finds them.
 const FRESH_MOST: usize = 32;
 
 /// Blocks past the end of a redo file, and the pieces of zeros they are going to have.
 type Fresh = Few<(BlockIndex, Frame)>;
 
-/// A write within one block that is `Dirty` already, as most appends are. What is found out about it before the locks are had holds if the entry
-/// is the same afterwards. Why before: [`FileIo::switch_whole`].
+/// A write within one block that is `Dirty` already, as most appends are. What is found out about
+/// it before the locks are had holds if the entry is the same afterwards. Why before:
+/// [`FileIo::switch_whole`].
 struct InBlock<'a> {
     block: BlockIndex,
     leaf: &'a Leaf,
@@ -67,8 +73,8 @@ impl<'a> InBlock<'a> {
         Some(Self { block, leaf, index, entry, write })
     }
 
-    /// Step 3; `None`, and nothing is done, where it needs more than that. The caller holds `sizing`. Returns how many blocks the file has in
-    /// the tier.
+    /// Step 3; `None`, and nothing is done, where it needs more than that. The caller holds
+    /// `sizing`. Returns how many blocks the file has in the tier.
     #[inline]
     fn write(&self, placed: &Placed, offset: u64, data: &[u8], end: u64) -> Option<usize> {
         let size = placed.size();
@@ -78,7 +84,8 @@ impl<'a> InBlock<'a> {
         }
         let mut meta = placed.meta.lock();
         // Asked under the lock: the drain may have taken the block home.
-        if self.leaf.get(self.index) != self.entry && !placed.tier.planted.races(Planted::OldGuess) {
+        if self.leaf.get(self.index) != self.entry && !placed.tier.planted.races(Planted::OldGuess)
+        {
             return None;
         }
         self.write.nt_write(data);
@@ -108,7 +115,8 @@ fn finish_redo_write(placed: &Placed, meta: &mut Meta, end: u64) {
     }
 }
 
-/// After a write that failed: what it left past the end would show when the file grows. The caller holds `sizing`.
+/// After a write that failed: what it left past the end would show when the file grows. The caller
+/// holds `sizing`.
 fn drop_unwritten(placed: &Placed) {
     let _moving = placed.moving.lock();
     let size = placed.size();
@@ -120,8 +128,8 @@ impl FileIo {
     /// Writes to a redo file, in place.
     ///
     /// # Durability
-    /// On return, or after [`FileIo::sync`] ([`crate::medium::Durability`]). A cut before that leaves any mixture, by
-    /// 8-byte words, of the old and the new bytes.
+    /// On return, or after [`FileIo::sync`] ([`crate::medium::Durability`]). A cut before that
+    /// leaves any mixture, by 8-byte words, of the old and the new bytes.
     pub(crate) fn write_redo(
         &self,
         file: &FileState,
@@ -131,8 +139,8 @@ impl FileIo {
         end: u64,
     ) -> Result<()> {
         let start = self.events.start();
-        // The drain has changed it, on another processor. Asked for while the write before is still on its way: behind the first lock, which
-        // waits for that, everything takes its full time.
+        // The drain has changed it, on another processor. Asked for while the write before is still
+        // on its way: behind the first lock, which waits for that, everything takes its full time.
         placed.meta.prepare();
         let in_block = InBlock::guess(placed, offset, data.len());
         if in_block.is_none() {
@@ -154,14 +162,22 @@ impl FileIo {
             }
         };
         let bytes = data.len() as u64;
-        let _ = self.events.record_and_count(waits::REDO_WRITE, start, bytes, waits::REDO_SIZE, bytes);
+        let _ =
+            self.events.record_and_count(waits::REDO_WRITE, start, bytes, waits::REDO_SIZE, bytes);
         self.mover.nudge_drain(placed, held);
         Ok(())
     }
 
-    fn write_redo_parts(&self, file: &FileState, placed: &Placed, offset: u64, data: &[u8]) -> Result<usize> {
+    fn write_redo_parts(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
         // More at once than a part of the tier would wait for itself to be drained.
-        let most = (placed.tier.allocator.total_frames() / placed.block_size.frames() / 4).max(1) as usize;
+        let most =
+            (placed.tier.allocator.total_frames() / placed.block_size.frames() / 4).max(1) as usize;
         let most = most * placed.block_size.bytes();
         let mut held = 0;
         for (n, part) in data.chunks(most).enumerate() {
@@ -171,14 +187,21 @@ impl FileIo {
     }
 
     /// Returns how many blocks the file then has in the tier.
-    fn write_redo_part(&self, file: &FileState, placed: &Placed, offset: u64, data: &[u8]) -> Result<usize> {
+    fn write_redo_part(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
         let (tier, end) = (&placed.tier, offset + data.len() as u64);
         let mut fresh: Fresh = Few::new();
         let mut kept = Kept::default();
         let mut lost_page = false;
         let ready = |fresh: &Fresh| {
             placed.chunks(offset, data.len()).all(|(block, _, _)| {
-                placed.map.get(block).state() == State::Dirty || fresh.iter().any(|(b, _)| *b == block)
+                placed.map.get(block).state() == State::Dirty
+                    || fresh.iter().any(|(b, _)| *b == block)
             })
         };
         loop {
@@ -197,12 +220,15 @@ impl FileIo {
             let mut pageless = Fresh::new();
             for (block, frame) in std::mem::take(&mut fresh) {
                 let spot = placed.spot(block).expect("BUG: prepare_redo has made its leaf");
-                if tier.change_later(spot, &mut words, |_| Some(Entry::dirty(frame))) == Changed::NoPage {
+                if tier.change_later(spot, &mut words, |_| Some(Entry::dirty(frame)))
+                    == Changed::NoPage
+                {
                     pageless.push((block, frame));
                 }
             }
-            // Behind the last locked instruction, which would wait for them. `meta` is held until the fence, and the entry of a redo
-            // block changes under it, or, when the file is cut, under `sizing`.
+            // Behind the last locked instruction, which would wait for them. `meta` is held until
+            // the fence, and the entry of a redo block changes under it, or, when the file is cut,
+            // under `sizing`.
             tier.store_later(&words);
             if !pageless.is_empty() {
                 // Somebody made room meanwhile, and took an empty map page of ours.
@@ -218,9 +244,11 @@ impl FileIo {
                 kept.keep_all();
                 continue;
             }
-            let written = placed.chunks(offset, data.len()).try_for_each(|(block, inner, range)| {
-                tier.write_part(placed.map.get(block).frame(), inner, &data[range]).map(Ticket::left_to_sync)
-            });
+            let written =
+                placed.chunks(offset, data.len()).try_for_each(|(block, inner, range)| {
+                    tier.write_part(placed.map.get(block).frame(), inner, &data[range])
+                        .map(Ticket::left_to_sync)
+                });
             if let Err(e) = written {
                 tier.wait();
                 placed.chunks(offset, data.len()).for_each(|(block, _, _)| meta.redo.note(block));
@@ -235,7 +263,8 @@ impl FileIo {
         }
     }
 
-    /// Step 1 for the blocks of a write that are the file's, and pieces of zeros into `fresh` for those past the end. The caller holds `sizing`.
+    /// Step 1 for the blocks of a write that are the file's, and pieces of zeros into `fresh` for
+    /// those past the end. The caller holds `sizing`.
     fn prepare_redo<'a>(
         &self,
         file: &FileState,
@@ -255,8 +284,11 @@ impl FileIo {
                 }
                 continue;
             }
-            if placed.block_size.start_of(block) < placed.size() || fresh.len() >= most.clamp(1, FRESH_MOST) {
-                // Past the end a block is zeros until the write is done: a failed write must leave nothing there that a later gap would show.
+            if placed.block_size.start_of(block) < placed.size()
+                || fresh.len() >= most.clamp(1, FRESH_MOST)
+            {
+                // Past the end a block is zeros until the write is done: a failed write must leave
+                // nothing there that a later gap would show.
                 let whole = Some(&data[range]).filter(|bytes| {
                     bytes.len() == placed.block_size.bytes()
                         && placed.block_size.start_of(block) < placed.size()
@@ -273,7 +305,9 @@ impl FileIo {
             let frame = loop {
                 match tier.take_zeroed(placed.block_size)? {
                     Some(frame) => break frame,
-                    None => self.mover.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?,
+                    None => {
+                        self.mover.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?
+                    }
                 }
             };
             fresh.push((block, frame));
@@ -281,8 +315,9 @@ impl FileIo {
         Ok(())
     }
 
-    /// Step 1 for one block, unless it is `Dirty` already. A block that is written `whole` needs nothing of what home holds, and reading
-    /// that would make a commit wait for home: it gets the new bytes at once, durable before its entry is.
+    /// Step 1 for one block, unless it is `Dirty` already. A block that is written `whole` needs
+    /// nothing of what home holds, and reading that would make a commit wait for home: it gets the
+    /// new bytes at once, durable before its entry is.
     pub(crate) fn own_redo_block(
         &self,
         file: &FileState,
@@ -312,11 +347,14 @@ impl FileIo {
                 file.read_home_block(placed, start_of_block, &mut bytes)?;
                 home = Some(bytes);
             }
-            let unmoved =
-                || spot.entry() == seen && placed.map.evictions.load(Ordering::Acquire) == evictions;
+            let unmoved = || {
+                spot.entry() == seen && placed.map.evictions.load(Ordering::Acquire) == evictions
+            };
             let counts = || unmoved().then_some(placed.block_size.bytes());
-            // The drain stores the words of the blocks it frees after it has let their lanes go, before it lets this go.
-            let mut meta = (!tier.planted.races(Planted::OwnWithoutMeta)).then(|| placed.meta.lock());
+            // The drain stores the words of the blocks it frees after it has let their lanes go,
+            // before it lets this go.
+            let mut meta =
+                (!tier.planted.races(Planted::OwnWithoutMeta)).then(|| placed.meta.lock());
             match tier.adopt(spot, whole.or(home.as_deref()), State::Dirty, counts)? {
                 Outcome::Done => {
                     // From here on the drain knows it, also when the write that wanted it fails.
@@ -332,7 +370,8 @@ impl FileIo {
         }
     }
 
-    /// Before a write that leaves a gap behind the old end: what lies past the end in the last block becomes zero.
+    /// Before a write that leaves a gap behind the old end: what lies past the end in the last
+    /// block becomes zero.
     pub(crate) fn zero_gap(&self, file: &FileState, placed: &Placed, offset: u64) -> Result<()> {
         let size = placed.size();
         let within = size % placed.block_size.bytes() as u64;
@@ -348,7 +387,8 @@ impl FileIo {
         let entry = placed.map.get(block);
         if entry.state() == State::Dirty {
             let (tier, within) = (&placed.tier, within as usize);
-            let ticket = tier.zero_part(entry.frame(), within, placed.block_size.bytes() - within)?;
+            let ticket =
+                tier.zero_part(entry.frame(), within, placed.block_size.bytes() - within)?;
             tier.wait_for(entry.frame(), ticket)?;
         }
         drop(meta);

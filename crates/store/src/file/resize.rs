@@ -45,14 +45,18 @@ impl FileIo {
         let start = self.events.start();
         let Some(placed) = &file.placed else {
             let _turn = file.resizing.lock();
-            if how == Resize::Exactly || file.home.stat().map_err(file.io("cannot stat"))?.size < size {
+            if how == Resize::Exactly
+                || file.home.stat().map_err(file.io("cannot stat"))?.size < size
+            {
                 file.home.set_len(size).map_err(file.io("cannot resize"))?;
             }
             let _ = self.events.record(waits::PASS_IO, start);
             return Ok(());
         };
         if placed.end_of(size, 0).is_none() {
-            return Err(file.invalid("resize", format!("{size} bytes are more than a map can hold")));
+            return Err(
+                file.invalid("resize", format!("{size} bytes are more than a map can hold"))
+            );
         }
         let _sizing = placed.sizing.lock();
         if placed.loan.is_lent() {
@@ -91,18 +95,20 @@ impl FileIo {
         self.homeward.begin_change_to(file, placed, TRUNCATING, Some(size))?;
         placed.size.store(size, Ordering::Release);
         placed.cutting.store(true, Ordering::Release);
-        // Whoever has read home before this point must not take what it read for what home has when the file has grown again.
+        // Whoever has read home before this point must not take what it read for what home has when
+        // the file has grown again.
         placed.map.evictions.fetch_add(1, Ordering::AcqRel);
-        // Writers and admissions look at the size under their lane: after this everyone who looked before has set its entry,
-        // where the scan for entries past the end finds it.
+        // Writers and admissions look at the size under their lane: after this everyone who looked
+        // before has set its entry, where the scan for entries past the end finds it.
         tier.wait_for_writers();
         let whole = self.finish_cut(file, placed, size, spare, false);
         drop(moving);
         if whole? { Ok(()) } else { self.finish_earlier_cut(file, placed) }
     }
 
-    /// Steps 3 to 6; also what recovery calls. The size is already the new one. `false` when the last block needs a free frame and there is none:
-    /// the caller makes room, which it cannot while it holds `moving`, and begins again.
+    /// Steps 3 to 6; also what recovery calls. The size is already the new one. `false` when the
+    /// last block needs a free frame and there is none: the caller makes room, which it cannot
+    /// while it holds `moving`, and begins again.
     pub(crate) fn finish_cut(
         &self,
         file: &FileState,
@@ -128,14 +134,15 @@ impl FileIo {
             } else {
                 let mut whole = vec![0; placed.block_size.bytes()];
                 let zeros = vec![0; whole.len() - within];
-                // At home its bytes past the end go with home's; whether there is a free frame does not matter then.
+                // At home its bytes past the end go with home's; whether there is a free frame does
+                // not matter then.
                 while spot.entry() != Entry::HOME {
                     let version = Version::Part { inner: within, part: &zeros, whole: &mut whole };
                     match tier.replace(spot, version, &mut spare, || spot.entry() != Entry::HOME)? {
                         Outcome::Done => break,
                         Outcome::Moved => {}
-                        // The block was at home when the spare frame was looked for. Admitted since, it goes home
-                        // again; written since, it needs one.
+                        // The block was at home when the spare frame was looked for. Admitted
+                        // since, it goes home again; written since, it needs one.
                         Outcome::NoPiece => {
                             if placed.drop_copies(&[block]) == 0 && spot.entry() != Entry::HOME {
                                 return Ok(false);
@@ -152,14 +159,16 @@ impl FileIo {
         Ok(true)
     }
 
-    /// Before a file grows: a cut that failed half way is finished, or what was cut off would show again.
+    /// Before a file grows: a cut that failed half way is finished, or what was cut off would show
+    /// again.
     pub(crate) fn finish_earlier_cut(&self, file: &FileState, placed: &Placed) -> Result<()> {
         while placed.cutting.load(Ordering::Acquire) {
             let spare = self.spare_for_cut(placed, placed.size())?;
             let _moving = placed.moving.lock();
             // Home is about to change once more.
             self.homeward.begin_change(file, placed, TRUNCATING)?;
-            // Again only if the last block, at home a moment ago, was written before `moving` was had.
+            // Again only if the last block, at home a moment ago, was written before `moving` was
+            // had.
             if self.finish_cut(file, placed, placed.size(), spare, false)? {
                 break;
             }
@@ -188,12 +197,19 @@ impl FileIo {
     }
 
     /// Steps 5 and 6.
-    fn cut_home(&self, file: &FileState, placed: &Placed, size: u64, recovering: bool) -> Result<()> {
+    fn cut_home(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        size: u64,
+        recovering: bool,
+    ) -> Result<()> {
         let stat: HomeStat = file.home.stat().map_err(file.io("cannot stat"))?;
         if stat.size > size {
             file.home.set_len(size).map_err(file.io("cannot truncate"))?;
         }
-        // Also when home is short already, if an earlier try may have cut it and not come to the sync.
+        // Also when home is short already, if an earlier try may have cut it and not come to the
+        // sync.
         let as_it_was = {
             let line = &placed.meta.lock().line;
             let same = (stat.size, stat.mtime_ns) == (line.home_size, line.home_mtime_ns);

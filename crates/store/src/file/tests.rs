@@ -71,7 +71,10 @@ fn an_overwrite_of_a_block_that_was_cut_off_before_its_lane_was_locked_goes_the_
     }
     let placed = file.state.placed.as_ref().unwrap();
     let at = 3 * B as u64;
-    assert!(attached.store.io.switch_whole(placed, at, &[7; B]).is_some(), "the lane has a piece laid out");
+    assert!(
+        attached.store.io.switch_whole(placed, at, &[7; B]).is_some(),
+        "the lane has a piece laid out"
+    );
     // The writer has found the block within the file; then it is cut off.
     file.truncate(at).unwrap();
     assert!(attached.store.io.switch_whole(placed, at, &[8; B]).is_none());

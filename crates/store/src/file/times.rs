@@ -21,8 +21,11 @@ impl FileIo {
             SetTime::At(time) => Some(time),
         };
         let (atime, mtime) = (time(atime), time(mtime));
-        let at_home = || file.home.set_times(atime, mtime).map_err(file.io("cannot set the times of"));
-        let Some(placed) = file.placed.as_ref().filter(|p| p.tier.holds_dirty()) else { return at_home() };
+        let at_home =
+            || file.home.set_times(atime, mtime).map_err(file.io("cannot set the times of"));
+        let Some(placed) = file.placed.as_ref().filter(|p| p.tier.holds_dirty()) else {
+            return at_home();
+        };
         if !placed.has_slot() {
             // Whoever gives it one writes home's time into it, under the same lock.
             let _meta = placed.meta.lock();
@@ -37,7 +40,8 @@ impl FileIo {
             self.homeward.mark_changed(file);
             return Ok(());
         };
-        // While home is being changed its own time may be any of ours, and the line must say which: then it is written with the stamp.
+        // While home is being changed its own time may be any of ours, and the line must say which:
+        // then it is written with the stamp.
         let moving = placed.moving.try_lock();
         let mut meta = placed.meta.lock();
         if meta.line.flags & DESTAGING != 0

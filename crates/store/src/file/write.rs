@@ -1,7 +1,9 @@
-//! Writing a data file: every block goes to a new frame and its entry is switched ([`crate::ledger::lanes`]).
+//! Writing a data file: every block goes to a new frame and its entry is switched
+//! ([`crate::ledger::lanes`]).
 //!
-//! A write of part of a block reads the rest and writes the whole block. A write past the end makes its blocks durable first and
-//! then the size: a cut between leaves the old size, and recovery drops the entries past it.
+//! A write of part of a block reads the rest and writes the whole block. A write past the end makes
+//! its blocks durable first and then the size: a cut between leaves the old size, and recovery
+//! drops the entries past it.
 
 use super::FileIo;
 use crate::address::BlockIndex;
@@ -21,7 +23,8 @@ use std::sync::atomic::Ordering;
 enum Reach {
     /// Within the file, or not at all.
     Within,
-    /// It belongs to a write past the end, to `end`, of which the bytes before `written` are durable. `sizing` is held.
+    /// It belongs to a write past the end, to `end`, of which the bytes before `written` are
+    /// durable. `sizing` is held.
     PastEnd { written: u64, end: u64 },
 }
 
@@ -36,8 +39,8 @@ impl FileIo {
     /// Writes `data` at `offset`.
     ///
     /// # Durability
-    /// On a persistent medium durable on return, for both classes; each aligned block of a data file is all or nothing. On
-    /// a volatile medium, and for pass files, after [`FileIo::sync`].
+    /// On a persistent medium durable on return, for both classes; each aligned block of a data
+    /// file is all or nothing. On a volatile medium, and for pass files, after [`FileIo::sync`].
     pub(crate) fn write(&self, file: &FileState, offset: u64, data: &[u8]) -> Result<()> {
         if data.is_empty() {
             return Ok(());
@@ -49,9 +52,10 @@ impl FileIo {
             return Ok(());
         };
         let Some(end) = placed.end_of(offset, data.len()) else {
-            return Err(
-                file.invalid("write", format!("offset {offset} is past the largest file a map can hold"))
-            );
+            return Err(file.invalid(
+                "write",
+                format!("offset {offset} is past the largest file a map can hold"),
+            ));
         };
         if !placed.tier.holds_dirty() {
             return self.write_through(file, placed, offset, data);
@@ -76,14 +80,16 @@ impl FileIo {
             }
             return match past_end {
                 None => Ok(()),
-                Some(from) => self.write_past_end(file, placed, offset + from as u64, &data[from..], end),
+                Some(from) => {
+                    self.write_past_end(file, placed, offset + from as u64, &data[from..], end)
+                }
             };
         }
         self.write_past_end(file, placed, offset, data, end)
     }
 
-    /// Overwrites one whole block whose lane has a piece laid out for it, as most writes of a database do. `None`, and nothing is done, where
-    /// it needs more than that.
+    /// Overwrites one whole block whose lane has a piece laid out for it, as most writes of a
+    /// database do. `None`, and nothing is done, where it needs more than that.
     #[inline]
     pub(super) fn switch_whole(&self, placed: &Placed, offset: u64, data: &[u8]) -> Option<()> {
         let size = placed.block_size;
@@ -95,7 +101,9 @@ impl FileIo {
         let start = self.events.start();
         let end = offset + data.len() as u64;
         let early = placed.tier.planted.races(Planted::SizeBeforeLane).then(|| placed.size());
-        placed.tier.replace_laid_out(spot, data, || end <= early.unwrap_or_else(|| placed.size()))?;
+        placed
+            .tier
+            .replace_laid_out(spot, data, || end <= early.unwrap_or_else(|| placed.size()))?;
         let _ = self.events.record_n(waits::BLOCK_WRITE, start, data.len() as u64);
         Some(())
     }
@@ -116,7 +124,8 @@ impl FileIo {
             let written = if range.start > 0 { offset + range.start as u64 } else { 0 };
             let reach = Reach::PastEnd { written, end };
             if let Err(e) = self.overwrite(file, placed, block, inner, &data[range], reach) {
-                // The part that was written is the file's, as with any write that ends early; nothing may lie past the end.
+                // The part that was written is the file's, as with any write that ends early;
+                // nothing may lie past the end.
                 self.grow_to(placed, written);
                 return Err(e);
             }
@@ -158,8 +167,9 @@ impl FileIo {
         let mut whole = vec![0; if partial { bytes } else { 0 }];
         let mut turn = None;
         let mut kept = Kept::default();
-        let past_end =
-            || reach == Reach::Within && start_of_block + (inner + part.len()) as u64 > placed.size();
+        let past_end = || {
+            reach == Reach::Within && start_of_block + (inner + part.len()) as u64 > placed.size()
+        };
         loop {
             let Some(spot) = placed.spot(block).filter(|spot| spot.leaf.has_page()) else {
                 if !placed.make_leaf(block, &mut kept)? {
@@ -183,10 +193,12 @@ impl FileIo {
             let unmoved = || {
                 !partial
                     || (from_home == (spot.entry() == Entry::HOME)
-                        && !(from_home && placed.map.evictions.load(Ordering::Acquire) != evictions))
+                        && !(from_home
+                            && placed.map.evictions.load(Ordering::Acquire) != evictions))
             };
             let seen = spot.entry();
-            let replaced = match tier.replace(spot, version, &mut None, || !past_end() && unmoved()) {
+            let replaced = match tier.replace(spot, version, &mut None, || !past_end() && unmoved())
+            {
                 // What it replaces in part could not be read.
                 Err(e) if partial && seen != Entry::HOME => {
                     self.mover.read_elsewhere(file, placed, block, seen, e)?;
@@ -203,7 +215,8 @@ impl FileIo {
                 Outcome::Moved => {}
                 Outcome::NoPiece => {
                     if let Reach::PastEnd { written, end } = reach {
-                        // What is written already becomes the file's, so that it may go home to make room for the rest.
+                        // What is written already becomes the file's, so that it may go home to
+                        // make room for the rest.
                         self.grow_to(placed, written);
                         placed.growing.store(end, Ordering::Release);
                     }
@@ -213,15 +226,23 @@ impl FileIo {
         }
     }
 
-    /// A write with a tier that holds clean copies only: the copies of the blocks go first, then home is written.
-    fn write_through(&self, file: &FileState, placed: &Placed, offset: u64, data: &[u8]) -> Result<()> {
+    /// A write with a tier that holds clean copies only: the copies of the blocks go first, then
+    /// home is written.
+    fn write_through(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<()> {
         let start = self.events.start();
         let _sizing = placed.sizing.lock();
         let end = offset + data.len() as u64;
         if end > placed.size() {
             self.finish_earlier_cut(file, placed)?;
         }
-        let blocks: Vec<BlockIndex> = placed.chunks(offset, data.len()).map(|(b, _, _)| b).collect();
+        let blocks: Vec<BlockIndex> =
+            placed.chunks(offset, data.len()).map(|(b, _, _)| b).collect();
         placed.drop_copies(&blocks);
         let written = file.home.write_at(offset, data).map_err(file.io("cannot write"));
         // A read that began before may have admitted what home held before: those copies go too.

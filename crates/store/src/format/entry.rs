@@ -1,4 +1,5 @@
-//! The map entry: eight bytes that say where the newest version of one block is, and can be checked on their own.
+//! The map entry: eight bytes that say where the newest version of one block is, and can be checked
+//! on their own.
 //!
 //! ```text
 //! bits    width  field
@@ -8,13 +9,15 @@
 //! 40..64  24     CRC-24 (OpenPGP polynomial) of the five bytes above, XOR the key of this place
 //! ```
 //!
-//! The key is derived from the tier's seed, the file's id, the level (0 a block, 1 a leaf page, 2 a middle page,
-//! 3 the top page, 4 the in-use word of a file slot) and the index. A word that is right in another place is
-//! therefore wrong here, and a page of zeros is damage, not a page of `Home`. The CRC sees every change that is
-//! confined to 24 neighbouring bits with certainty, any other with probability 1 - 2^-24.
+//! The key is derived from the tier's seed, the file's id, the level (0 a block, 1 a leaf page, 2 a
+//! middle page, 3 the top page, 4 the in-use word of a file slot) and the index. A word that is
+//! right in another place is therefore wrong here, and a page of zeros is damage, not a page of
+//! `Home`. The CRC sees every change that is confined to 24 neighbouring bits with certainty, any
+//! other with probability 1 - 2^-24.
 //!
-//! A map page is 512 such words. A file's map is a tree like an inode's: the slot points to the leaf of blocks
-//! 0..512, to a middle page of up to 512 leaves, and to a top page of up to 512 middle pages.
+//! A map page is 512 such words. A file's map is a tree like an inode's: the slot points to the
+//! leaf of blocks 0..512, to a middle page of up to 512 leaves, and to a top page of up to 512
+//! middle pages.
 
 use super::mix;
 use crate::address::{FRAME, Frame};
@@ -167,7 +170,8 @@ pub(crate) fn seal(seed: u64, file: u64, place: Place, entry: Entry) -> u64 {
     seal_value(seed, file, place, entry.0)
 }
 
-/// The entry in a word; `None` when it is damaged, belongs elsewhere, or has a state its place does not allow.
+/// The entry in a word; `None` when it is damaged, belongs elsewhere, or has a state its place does
+/// not allow.
 pub(crate) fn unseal(seed: u64, file: u64, place: Place, word: u64) -> Option<Entry> {
     let value = unseal_value(seed, file, place, word)?;
     let (state, frame) = (value >> FRAME_BITS, value & FRAME_MASK);
@@ -184,9 +188,10 @@ mod tests {
 
     #[test]
     fn every_change_of_one_byte_of_an_entry_is_seen() {
-        for (place, entry) in
-            [(Place::Block(7), Entry::dirty(Frame(0x1_2345_6789))), (Place::Leaf(3), Entry::page(Frame(9)))]
-        {
+        for (place, entry) in [
+            (Place::Block(7), Entry::dirty(Frame(0x1_2345_6789))),
+            (Place::Leaf(3), Entry::page(Frame(9))),
+        ] {
             let word = seal(11, 22, place, entry);
             assert_eq!(unseal(11, 22, place, word), Some(entry));
             for byte in 0..8 {

@@ -1,9 +1,9 @@
 //! The log of a member on flash: how metadata becomes durable where it is not mapped memory.
 //!
-//! The member has the layout of [`super`]. Its metadata is changed in DRAM. Each commit appends the lines that
-//! changed since the commit before it, as one record. A checkpoint writes changed pages to their own places, and then
-//! says in a header which records are no longer needed. Superblocks and the owner note are written to their places
-//! at once.
+//! The member has the layout of [`super`]. Its metadata is changed in DRAM. Each commit appends the
+//! lines that changed since the commit before it, as one record. A checkpoint writes changed pages
+//! to their own places, and then says in a header which records are no longer needed. Superblocks
+//! and the owner note are written to their places at once.
 //!
 //! ```text
 //! the log, `log_len` bytes in front of the first unit (superblock)
@@ -18,23 +18,26 @@
 //! 24     16    tier uuid
 //! 40     8     checksum of bytes 0..40
 //!
-//! record, in whole sectors, zero padded; one that reaches the end of the ring goes on at its beginning
+//! record, in whole sectors, zero padded; one that reaches the end of the ring goes on at its
+//! beginning
 //! 0      8     magic "TSLOGREC"
 //! 8      8     checksum of all bytes from 16 to the length
-//! 16     8     position: bytes of the ring used before it since the tier was formatted. The record is at the
-//!              position modulo the length of the ring
+//! 16     8     position: bytes of the ring used before it since the tier was formatted. The
+//!              record is at the position modulo the length of the ring
 //! 24     8     length, without padding
 //! 32     4     runs
 //! 36     4     blocks
-//! 40     ...   each run: offset on the member (8), length (8), the bytes. Offset and length are multiples of 64
+//! 40     ...   each run: offset on the member (8), length (8), the bytes. Offset and length are
+//!              multiples of 64
 //! then   24    each block: offset on the member, length, checksum by [`crate::medium::hash_bytes`]
 //! ```
 //!
-//! Records follow each other without gaps. The newest one counts if the blocks that it names have their checksums,
-//! because one flush makes the blocks and the record durable, in any order. The flush of each older one had ended
-//! before the next was written.
+//! Records follow each other without gaps. The newest one counts if the blocks that it names have
+//! their checksums, because one flush makes the blocks and the record durable, in any order. The
+//! flush of each older one had ended before the next was written.
 //!
-//! A record of an earlier lap has another position. One of an earlier life of the medium has another key.
+//! A record of an earlier lap has another position. One of an earlier life of the medium has
+//! another key.
 
 use super::{SEQUENCE_MAX, checksum};
 use std::mem::offset_of;
@@ -78,7 +81,11 @@ pub(crate) const RECORD: usize = size_of::<RecordBytes>();
 
 const _: () = {
     assert!(size_of::<HeaderBytes>() == 48 && offset_of!(HeaderBytes, check) == 40);
-    assert!(RECORD == 40 && offset_of!(RecordBytes, position) == 16 && offset_of!(RecordBytes, runs) == 32);
+    assert!(
+        RECORD == 40
+            && offset_of!(RecordBytes, position) == 16
+            && offset_of!(RecordBytes, runs) == 32
+    );
 };
 
 /// Which records are needed.
@@ -92,7 +99,8 @@ impl Header {
     /// The beginning of its sector; the rest is zero.
     pub(crate) fn encode(&self, tier_uuid: [u8; 16], seed: u64) -> Vec<u8> {
         let (generation, head) = (self.generation.into(), self.head.into());
-        let mut bytes = HeaderBytes { magic: *HEADER_MAGIC, generation, head, tier_uuid, check: 0.into() };
+        let mut bytes =
+            HeaderBytes { magic: *HEADER_MAGIC, generation, head, tier_uuid, check: 0.into() };
         bytes.check = checksum(&bytes.as_bytes()[..offset_of!(HeaderBytes, check)], seed).into();
         let mut all = bytes.as_bytes().to_vec();
         all.resize(HEADER as usize, 0);
@@ -188,7 +196,8 @@ impl Record {
             rest = after;
             Some(part)
         };
-        let number = |part: &[u8], n: usize| part[n * 8..].first_chunk().map(|b| u64::from_le_bytes(*b));
+        let number =
+            |part: &[u8], n: usize| part[n * 8..].first_chunk().map(|b| u64::from_le_bytes(*b));
         for _ in 0..head.runs.get() {
             let run = take(RUN)?;
             let (at, len) = (number(run, 0)?, number(run, 1)?);

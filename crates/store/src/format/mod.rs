@@ -1,7 +1,7 @@
 //! Every byte Tiersmith keeps on a tier is described and coded here and nowhere else.
 //!
-//! All numbers are little-endian. All checksums are keyed with the tier's `seed`, so that bytes of another tier,
-//! or of an earlier life of this one, do not pass. The layout of a member:
+//! All numbers are little-endian. All checksums are keyed with the tier's `seed`, so that bytes of
+//! another tier, or of an earlier life of this one, do not pass. The layout of a member:
 //!
 //! ```text
 //! offset   bytes              what                                   on which member
@@ -15,17 +15,19 @@
 //! then     units              allocation units: map pages, blocks    every
 //! ```
 //!
-//! The units start at the superblock's `data_start`, a multiple of the allocation unit. Unit `n` of the tier is
-//! unit `n / members` of member `n % members`. Nothing records which frames are free: a frame is in use exactly
-//! when a file's map refers to it, so the maps are the only set of facts.
+//! The units start at the superblock's `data_start`, a multiple of the allocation unit. Unit `n` of
+//! the tier is unit `n / members` of member `n % members`. Nothing records which frames are free: a
+//! frame is in use exactly when a file's map refers to it, so the maps are the only set of facts.
 //!
-//! **Power-fail atomicity assumed**: an aligned 8-byte store. Nothing here trusts a sector. A structure larger
-//! than 8 bytes either has a checksum and an older twin (superblock, state line, lane record, batch record) or
-//! is complete and durable before an 8-byte word makes it reachable (file slot, map page).
+//! **Power-fail atomicity assumed**: an aligned 8-byte store. Nothing here trusts a sector. A
+//! structure larger than 8 bytes either has a checksum and an older twin (superblock, state line,
+//! lane record, batch record) or is complete and durable before an 8-byte word makes it reachable
+//! (file slot, map page).
 //!
-//! Each table stands in its module beside a structure of the same fields, whose size and offsets are
-//! asserted at compile time: nothing here counts bytes. The modules: [`superblock`], [`slot`], [`entry`], [`record`], [`log`]. `docs/format.md` says how they
-//! fit together. The offline checker ([`crate::check`]) has its own decoders, written from the tables.
+//! Each table stands in its module beside a structure of the same fields, whose size and offsets
+//! are asserted at compile time: nothing here counts bytes. The modules: [`superblock`], [`slot`],
+//! [`entry`], [`record`], [`log`]. `docs/format.md` says how they fit together. The offline checker
+//! ([`crate::check`]) has its own decoders, written from the tables.
 
 pub(crate) mod entry;
 pub(crate) mod log;
@@ -39,7 +41,8 @@ use zerocopy::IntoBytes;
 // Words go to the medium as the processor has them, for which an 8-byte store is one.
 const _: () = assert!(cfg!(target_endian = "little"));
 
-/// Sequences are below this. Counting never reaches it; a larger one is no sequence, and would overflow where the next is counted.
+/// Sequences are below this. Counting never reaches it; a larger one is no sequence, and would
+/// overflow where the next is counted.
 pub(crate) const SEQUENCE_MAX: u64 = 1 << 62;
 
 /// The checksum of headers and records: XXH3, 64 bits, keyed.

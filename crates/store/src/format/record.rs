@@ -1,8 +1,9 @@
 //! Lane records and batch records: what makes a pointer switch durable with one fence.
 //!
-//! A **lane record** (64 bytes) carries a map entry that is about to be written, and the checksum of the block it
-//! points to. Block and record are made durable by one fence; the entry itself follows under the next fence on the
-//! same lane. Recovery applies a record whose own checksum and whose block's checksum are right.
+//! A **lane record** (64 bytes) carries a map entry that is about to be written, and the checksum
+//! of the block it points to. Block and record are made durable by one fence; the entry itself
+//! follows under the next fence on the same lane. Recovery applies a record whose own checksum and
+//! whose block's checksum are right.
 //!
 //! ```text
 //! offset bytes field
@@ -30,10 +31,12 @@
 //! 40     8     checksum over all items in order, also those in overflow pages
 //! 48     8     file slot
 //! 56     8     checksum of bytes 0..56
-//! 64     126 x 32  items: where the entry is, its new word, checksum of the block, block index (8 bytes each)
+//! 64     126 x 32  items, 8 bytes each field: where the entry is, its new word, checksum of the
+//!                  block, block index
 //! ```
 //!
-//! An overflow page is a frame with 127 items and, at offset 4064, the frame of the next page (2^64-1 = none).
+//! An overflow page is a frame with 127 items and, at offset 4064, the frame of the next page
+//! (2^64-1 = none).
 
 use super::{checksum, sealed};
 use crate::address::{BlockIndex, Frame, WordAt};
@@ -105,7 +108,9 @@ struct OverflowBytes {
 }
 
 const _: () = {
-    assert!(LANE_RECORD == 64 && BATCH_RECORD == 4096 && size_of::<OverflowBytes>() == BATCH_RECORD);
+    assert!(
+        LANE_RECORD == 64 && BATCH_RECORD == 4096 && size_of::<OverflowBytes>() == BATCH_RECORD
+    );
     assert!(offset_of!(LaneBytes, word) == 16 && offset_of!(LaneBytes, block) == 40);
     assert!(offset_of!(LaneBytes, lane) == 52 && offset_of!(LaneBytes, check) == 56);
     assert!(offset_of!(HeadBytes, count) == 16 && offset_of!(HeadBytes, overflow) == 32);
@@ -144,12 +149,13 @@ impl LaneRecord {
         sealed(zerocopy::transmute!(record), seed)
     }
 
-    /// `None` for an empty slot and for one whose checksum is wrong: a record that was being written when power
-    /// went is no record.
+    /// `None` for an empty slot and for one whose checksum is wrong: a record that was being
+    /// written when power went is no record.
     pub(crate) fn decode(bytes: &[u8; LANE_RECORD], seed: u64, lane: u32) -> Option<Self> {
         let b: &LaneBytes = zerocopy::transmute_ref!(bytes);
         let covered = &bytes[..offset_of!(LaneBytes, check)];
-        if Self::is_empty(bytes) || b.check.get() != checksum(covered, seed) || b.lane.get() != lane {
+        if Self::is_empty(bytes) || b.check.get() != checksum(covered, seed) || b.lane.get() != lane
+        {
             return None;
         }
         Some(Self {
@@ -260,7 +266,8 @@ impl BatchHeader {
         sealed(zerocopy::transmute!(head), seed)
     }
 
-    /// The batch record: this header and the first items. Only as many bytes as are needed are returned.
+    /// The batch record: this header and the first items. Only as many bytes as are needed are
+    /// returned.
     pub(crate) fn encode(&self, items: &[BatchItem], seed: u64) -> Bytes {
         let inline = &items[..items.len().min(ITEMS_INLINE)];
         let items_len = inline.len() * size_of::<ItemBytes>();
@@ -271,8 +278,8 @@ impl BatchHeader {
         b
     }
 
-    /// `None` for an empty or half-written record. The items are checked against [`BatchHeader::items_hash`] by the caller,
-    /// who alone can read the overflow pages.
+    /// `None` for an empty or half-written record. The items are checked against
+    /// [`BatchHeader::items_hash`] by the caller, who alone can read the overflow pages.
     pub(crate) fn decode(bytes: &[u8; BATCH_RECORD], seed: u64) -> Option<(Self, Vec<BatchItem>)> {
         let BatchBytes { head, items } = zerocopy::transmute_ref!(bytes);
         let covered = &head.as_bytes()[..offset_of!(HeadBytes, check)];

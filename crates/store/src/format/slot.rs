@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! offset bytes field
-//! 0      8     in-use word: the file's id (0 = free) in 40 bits, sealed like a map entry with the slot's number
+//! 0      8     in-use word: the file's id (0 = free) in 40 bits, sealed like a map entry with the
+//!              slot's number
 //! 8      8     zero
 //! 16     8     inode number of the home file
 //! 24     4     inode generation (0 = unknown)
@@ -19,7 +20,8 @@
 //! 128    256   state lines: pair 0 (two equal copies of 64 bytes), pair 1
 //! 384    8     checksum of bytes 392..1024
 //! 392    2     length of the path hint
-//! 394    630   path relative to home when last opened: a hint for finding the file quickly and for messages
+//! 394    630   path relative to home when last opened: a hint for finding the file quickly and
+//!              for messages
 //! ```
 //!
 //! A **state line** (64 bytes); the valid one with the largest sequence holds:
@@ -27,20 +29,23 @@
 //! ```text
 //! offset bytes field
 //! 0      8     sequence, below 2^62; line n is in pair n mod 2
-//! 8      8     size of the file, bytes (the home file may be behind); of a lent file the least that its plain file has
-//! 16     8     flags: 1 truncating, 2 unlinking, 4 pinned, 8 destaging, 16 the time at 48 is that of the last write,
-//!              32 lent (the contents are in the plain file beside the first member). The upper 48 bits are the number of the
-//!              loan, which is in that file's name; 0 when it is not lent
+//! 8      8     size of the file, bytes (the home file may be behind); of a lent file the least
+//!              that its plain file has
+//! 16     8     flags: 1 truncating, 2 unlinking, 4 pinned, 8 destaging, 16 the time at 48 is that
+//!              of the last write, 32 lent (the contents are in the plain file beside the first
+//!              member). The upper 48 bits are the number of the loan, which is in that file's
+//!              name; 0 when it is not lent
 //! 24     8     size of the home file when last in step
 //! 32     8     modification time of the home file when last in step, ns
 //! 40     8     when destaging or truncating began, ns since 1970
-//! 48     8     modification time that programs see, if it is not home's, else 0: nanoseconds in the low 30 bits, above them seconds
-//!              since 1970 plus 2^31. While destaging, the time that home is being given
+//! 48     8     modification time that programs see, if it is not home's, else 0: nanoseconds in
+//!              the low 30 bits, above them seconds since 1970 plus 2^31. While destaging, the time
+//!              that home is being given
 //! 56     8     checksum of bytes 0..56, keyed with the file's id
 //! ```
 //!
-//! A slot is filled and durable before its in-use word is switched. A state line is written as a pair, so that a cut leaves the
-//! older pair and one damaged copy costs nothing.
+//! A slot is filled and durable before its in-use word is switched. A state line is written as a
+//! pair, so that a cut leaves the older pair and one damaged copy costs nothing.
 
 use super::{SEQUENCE_MAX, checksum, sealed};
 use crate::address::BlockSize;
@@ -124,9 +129,15 @@ pub(crate) fn slot(bytes: &[u8; SLOT]) -> &SlotBytes {
 }
 
 impl SlotBytes {
-    /// A slot with an identity, a path hint and the pair of its first state line. Its in-use word and its
-    /// roots are the caller's.
-    pub(crate) fn new(identity: &Identity, line: &StateLine, path: &[u8], seed: u64, file: u64) -> Self {
+    /// A slot with an identity, a path hint and the pair of its first state line. Its in-use word
+    /// and its roots are the caller's.
+    pub(crate) fn new(
+        identity: &Identity,
+        line: &StateLine,
+        path: &[u8],
+        seed: u64,
+        file: u64,
+    ) -> Self {
         let mut slot = Self::new_zeroed();
         slot.identity = zerocopy::transmute!(identity.encode(seed, file));
         let pair: [LineBytes; 2] = zerocopy::transmute!(line.encode_pair(seed, file));
@@ -188,7 +199,9 @@ impl Identity {
         let b = &slot(bytes).identity;
         let (expected, found) = (b.checksum(seed, file), b.check.get());
         if expected != found {
-            return Err(format!("the identity's checksum is {found:#x}, its bytes give {expected:#x}"));
+            return Err(format!(
+                "the identity's checksum is {found:#x}, its bytes give {expected:#x}"
+            ));
         }
         let class = match b.class {
             1 => FileClass::Redo,
@@ -226,7 +239,8 @@ pub(crate) struct StateLine {
     pub(crate) mtime: u64,
 }
 
-/// A time stamp in 64 bits. What the field cannot hold (before 1901, after 2446, as most file systems) becomes its nearest.
+/// A time stamp in 64 bits. What the field cannot hold (before 1901, after 2446, as most file
+/// systems) becomes its nearest.
 pub(crate) fn encode_time(time: FileTime) -> u64 {
     let second = time.sec.saturating_add(1 << 31).clamp(0, (1 << 34) - 1) as u64;
     // 0 stands for no time.
@@ -270,7 +284,10 @@ impl StateLine {
         let b = &slot.lines[n];
         let covered = &b.as_bytes()[..offset_of!(LineBytes, check)];
         let seq = b.seq.get();
-        if b.check.get() != checksum(covered, seed ^ file) || seq >= SEQUENCE_MAX || seq % 2 != n as u64 / 2 {
+        if b.check.get() != checksum(covered, seed ^ file)
+            || seq >= SEQUENCE_MAX
+            || seq % 2 != n as u64 / 2
+        {
             return None;
         }
         Some(Self {
@@ -284,11 +301,13 @@ impl StateLine {
         })
     }
 
-    /// Where in a slot the checksums of copies lie that were being written when power went, or were damaged; none when no copy is valid.
+    /// Where in a slot the checksums of copies lie that were being written when power went, or were
+    /// damaged; none when no copy is valid.
     pub(crate) fn torn(bytes: &[u8; SLOT], seed: u64, file: u64) -> impl Iterator<Item = u64> {
         let slot = slot(bytes);
         let checks: [Option<u64>; 4] = std::array::from_fn(|n| {
-            let torn = Self::decode(slot, n, seed, file).is_none() && slot.lines[n].check.get() != 0;
+            let torn =
+                Self::decode(slot, n, seed, file).is_none() && slot.lines[n].check.get() != 0;
             torn.then(|| LINES_AT + (n * LINE + offset_of!(LineBytes, check)) as u64)
         });
         let some = Self::newest(bytes, seed, file).is_some();
@@ -298,7 +317,9 @@ impl StateLine {
     /// The newest valid line of a slot; `None` when all four copies are damaged.
     pub(crate) fn newest(bytes: &[u8; SLOT], seed: u64, file: u64) -> Option<Self> {
         let slot = slot(bytes);
-        (0..slot.lines.len()).filter_map(|n| Self::decode(slot, n, seed, file)).max_by_key(|line| line.seq)
+        (0..slot.lines.len())
+            .filter_map(|n| Self::decode(slot, n, seed, file))
+            .max_by_key(|line| line.seq)
     }
 }
 

@@ -19,16 +19,17 @@
 //! 116    4     batch records
 //! 120    8     file slots in front of the first allocation unit
 //! 128    8     attach count, below 2^30: the upper bits of new file ids and record sequences
-//! 136    4     flags: 1 emulated (the medium only stands for persistent memory), 2 volatile (clean copies only,
-//!              given up at the next attach: state lines and stamps are not kept up)
-//! 140    4     incompatible features: who does not know one of these flags must not use the tier. None yet
+//! 136    4     flags: 1 emulated (the medium only stands for persistent memory), 2 volatile (clean
+//!              copies only, given up at the next attach: state lines and stamps are not kept up)
+//! 140    4     incompatible features: who does not know one of these flags must not use the tier.
+//!              None yet
 //! 144    8     inode number of the home directory
 //! 152    8     birth time of the home directory, ns since 1970
 //! 160    4     role of this member: 1 metadata, 2 data, 3 both. Today all have both
-//! 164    4     ledger, which makes metadata durable: 1 lane and batch records in mapped memory, 2 the same through
-//!              a log ([`super::log`])
-//! 168    4     sector size of this member, bytes: 512 or 4096 with a log; 0: memory, which keeps stores of 8 bytes
-//!              whole
+//! 164    4     ledger, which makes metadata durable: 1 lane and batch records in mapped memory,
+//!              2 the same through a log ([`super::log`])
+//! 168    4     sector size of this member, bytes: 512 or 4096 with a log; 0: memory, which keeps
+//!              stores of 8 bytes whole
 //! 172    4     length of the home's path, at most 1024
 //! 176    64    name of the tier, UTF-8, zero padded
 //! 240    1024  the home's path, zero padded
@@ -36,14 +37,15 @@
 //! 1272   2560  for each extent, in order, the allocation unit that is full of its slots: a number
 //!              over all members. The slots of the first extent are numbered after those in front
 //!              of the units, and so on; zero padded
-//! 3832   8     bytes of the log in front of the first allocation unit, a multiple of the unit; 0: none
+//! 3832   8     bytes of the log in front of the first allocation unit, a multiple of the unit; 0:
+//!              none
 //! 3840   248   zero: room to grow. What is here was written by a program that knows more
 //! 4088   8     checksum of bytes 0..4088 (unkeyed: the key is inside)
 //! ```
 //!
-//! While a tier is being formatted, both copies begin with "TIERFMT_" instead: what else they hold means nothing then.
-//! An update writes copy 0, fences, writes copy 1, fences. A cut leaves at least one whole copy; at rest both are
-//! equal, so one damaged copy costs nothing.
+//! While a tier is being formatted, both copies begin with "TIERFMT_" instead: what else they hold
+//! means nothing then. An update writes copy 0, fences, writes copy 1, fences. A cut leaves at
+//! least one whole copy; at rest both are equal, so one damaged copy costs nothing.
 
 use super::{SEQUENCE_MAX, checksum};
 use std::mem::offset_of;
@@ -67,7 +69,8 @@ const DEVELOPMENT_MAGIC: &[u8; 8] = b"TIERSMTH";
 pub(crate) const FORMATTING: &[u8; 8] = b"TIERFMT_";
 pub(crate) const HOME_PATH_MAX: usize = 1024;
 pub(crate) const NAME_MAX: usize = 64;
-/// Attaches of a tier stay below this: the sequences of records begin with the count, above 32 bits.
+/// Attaches of a tier stay below this: the sequences of records begin with the count, above 32
+/// bits.
 const ATTACHES_MAX: u64 = 1 << 30;
 pub(crate) const FLAG_EMULATED: u32 = 1;
 pub(crate) const FLAG_VOLATILE: u32 = 2;
@@ -142,31 +145,48 @@ impl Bytes {
     fn unknown(&self) -> Option<String> {
         let unknown = self.incompatible.get() & !FEATURES_KNOWN;
         if unknown != 0 {
-            return Some(format!("it has incompatible features ({unknown:#x}), and this program knows none"));
+            return Some(format!(
+                "it has incompatible features ({unknown:#x}), and this program knows none"
+            ));
         }
         match self.role.get() {
             ROLE_BOTH => {}
-            0 => return Some("it does not say the role of its member (metadata, data or both)".into()),
-            other => return Some(format!("the role of its member is {other}, this program knows 3 (both)")),
+            0 => {
+                return Some(
+                    "it does not say the role of its member (metadata, data or both)".into(),
+                );
+            }
+            other => {
+                return Some(format!(
+                    "the role of its member is {other}, this program knows 3 (both)"
+                ));
+            }
         }
         let (ledger, sector_size) = (self.ledger.get(), self.sector_size.get());
         match (ledger, sector_size) {
             (LEDGER_LANES, NO_SECTORS) if self.log_len.get() == 0 => {}
             (LEDGER_LOG, 512 | 4096) => {}
-            (LEDGER_LANES, NO_SECTORS) => return Some("it has a log that its ledger does not use".into()),
+            (LEDGER_LANES, NO_SECTORS) => {
+                return Some("it has a log that its ledger does not use".into());
+            }
             (LEDGER_LANES | LEDGER_LOG, size) => {
                 return Some(format!(
-                    "its ledger is of kind {ledger} and its member has sectors of {size} bytes, this program knows memory with \
+                    "its ledger is of kind {ledger} and its member has sectors of {size} bytes, \
+                     this program knows memory with \
                      kind 1, and sectors of 512 or 4096 bytes with kind 2"
                 ));
             }
             _ => {
                 return Some(format!(
-                    "its ledger is of kind {ledger}, this program knows 1 (lane records) and 2 (a log)"
+                    "its ledger is of kind {ledger}, this program knows 1 (lane records) and 2 (a \
+                     log)"
                 ));
             }
         }
-        self.reserved.iter().any(|b| *b != 0).then(|| "it uses bytes that this program reserves".into())
+        self.reserved
+            .iter()
+            .any(|b| *b != 0)
+            .then(|| "it uses bytes that this program reserves".into())
     }
 }
 
@@ -289,7 +309,8 @@ impl Superblock {
         let b: &Bytes = zerocopy::transmute_ref!(bytes);
         if b.magic == *DEVELOPMENT_MAGIC {
             return Err(Unusable::OtherFormat(
-                "a development build made it, before format version 1; detach it with the build that attached \
+                "a development build made it, before format version 1; detach it with the build \
+                 that attached \
                  it last (all up to commit ffd5d09 can), then remove the file or wipe the device"
                     .into(),
             ));
@@ -309,9 +330,9 @@ impl Superblock {
             Some(format!("it has format version {version}, this program reads version {VERSION}"))
         };
         match unknown {
-            Some(why) => {
-                Err(Unusable::OtherFormat(format!("{why}; detach it with the Tiersmith that attached it")))
-            }
+            Some(why) => Err(Unusable::OtherFormat(format!(
+                "{why}; detach it with the Tiersmith that attached it"
+            ))),
             None => Self::of(b).map_err(Unusable::Damaged),
         }
     }
@@ -329,8 +350,8 @@ impl Superblock {
         let path_len = (b.home_path_len.get() as usize).min(HOME_PATH_MAX);
         let count = b.extent_count.get();
         let extents = usize::try_from(count).ok().and_then(|count| b.extents.get(..count));
-        let extents =
-            extents.ok_or_else(|| format!("it has {count} extents, there is room for {EXTENTS_MAX}"))?;
+        let extents = extents
+            .ok_or_else(|| format!("it has {count} extents, there is room for {EXTENTS_MAX}"))?;
         let sb = Self {
             state,
             seq: b.seq.get(),
@@ -371,7 +392,8 @@ impl Superblock {
             && self.data_start.checked_sub(self.log_len).is_some_and(|at| at > LANES_AT)
     }
 
-    /// Values that would make later arithmetic meaningless; only a program error or an attacker writes them.
+    /// Values that would make later arithmetic meaningless; only a program error or an attacker
+    /// writes them.
     fn sane(&self) -> Result<(), String> {
         let unit_ok = self.unit.is_power_of_two() && (32768..=1 << 30).contains(&self.unit);
         let counts_ok = (1..=1 << 16).contains(&self.members)
@@ -433,7 +455,11 @@ mod tests {
     #[test]
     fn numbers_that_counting_does_not_reach_are_refused() {
         let refused = |sb: Superblock| Superblock::decode(&sb.encode()).is_err();
-        assert!(!refused(Superblock { seq: SEQUENCE_MAX - 1, attach_count: ATTACHES_MAX - 1, ..sample() }));
+        assert!(!refused(Superblock {
+            seq: SEQUENCE_MAX - 1,
+            attach_count: ATTACHES_MAX - 1,
+            ..sample()
+        }));
         assert!(refused(Superblock { seq: u64::MAX, ..sample() }));
         assert!(refused(Superblock { seq: SEQUENCE_MAX, ..sample() }));
         assert!(refused(Superblock { attach_count: u64::MAX, ..sample() }));
@@ -489,17 +515,24 @@ mod tests {
             Err(Unusable::OtherFormat(why)) => assert!(why.contains(words), "{why}"),
             other => panic!("{words}: {other:?}"),
         };
-        refused(sealed(|b| b.version = 2.into()), "has format version 2, this program reads version 1");
+        refused(
+            sealed(|b| b.version = 2.into()),
+            "has format version 2, this program reads version 1",
+        );
         refused(sealed(|b| b.incompatible = 0x10.into()), "incompatible features (0x10)");
         refused(sealed(|b| b.role = 0.into()), "does not say the role of its member");
         refused(sealed(|b| b.role = 1.into()), "the role of its member is 1");
         refused(sealed(|b| b.ledger = 0.into()), "its ledger is of kind 0");
-        refused(sealed(|b| b.ledger = 2.into()), "its ledger is of kind 2 and its member has sectors of 0");
+        refused(
+            sealed(|b| b.ledger = 2.into()),
+            "its ledger is of kind 2 and its member has sectors of 0",
+        );
         refused(sealed(|b| b.ledger = 3.into()), "its ledger is of kind 3");
         refused(sealed(|b| b.sector_size = 4096.into()), "sectors of 4096 bytes");
         refused(sealed(|b| b.log_len = 65536.into()), "a log that its ledger does not use");
         refused(sealed(|b| b.reserved[247] = 1), "bytes that this program reserves");
-        // Whatever version it says, and whole or not: what follows the old magic means something else.
+        // Whatever version it says, and whole or not: what follows the old magic means something
+        // else.
         let mut old = sample().encode();
         old[..MAGIC.len()].copy_from_slice(DEVELOPMENT_MAGIC);
         refused(old, "development build");

@@ -46,8 +46,12 @@ const DIRECTORY: OFlags =
 
 /// Of a note at the home's path: readable for whoever looks, writable for none, so that a database
 /// started there by mistake fails.
-const LOOK: Mode =
-    Mode::RUSR.union(Mode::XUSR).union(Mode::RGRP).union(Mode::XGRP).union(Mode::ROTH).union(Mode::XOTH);
+const LOOK: Mode = Mode::RUSR
+    .union(Mode::XUSR)
+    .union(Mode::RGRP)
+    .union(Mode::XGRP)
+    .union(Mode::ROTH)
+    .union(Mode::XOTH);
 
 /// Where the home lives and what its two names are.
 struct Place<'a> {
@@ -71,7 +75,11 @@ impl Place<'_> {
         let path = self.path.to_path_buf();
         match source {
             Errno::BUSY => HomeError::MountPoint { path },
-            e => HomeError::ParentRefused { parent: self.parent_path.to_path_buf(), path, source: e.into() },
+            e => HomeError::ParentRefused {
+                parent: self.parent_path.to_path_buf(),
+                path,
+                source: e.into(),
+            },
         }
         .into()
     }
@@ -195,8 +203,8 @@ impl RealHome {
                     .map_err(|e| place.refused(e))?;
             }
             self.step(27)?;
-            let renamed =
-                vault.inside(|| rustix::fs::renameat(vault.dir(), FILES_NAME, place.parent, place.name));
+            let renamed = vault
+                .inside(|| rustix::fs::renameat(vault.dir(), FILES_NAME, place.parent, place.name));
             renamed.map_err(|e| place.refused(e))?;
         }
         self.step(22)?;
@@ -205,7 +213,8 @@ impl RealHome {
         self.remove_note(&place)
     }
 
-    /// Never looks at the home's path: while it is mounted, that would ask the process that is asking.
+    /// Never looks at the home's path: while it is mounted, that would ask the process that is
+    /// asking.
     pub(super) fn is_aside(&self) -> io::Result<bool> {
         match self.place() {
             Ok(place) => Ok(self.vault(&place)?.is_some()),
@@ -264,7 +273,8 @@ impl RealHome {
             Ok(dir) if is_mount_root(&dir, place.parent)? => return Ok(()),
             Ok(_) => {}
             Err(Errno::NOENT) => {
-                rustix::fs::mkdirat(place.parent, place.name, Mode::RWXU).map_err(|e| place.refused(e))?;
+                rustix::fs::mkdirat(place.parent, place.name, Mode::RWXU)
+                    .map_err(|e| place.refused(e))?;
             }
             Err(e) => return Err(place.refused(e)),
         }
@@ -288,7 +298,8 @@ impl RealHome {
         rustix::fs::fchmod(dir, Mode::RWXU)?;
         // Not over what is there: the home's owner may have linked a file of somebody else.
         remove_note_file(dir)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let readable = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
         let file = File::from(rustix::fs::openat(dir, NOTE_FILE, flags, readable)?);
         file.write_all_at(note_text(place, note).as_bytes(), 0)?;
@@ -304,10 +315,12 @@ impl RealHome {
         let Some(vault) = place.find_vault()? else { return Ok(()) };
         vault.refuse_foreign(self.owner()?)?;
         vault.unlock()?;
-        let others: Vec<OsString> = vault.names()?.into_iter().filter(|n| n != FILES_NAME).collect();
+        let others: Vec<OsString> =
+            vault.names()?.into_iter().filter(|n| n != FILES_NAME).collect();
         refuse_others(others, &place.vault_path())?;
         self.remove_vaults_note(&vault)?;
-        rustix::fs::unlinkat(place.parent, &place.aside, AtFlags::REMOVEDIR).map_err(|e| place.refused(e))?;
+        rustix::fs::unlinkat(place.parent, &place.aside, AtFlags::REMOVEDIR)
+            .map_err(|e| place.refused(e))?;
         self.step(25)?;
         rustix::fs::fsync(place.parent).map_err(|e| place.refused(e))
     }
@@ -333,8 +346,9 @@ impl RealHome {
             return Ok(false);
         }
         let flags = RenameFlags::EXCHANGE;
-        let exchanged = vault
-            .inside(|| rustix::fs::renameat_with(place.parent, place.name, vault.dir(), FILES_NAME, flags));
+        let exchanged = vault.inside(|| {
+            rustix::fs::renameat_with(place.parent, place.name, vault.dir(), FILES_NAME, flags)
+        });
         match exchanged {
             Ok(()) => Ok(true),
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
@@ -371,8 +385,8 @@ pub(super) struct Faults {
 
 #[cfg(any(test, feature = "testing"))]
 impl RealHome {
-    /// Makes the door's work fail before step `step` (the numbers in `guard.rs`), as if the power were cut there, and every step after
-    /// it; 0 ends that.
+    /// Makes the door's work fail before step `step` (the numbers in `guard.rs`), as if the power
+    /// were cut there, and every step after it; 0 ends that.
     pub fn stop_at(&self, step: u32) {
         self.faults.stopped.store(false, std::sync::atomic::Ordering::Relaxed);
         self.faults.stop.store(step, std::sync::atomic::Ordering::Relaxed);
@@ -384,15 +398,17 @@ impl RealHome {
     }
 }
 
-/// [`locate`], tried again for a moment when what it finds is neither: another process may be moving the directory just now, and it looks in
-/// two places one after the other.
+/// [`locate`], tried again for a moment when what it finds is neither: another process may be
+/// moving the directory just now, and it looks in two places one after the other.
 pub(super) fn locate_settled(path: &Path) -> Result<(OwnedFd, Option<OwnedFd>), HomeError> {
     let mut tries = 0;
     loop {
         match locate(path) {
-            Err(HomeError::DataMissing { .. } | HomeError::TwoHomes { .. } | HomeError::Missing { .. })
-                if tries < 20 =>
-            {
+            Err(
+                HomeError::DataMissing { .. }
+                | HomeError::TwoHomes { .. }
+                | HomeError::Missing { .. },
+            ) if tries < 20 => {
                 tries += 1;
                 std::thread::sleep(std::time::Duration::from_millis(tries));
             }
@@ -401,12 +417,16 @@ pub(super) fn locate_settled(path: &Path) -> Result<(OwnedFd, Option<OwnedFd>), 
     }
 }
 
-/// Finds the home known as `path` (without links): the directory itself and the one that holds its name. The way to that one is gone once,
-/// by directories that root may trust; the home, its vault and what is mounted are then names in it.
+/// Finds the home known as `path` (without links): the directory itself and the one that holds its
+/// name. The way to that one is gone once, by directories that root may trust; the home, its vault
+/// and what is mounted are then names in it.
 pub(super) fn locate(path: &Path) -> Result<(OwnedFd, Option<OwnedFd>), HomeError> {
-    let io_error = |e: Errno| HomeError::Io { what: "look into", path: path.to_path_buf(), source: e.into() };
+    let io_error =
+        |e: Errno| HomeError::Io { what: "look into", path: path.to_path_buf(), source: e.into() };
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return rustix::fs::open(path, DIRECTORY, Mode::empty()).map(|d| (d, None)).map_err(io_error);
+        return rustix::fs::open(path, DIRECTORY, Mode::empty())
+            .map(|d| (d, None))
+            .map_err(io_error);
     };
     let above = match Dir::open(parent) {
         Ok(above) => above,
@@ -420,7 +440,8 @@ pub(super) fn locate(path: &Path) -> Result<(OwnedFd, Option<OwnedFd>), HomeErro
             });
         }
     };
-    // Names in it are made durable through a descriptor that can be read; who may only pass through has none.
+    // Names in it are made durable through a descriptor that can be read; who may only pass through
+    // has none.
     let parent_dir = rustix::fs::openat(&above, ".", DIRECTORY, Mode::empty()).ok();
     let aside_path = vault_of(path).join(FILES_NAME);
     let at_aside = open_aside(&above, name);
@@ -505,7 +526,8 @@ fn strayed(place: &Place<'_>) -> io::Error {
     HomeError::Strayed { path: place.path.to_path_buf(), aside: place.vault_path() }.into()
 }
 
-/// Whether a file system is mounted on `dir`. `DONT_SYNC` and the empty mask: nothing is asked of the process behind a mount.
+/// Whether a file system is mounted on `dir`. `DONT_SYNC` and the empty mask: nothing is asked of
+/// the process behind a mount.
 fn is_mount_root(dir: impl AsFd, beside: impl AsFd) -> Result<bool, Errno> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = rustix::fs::statx(&dir, "", flags, StatxFlags::empty())?;
@@ -552,7 +574,9 @@ fn is_note(dir: &OwnedFd) -> Result<bool, Errno> {
 /// The note's directory in a vault, made when it is missing.
 fn make_note(vault: &OwnedFd) -> Result<OwnedFd, Errno> {
     match rustix::fs::mkdirat(vault, FILES_NAME, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => rustix::fs::openat(vault, FILES_NAME, DIRECTORY, Mode::empty()),
+        Ok(()) | Err(Errno::EXIST) => {
+            rustix::fs::openat(vault, FILES_NAME, DIRECTORY, Mode::empty())
+        }
         Err(e) => Err(e),
     }
 }
@@ -590,7 +614,8 @@ fn note_text(place: &Place<'_>, note: &str) -> String {
     format!(
         "{NOTE_MARKER}\n\n\
          The files that belong in {path} are in {aside}.\n\
-         The newest version of some of their blocks is on the fast storage, so those files alone are not a usable\n\
+         The newest version of some of their blocks is on the fast storage, so those files alone \
+         are not a usable\n\
          database: do not start a database on them, and do not copy them as a backup.\n\n\
          To use the database: start Tiersmith again; it mounts the whole database here.\n\
          To have the plain directory back: tiersmith detach {path}\n\n\

@@ -102,7 +102,13 @@ impl HomeFiles {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let half = limit.map_or(usize::MAX, |n| usize::try_from(n / 2).unwrap_or(usize::MAX));
         let most = most.unwrap_or(half).max(1);
-        Self { home, most, open: Mutex::default(), gone: AtomicUsize::new(0), renames: RwLock::default() }
+        Self {
+            home,
+            most,
+            open: Mutex::default(),
+            gone: AtomicUsize::new(0),
+            renames: RwLock::default(),
+        }
     }
 
     /// How many files may be open.
@@ -120,7 +126,11 @@ impl HomeFiles {
 
     /// The file at `path`, for writing if it can be, when it is the one meant. `None`: it is
     /// another one, or there is none.
-    pub(crate) fn find(&self, path: &Path, is_it: impl Fn(&HomeStat) -> bool) -> io::Result<Option<Found>> {
+    pub(crate) fn find(
+        &self,
+        path: &Path,
+        is_it: impl Fn(&HomeStat) -> bool,
+    ) -> io::Result<Option<Found>> {
         let wide = self.open(path, OpenMode::WRITE);
         let read_only = wide.is_err();
         let file = match wide.or_else(|_| self.open(path, OpenMode::READ)) {
@@ -214,7 +224,8 @@ impl HomeFiles {
         }
         Err(io::Error::new(
             io::ErrorKind::NotFound,
-            "the file was removed or replaced at home, past Tiersmith, while it was attached; put the \
+            "the file was removed or replaced at home, past Tiersmith, while it was attached; put \
+             the \
              same file back (not a copy)",
         ))
     }
@@ -445,7 +456,11 @@ impl HomeHandle {
 
     /// As [`HomeFile::set_times`]. No contents are written, so there is none whose loss could be
     /// told of.
-    pub(crate) fn set_times(&self, atime: Option<FileTime>, mtime: Option<FileTime>) -> io::Result<()> {
+    pub(crate) fn set_times(
+        &self,
+        atime: Option<FileTime>,
+        mtime: Option<FileTime>,
+    ) -> io::Result<()> {
         self.using(|file| file.set_times(atime, mtime))
     }
 

@@ -39,8 +39,9 @@ pub(super) fn without_links(path: &Path) -> Result<PathBuf, HomeError> {
 }
 
 pub(super) fn name_of(path: &Path) -> io::Result<&OsStr> {
-    path.file_name()
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path has no last component"))
+    path.file_name().ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, "the path has no last component")
+    })
 }
 
 /// The names in a directory, sorted, without `.` and `..`.

@@ -1,17 +1,18 @@
 //! The home directory behind a trait.
 //!
-//! Everything the store does to a home goes through [`Home`] and [`HomeFile`], so that the same code runs on a real
-//! directory ([`RealHome`]) and on a simulated one (`SimHome`) that can be stopped between any two calls.
+//! Everything the store does to a home goes through [`Home`] and [`HomeFile`], so that the same
+//! code runs on a real directory ([`RealHome`]) and on a simulated one (`SimHome`) that can be
+//! stopped between any two calls.
 //!
-//! It is not a file system: there is no listing for programs, no permissions and no links to follow. A door (FUSE, the
-//! SQLite VFS) answers those from the directory itself.
+//! It is not a file system: there is no listing for programs, no permissions and no links to
+//! follow. A door (FUSE, the SQLite VFS) answers those from the directory itself.
 //!
 //! Invariants:
-//! - A path is relative to the home and names only what is inside it; a path that leaves it, or passes through a symbolic
-//!   link, is refused.
+//! - A path is relative to the home and names only what is inside it; a path that leaves it, or
+//!   passes through a symbolic link, is refused.
 //! - The names in [`RESERVED`] belong to Tiersmith and are left out of [`Home::walk`].
-//! - A method that says *durable on return* has synced what it needs; every other change is durable only after
-//!   [`HomeFile::sync`] or [`Home::sync_dir`].
+//! - A method that says *durable on return* has synced what it needs; every other change is durable
+//!   only after [`HomeFile::sync`] or [`Home::sync_dir`].
 //!
 //! Read next: `real.rs` for the calls, `guard.rs` for the way the directory is moved aside and
 //! `vault.rs` for where to, `sim.rs` for what a power cut
@@ -71,8 +72,8 @@ pub enum FileKind {
 
 /// What the file system says about one file.
 ///
-/// The clock of `mtime_ns` ticks in steps of up to 10 ms on kernels without fine-grained time stamps, so two writes in
-/// one step may carry the same stamp.
+/// The clock of `mtime_ns` ticks in steps of up to 10 ms on kernels without fine-grained time
+/// stamps, so two writes in one step may carry the same stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HomeStat {
     /// Inode number.
@@ -103,8 +104,9 @@ impl HomeStat {
         (self.dev, self.ino)
     }
 
-    /// Whether this is the file that had this identity before: the same inode number, and the same birth time and
-    /// generation where both sides know them. The device number is left out, because it may change at a reboot.
+    /// Whether this is the file that had this identity before: the same inode number, and the same
+    /// birth time and generation where both sides know them. The device number is left out, because
+    /// it may change at a reboot.
     #[must_use]
     pub fn same_file(&self, ino: u64, generation: u32, btime_ns: u64) -> bool {
         self.ino == ino
@@ -182,14 +184,15 @@ impl OpenMode {
 /// A directory that a database lives in.
 ///
 /// # Durability
-/// Names (create, rename, unlink, link, directories) are durable after [`Home::sync_dir`]; contents, length and time
-/// stamps of a file after [`HomeFile::sync`]. The attachment note and the door are durable on return.
+/// Names (create, rename, unlink, link, directories) are durable after [`Home::sync_dir`];
+/// contents, length and time stamps of a file after [`HomeFile::sync`]. The attachment note and the
+/// door are durable on return.
 pub trait Home: Send + Sync + Debug {
     /// Opens the file at `path`.
     ///
     /// # Errors
-    /// `InvalidInput` for a path that leaves the home or for something that is no ordinary file, else what the file
-    /// system says.
+    /// `InvalidInput` for a path that leaves the home or for something that is no ordinary file,
+    /// else what the file system says.
     ///
     /// # Durability
     /// A file made by this call is durable after [`Home::sync_dir`].
@@ -271,17 +274,20 @@ pub trait Home: Send + Sync + Debug {
     /// Syncs the directory that holds `path` (the empty path: the home itself).
     ///
     /// # Errors
-    /// What the file system says. After an error the directory may be in any state between the last sync and now.
+    /// What the file system says. After an error the directory may be in any state between the last
+    /// sync and now.
     ///
     /// # Durability
     /// The names in that directory are durable on return.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Calls `each` for every ordinary file below the home, in the order of the names, with its path. Directories on
-    /// other devices and the names in [`RESERVED`] are left out; symbolic links are not followed.
+    /// Calls `each` for every ordinary file below the home, in the order of the names, with its
+    /// path. Directories on other devices and the names in [`RESERVED`] are left out; symbolic
+    /// links are not followed.
     ///
     /// # Errors
-    /// What `each` returns, or what the file system says. A file that goes away meanwhile is no error.
+    /// What `each` returns, or what the file system says. A file that goes away meanwhile is no
+    /// error.
     fn walk(&self, each: &mut dyn FnMut(&Path, &HomeStat) -> io::Result<()>) -> io::Result<()>;
 
     /// What the file system says about the directory itself.
@@ -296,16 +302,19 @@ pub trait Home: Send + Sync + Debug {
     /// What the file system says.
     fn sync_all(&self) -> io::Result<()>;
 
-    /// The clock that time stamps of files come from, in nanoseconds since 1970; stamps may be some milliseconds behind it.
+    /// The clock that time stamps of files come from, in nanoseconds since 1970; stamps may be some
+    /// milliseconds behind it.
     fn now_ns(&self) -> u64;
 
-    /// Makes this object the owner of the home for as long as it lives. A second call on the same object is no error.
+    /// Makes this object the owner of the home for as long as it lives. A second call on the same
+    /// object is no error.
     ///
     /// # Errors
     /// [`HomeError::Owned`] (kind `WouldBlock`) when another object or process has it.
     fn lock(&self) -> io::Result<()>;
 
-    /// The open directory, for what a door does beyond this trait; `None` for one that is no directory of the system.
+    /// The open directory, for what a door does beyond this trait; `None` for one that is no
+    /// directory of the system.
     fn directory(&self) -> Option<BorrowedFd<'_>>;
 
     /// The attachment note; `None` when the home is not attached.
@@ -332,24 +341,29 @@ pub trait Home: Send + Sync + Debug {
     /// Durable on return.
     fn remove_attachment(&self) -> io::Result<()>;
 
-    /// Moves the directory aside, so that nothing opens it by mistake while it is not a whole database. A directory with
-    /// `note` in it takes its path. To be called before anything is mounted over the path. No error when it is closed;
-    /// then it finishes what a power cut interrupted.
+    /// Moves the directory aside, so that nothing opens it by mistake while it is not a whole
+    /// database. A directory with `note` in it takes its path. To be called before anything is
+    /// mounted over the path. No error when it is closed; then it finishes what a power cut
+    /// interrupted.
     ///
     /// # Errors
-    /// [`HomeError`] with the reason and a remedy; the directory is then where it was, or moved aside, and whole.
+    /// [`HomeError`] with the reason and a remedy; the directory is then where it was, or moved
+    /// aside, and whole.
     ///
     /// # Durability
-    /// Durable on return. A power cut in between leaves it open or closed; either call finishes the work.
+    /// Durable on return. A power cut in between leaves it open or closed; either call finishes the
+    /// work.
     fn close_door(&self, note: &str) -> io::Result<()>;
 
-    /// Moves the directory back to its path. No error when it is open; then it removes what a power cut left behind.
+    /// Moves the directory back to its path. No error when it is open; then it removes what a power
+    /// cut left behind.
     ///
     /// # Errors
     /// [`HomeError`] with the reason and a remedy, as for [`Home::close_door`].
     ///
     /// # Durability
-    /// Durable on return. A power cut in between leaves it open or closed; either call finishes the work.
+    /// Durable on return. A power cut in between leaves it open or closed; either call finishes the
+    /// work.
     fn open_door(&self) -> io::Result<()>;
 
     /// Whether the directory is moved aside.
@@ -384,7 +398,8 @@ pub trait HomeFile: Send + Sync + Debug {
     /// Writes all of `data` at `off`, extending the file when it is shorter.
     ///
     /// # Errors
-    /// What the file system says (`StorageFull` when there is no room); part of `data` may then be written.
+    /// What the file system says (`StorageFull` when there is no room); part of `data` may then be
+    /// written.
     ///
     /// # Durability
     /// After [`HomeFile::sync`]. Until then a power cut may leave any part of it, sector by sector.
@@ -399,11 +414,12 @@ pub trait HomeFile: Send + Sync + Debug {
     /// After [`HomeFile::sync`].
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Makes the file durable: contents, length, and the time stamps that later tell whether someone changed it.
+    /// Makes the file durable: contents, length, and the time stamps that later tell whether
+    /// someone changed it.
     ///
     /// # Errors
-    /// What the file system says. The kernel may have dropped the unsynced writes then: a second call that succeeds
-    /// says nothing about them.
+    /// What the file system says. The kernel may have dropped the unsynced writes then: a second
+    /// call that succeeds says nothing about them.
     ///
     /// # Durability
     /// Everything written to this file before the call is durable on return.
@@ -418,21 +434,24 @@ pub trait HomeFile: Send + Sync + Debug {
     /// After [`HomeFile::sync`].
     fn set_times(&self, atime: Option<FileTime>, mtime: Option<FileTime>) -> io::Result<()>;
 
-    /// The same file for writing, when it could be opened for reading only because its mode forbids more to its owner, who we are. A mode is for
-    /// programs; what they had written before it changed must still come home.
+    /// The same file for writing, when it could be opened for reading only because its mode forbids
+    /// more to its owner, who we are. A mode is for programs; what they had written before it
+    /// changed must still come home.
     ///
     /// # Errors
-    /// `PermissionDenied` when the file is somebody else's, else what the file system says; `Unsupported` where there is no such way. Writing
-    /// to what is open fails then, and loses nothing.
+    /// `PermissionDenied` when the file is somebody else's, else what the file system says;
+    /// `Unsupported` where there is no such way. Writing to what is open fails then, and loses
+    /// nothing.
     ///
     /// # Durability
-    /// Nothing of the file changes but the time of its last change of attributes. A process that is killed in it may leave it its owner's to
-    /// write.
+    /// Nothing of the file changes but the time of its last change of attributes. A process that is
+    /// killed in it may leave it its owner's to write.
     fn open_own(&self) -> io::Result<Arc<dyn HomeFile>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Makes `len` bytes at `off` zero; the size stays. Parts of blocks of the file system are zeroed, whole ones treated as `how` says.
+    /// Makes `len` bytes at `off` zero; the size stays. Parts of blocks of the file system are
+    /// zeroed, whole ones treated as `how` says.
     ///
     /// # Errors
     /// What the file system says; `Unsupported` where it cannot.
@@ -441,7 +460,8 @@ pub trait HomeFile: Send + Sync + Debug {
     /// After [`HomeFile::sync`].
     fn clear(&self, off: u64, len: u64, how: Clear) -> io::Result<()>;
 
-    /// Reserves space for `len` bytes at `off`; size and contents stay. The time of the last change may move.
+    /// Reserves space for `len` bytes at `off`; size and contents stay. The time of the last change
+    /// may move.
     ///
     /// # Errors
     /// `StorageFull` when there is no room; `Unsupported` where the file system cannot.
@@ -456,7 +476,8 @@ pub trait HomeFile: Send + Sync + Debug {
     /// What the file system says.
     fn next_data(&self, off: u64) -> io::Result<Option<u64>>;
 
-    /// The first byte from `off` on that is in a hole, or the end of the file; `None` when `off` is past it.
+    /// The first byte from `off` on that is in a hole, or the end of the file; `None` when `off` is
+    /// past it.
     ///
     /// # Errors
     /// What the file system says.
@@ -468,19 +489,22 @@ pub trait HomeFile: Send + Sync + Debug {
 #[non_exhaustive]
 pub enum HomeError {
     /// Nothing has that path.
-    #[error("the home {} does not exist; give the directory that the database lives in", path.display())]
+    #[error("the home {} does not exist; give the directory that the database lives in",
+    path.display())]
     Missing {
         /// The path asked for.
         path: PathBuf,
     },
     /// The path is no directory.
-    #[error("the home {} is not a directory; give the directory that holds the database's files", path.display())]
+    #[error("the home {} is not a directory; give the directory that holds the database's files",
+    path.display())]
     NotADirectory {
         /// The path asked for.
         path: PathBuf,
     },
     /// The file system, or the directory's permissions, allow reading only.
-    #[error("the home {} cannot be written ({source}); mount its file system read-write, or run as the directory's owner", path.display())]
+    #[error("the home {} cannot be written ({source}); mount its file system read-write, or run as \
+             the directory's owner", path.display())]
     NotWritable {
         /// The path asked for.
         path: PathBuf,
@@ -488,7 +512,8 @@ pub enum HomeError {
         source: io::Error,
     },
     /// The directory, or one on the way to it, may not be entered.
-    #[error("no permission to open the home {} ({source}); run as the directory's owner, or as root if root attached it", path.display())]
+    #[error("no permission to open the home {} ({source}); run as the directory's owner, or as \
+             root if root attached it", path.display())]
     NoPermission {
         /// The path asked for.
         path: PathBuf,
@@ -496,13 +521,16 @@ pub enum HomeError {
         source: io::Error,
     },
     /// Another process owns the home.
-    #[error("the home {} is in use by another Tiersmith process; stop that one first", path.display())]
+    #[error("the home {} is in use by another Tiersmith process; stop that one first",
+    path.display())]
     Owned {
         /// The home's path.
         path: PathBuf,
     },
     /// The note is there, the directory it speaks of is not.
-    #[error("{} holds a note that its data was moved to {}, but nothing is there; bring that directory back, or remove the note if the data is given up", path.display(), aside.display())]
+    #[error("{} holds a note that its data was moved to {}, but nothing is there; bring that \
+             directory back, or remove the note if the data is given up", path.display(),
+             aside.display())]
     DataMissing {
         /// The path asked for.
         path: PathBuf,
@@ -510,7 +538,8 @@ pub enum HomeError {
         aside: PathBuf,
     },
     /// Both places hold something that is no note.
-    #[error("both {} and {} hold data; the second is where Tiersmith moves the first aside: move the one that is not wanted elsewhere", path.display(), aside.display())]
+    #[error("both {} and {} hold data; the second is where Tiersmith moves the first aside: move \
+             the one that is not wanted elsewhere", path.display(), aside.display())]
     TwoHomes {
         /// The path asked for.
         path: PathBuf,
@@ -518,19 +547,25 @@ pub enum HomeError {
         aside: PathBuf,
     },
     /// The directory cannot be moved because a file system is mounted on it.
-    #[error("{} is a mount point and cannot be moved aside; use a directory inside the mounted file system as the database's directory, or unmount it first if it is a Tiersmith mount", path.display())]
+    #[error("{} is a mount point and cannot be moved aside; use a directory inside the mounted \
+             file system as the database's directory, or unmount it first if it is a Tiersmith \
+             mount", path.display())]
     MountPoint {
         /// The home's path.
         path: PathBuf,
     },
     /// The root directory has no place beside it.
-    #[error("{} has no parent directory to be moved aside in; use a directory below it as the home", path.display())]
+    #[error(
+        "{} has no parent directory to be moved aside in; use a directory below it as the home",
+        path.display()
+    )]
     NoParent {
         /// The home's path.
         path: PathBuf,
     },
     /// The directory that holds the home refused a change.
-    #[error("cannot change {} to move {} aside or back ({source}); see that it may be written and has room", parent.display(), path.display())]
+    #[error("cannot change {} to move {} aside or back ({source}); see that it may be written and \
+             has room", parent.display(), path.display())]
     ParentRefused {
         /// The directory that holds the home.
         parent: PathBuf,
@@ -540,7 +575,8 @@ pub enum HomeError {
         source: io::Error,
     },
     /// Someone put files beside the note.
-    #[error("{} should hold only the note {}, but also holds {names}; move them elsewhere and run this again (they are not part of the database)", dir.display(), guard::NOTE_FILE)]
+    #[error("{} should hold only the note {}, but also holds {names}; move them elsewhere and run \
+             this again (they are not part of the database)", dir.display(), guard::NOTE_FILE)]
     NotOnlyTheNote {
         /// The directory with the note.
         dir: PathBuf,
@@ -549,7 +585,8 @@ pub enum HomeError {
     },
     /// The directory that the files are moved aside into was made by somebody else.
     #[error(
-        "{} belongs to user {owner}, and the files of the home are moved aside into a directory of that name; \
+        "{} belongs to user {owner}, and the files of the home are moved aside into a directory of \
+         that name; \
          run this as that user if he attached the home, or move that directory elsewhere",
         vault.display()
     )]
@@ -560,7 +597,8 @@ pub enum HomeError {
         owner: u32,
     },
     /// The directory is neither at its path nor where it is moved aside to.
-    #[error("the home opened as {} is no longer there nor at {}; someone renamed it while it was in use: name it back", path.display(), aside.display())]
+    #[error("the home opened as {} is no longer there nor at {}; someone renamed it while it was \
+             in use: name it back", path.display(), aside.display())]
     Strayed {
         /// The home's path.
         path: PathBuf,
@@ -584,7 +622,9 @@ impl HomeError {
     #[must_use]
     pub fn kind(&self) -> io::ErrorKind {
         match self {
-            Self::Missing { .. } | Self::DataMissing { .. } | Self::Strayed { .. } => io::ErrorKind::NotFound,
+            Self::Missing { .. } | Self::DataMissing { .. } | Self::Strayed { .. } => {
+                io::ErrorKind::NotFound
+            }
             Self::NotADirectory { .. } => io::ErrorKind::NotADirectory,
             Self::Owned { .. } => io::ErrorKind::WouldBlock,
             Self::TwoHomes { .. } => io::ErrorKind::AlreadyExists,
@@ -632,7 +672,11 @@ mod tests {
     #[test]
     fn a_path_that_leaves_the_home_is_refused() {
         for bad in ["", "/etc/passwd", "../x", "a/../b", "./a", "a/.."] {
-            assert_eq!(inside(Path::new(bad)).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{bad}");
+            assert_eq!(
+                inside(Path::new(bad)).unwrap_err().kind(),
+                io::ErrorKind::InvalidInput,
+                "{bad}"
+            );
         }
         assert!(inside(Path::new("base/1/1259")).is_ok());
     }

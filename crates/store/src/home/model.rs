@@ -1,10 +1,13 @@
-//! Named latency profiles of slow storage, for studies only: a home that answers as late as such storage would.
+//! Named latency profiles of slow storage, for studies only: a home that answers as late as such
+//! storage would.
 //!
-//! The delays are added to what the real storage takes, and each model says where its figures come from (`models/*.toml`). Nothing is on unless
-//! a caller asks for it, and [`crate::Stats`] says so as long as it is; a figure from such a home is labelled with the model's name.
+//! The delays are added to what the real storage takes, and each model says where its figures come
+//! from (`models/*.toml`). Nothing is on unless a caller asks for it, and [`crate::Stats`] says so
+//! as long as it is; a figure from such a home is labelled with the model's name.
 //!
-//! Deliberately absent: queues, caches, variance, other users of the storage. A model is a floor that does not move, for comparing.
-//! Names (creating, renaming, removing) cost nothing until they are synced.
+//! Deliberately absent: queues, caches, variance, other users of the storage. A model is a floor
+//! that does not move, for comparing. Names (creating, renaming, removing) cost nothing until they
+//! are synced.
 
 use super::{Clear, FileTime, Home, HomeFile, HomeStat, OpenMode, RenameFlags};
 use parking_lot::Mutex;
@@ -47,9 +50,9 @@ impl HomeModel {
 
     /// All models.
     pub fn builtin() -> impl Iterator<Item = Self> {
-        BUILT_IN
-            .iter()
-            .map(|(name, text)| Self::parse(name, text).expect("BUG: a built-in model cannot be read"))
+        BUILT_IN.iter().map(|(name, text)| {
+            Self::parse(name, text).expect("BUG: a built-in model cannot be read")
+        })
     }
 
     fn parse(name: &str, text: &str) -> Result<Self, toml::de::Error> {
@@ -111,15 +114,18 @@ struct Pace {
 impl Pace {
     /// Waits for one operation that began at `start`: its latency, and until its bytes are through.
     fn wait(&self, start: Instant, latency: Duration, bytes: u64) {
-        let transfer =
-            Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / self.model.bytes_per_s().max(1));
+        let transfer = Duration::from_nanos(
+            bytes.saturating_mul(1_000_000_000) / self.model.bytes_per_s().max(1),
+        );
         let through = {
             let mut free_at = self.free_at.lock();
             *free_at = (*free_at).max(start) + transfer;
             *free_at
         };
         let until = through.max(start + transfer) + latency;
-        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        while let Some(left) =
+            until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+        {
             std::thread::sleep(left);
         }
     }
@@ -305,7 +311,11 @@ mod tests {
     #[test]
     fn every_model_says_what_it_stands_for_and_where_its_figures_come_from() {
         for model in HomeModel::builtin() {
-            assert!(!model.description().is_empty() && model.source().len() > 40, "{}", model.name());
+            assert!(
+                !model.description().is_empty() && model.source().len() > 40,
+                "{}",
+                model.name()
+            );
             assert!(
                 model.bytes_per_s() > 0 && !model.read().is_zero() && !model.sync().is_zero(),
                 "{}",
@@ -327,7 +337,8 @@ mod tests {
         assert_eq!(file.read_at(0, &mut back).unwrap(), data.len());
         let bytes = Duration::from_secs_f64(2.0 * data.len() as f64 / model.bytes_per_s() as f64);
         assert!(
-            start.elapsed() >= model.write() + model.sync() + model.read() + bytes - Duration::from_micros(2)
+            start.elapsed()
+                >= model.write() + model.sync() + model.read() + bytes - Duration::from_micros(2)
         );
         assert!(back == data);
     }

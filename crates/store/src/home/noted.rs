@@ -1,6 +1,8 @@
-//! Reading the attachment note of a home without opening the home: it may be in use by another process, mounted, or another user's.
+//! Reading the attachment note of a home without opening the home: it may be in use by another
+//! process, mounted, or another user's.
 //!
-//! Nothing is written, nothing is locked. The note is read from the directory wherever it was moved, never through a mount.
+//! Nothing is written, nothing is locked. The note is read from the directory wherever it was
+//! moved, never through a mount.
 
 use super::look::{status, without_links};
 use super::vault::{Vault, files_aside};
@@ -36,12 +38,16 @@ impl NoteOf {
     pub(crate) fn read(path: &Path) -> Result<Self, HomeError> {
         let home = without_links(path)?;
         let (dir, parent) = super::guard::locate_settled(&home)?;
-        let failed =
-            |e: Errno| HomeError::Io { what: "read the note of", path: home.clone(), source: e.into() };
+        let failed = |e: Errno| HomeError::Io {
+            what: "read the note of",
+            path: home.clone(),
+            source: e.into(),
+        };
         let is_aside = match (&parent, home.file_name()) {
             (Some(parent), Some(name)) => {
                 let vault = super::guard::aside_name(name);
-                Vault::around(&dir, parent, &vault, PathBuf::new()).is_ok_and(|vault| vault.is_some())
+                Vault::around(&dir, parent, &vault, PathBuf::new())
+                    .is_ok_and(|vault| vault.is_some())
             }
             _ => false,
         };
@@ -55,7 +61,8 @@ impl NoteOf {
                 if FileType::from_raw_mode(found.stx_mode.into()) != FileType::RegularFile {
                     return Err(failed(Errno::INVAL));
                 }
-                (owner, mode, links) = (found.stx_uid, u32::from(found.stx_mode) & 0o7777, found.stx_nlink);
+                (owner, mode, links) =
+                    (found.stx_uid, u32::from(found.stx_mode) & 0o7777, found.stx_nlink);
                 let mut bytes = Vec::new();
                 let read = File::from(file).take(NOTE_MAX + 1).read_to_end(&mut bytes);
                 read.map_err(|source| HomeError::Io {

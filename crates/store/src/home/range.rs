@@ -1,6 +1,7 @@
 //! Ranges and time stamps of one real file: holes, reserved space, `utimensat`.
 //!
-//! Deliberately not here: what to do where the file system cannot do one of these; the caller gets `Unsupported`.
+//! Deliberately not here: what to do where the file system cannot do one of these; the caller gets
+//! `Unsupported`.
 
 use super::{Clear, FileTime};
 use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
@@ -8,12 +9,19 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 
-pub(super) fn set_times(file: &File, atime: Option<FileTime>, mtime: Option<FileTime>) -> io::Result<()> {
+pub(super) fn set_times(
+    file: &File,
+    atime: Option<FileTime>,
+    mtime: Option<FileTime>,
+) -> io::Result<()> {
     let spec = |time: Option<FileTime>| match time {
         Some(t) => Timespec { tv_sec: t.sec, tv_nsec: t.nsec.into() },
         None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
     };
-    Ok(rustix::fs::futimens(file, &Timestamps { last_access: spec(atime), last_modification: spec(mtime) })?)
+    Ok(rustix::fs::futimens(
+        file,
+        &Timestamps { last_access: spec(atime), last_modification: spec(mtime) },
+    )?)
 }
 
 pub(super) fn clear(file: &File, off: u64, len: u64, how: Clear) -> io::Result<()> {

@@ -1,11 +1,13 @@
 //! The home on a real file system.
 //!
-//! Every path is resolved by the kernel below an open directory (`openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`;
-//! on kernels without it, one component at a time with `O_NOFOLLOW`), so no rename or link made meanwhile leads outside, and the
-//! object goes on working when the directory is moved aside (`guard.rs`).
+//! Every path is resolved by the kernel below an open directory (`openat2` with
+//! `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`; on kernels without it, one component at a time with
+//! `O_NOFOLLOW`), so no rename or link made meanwhile leads outside, and the object goes on working
+//! when the directory is moved aside (`guard.rs`).
 //!
-//! Deliberately not here: direct I/O and permissions of files (a file is made with mode 0600, a door changes that).
-//! The generation of an inode number is not reported (0): the birth time tells a reused number apart.
+//! Deliberately not here: direct I/O and permissions of files (a file is made with mode 0600, a
+//! door changes that). The generation of an inode number is not reported (0): the birth time tells
+//! a reused number apart.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,8 +25,8 @@ use rustix::io::Errno;
 
 use super::look::{device, home_stat, kind, name_of, names, status, without_links};
 use super::{
-    ATTACHMENT, ATTACHMENT_NEW, Clear, FileKind, FileTime, Home, HomeError, HomeFile, HomeStat, NOTE_MAX,
-    OpenMode, PROBE, RenameFlags, inside,
+    ATTACHMENT, ATTACHMENT_NEW, Clear, FileKind, FileTime, Home, HomeError, HomeFile, HomeStat,
+    NOTE_MAX, OpenMode, PROBE, RenameFlags, inside,
 };
 
 /// A home on a real file system.
@@ -48,17 +50,25 @@ impl RealHome {
     /// Opens the home known as `path`, at that path or where it was moved aside to.
     ///
     /// # Errors
-    /// [`HomeError`], one variant for each of: missing, not a directory, not writable, no permission, moved aside and gone.
+    /// [`HomeError`], one variant for each of: missing, not a directory, not writable, no
+    /// permission, moved aside and gone.
     ///
     /// # Durability
-    /// Makes and removes an empty file to learn whether the directory can be written; nothing is synced.
+    /// Makes and removes an empty file to learn whether the directory can be written; nothing is
+    /// synced.
     pub fn open(path: &Path) -> Result<Self, HomeError> {
         let path = without_links(path)?;
         let (dir, parent) = super::guard::locate_settled(&path)?;
         probe(&dir).map_err(|e| HomeError::NotWritable { path: path.clone(), source: e.into() })?;
         let dev = match status(&dir, OsStr::new("")) {
             Ok(x) => device(&x),
-            Err(e) => return Err(HomeError::Io { what: "read the attributes of", path, source: e.into() }),
+            Err(e) => {
+                return Err(HomeError::Io {
+                    what: "read the attributes of",
+                    path,
+                    source: e.into(),
+                });
+            }
         };
         Ok(Self {
             close_on_fork: (
@@ -75,17 +85,22 @@ impl RealHome {
         })
     }
 
-    /// The path that programs know the home by, without symbolic links. While the door is closed the files are not there.
+    /// The path that programs know the home by, without symbolic links. While the door is closed
+    /// the files are not there.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the directory that is open is still the one a new opener would find: it may have been moved aside, or back, but not replaced.
+    /// Whether the directory that is open is still the one a new opener would find: it may have
+    /// been moved aside, or back, but not replaced.
     pub(crate) fn is_current(&self) -> Result<bool, HomeError> {
         let (found, _) = super::guard::locate_settled(&self.path)?;
-        let failed =
-            |e: Errno| HomeError::Io { what: "look into", path: self.path.clone(), source: e.into() };
+        let failed = |e: Errno| HomeError::Io {
+            what: "look into",
+            path: self.path.clone(),
+            source: e.into(),
+        };
         let (own, found) = (
             status(&self.dir, OsStr::new("")).map_err(failed)?,
             status(&found, OsStr::new("")).map_err(failed)?,
@@ -115,7 +130,8 @@ impl RealHome {
         let path = inside(path)?;
         let flags = flags | OFlags::CLOEXEC;
         if !self.no_openat2.load(Ordering::Relaxed) {
-            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+            let resolve =
+                ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
             // EAGAIN: a rename elsewhere raced with the look-up.
             for _ in 0..32 {
                 match rustix::fs::openat2(&self.dir, path, flags, mode, resolve) {
@@ -196,9 +212,9 @@ impl RealHome {
 
 impl Drop for RealHome {
     fn drop(&mut self) {
-        // Closing would do, but for a child that some thread has just forked: until it executes its program it has a copy of the descriptor,
-        // and would keep the home locked. Nothing is to be done where it fails.
-        // In a child that goes on, it is the parent's lock.
+        // Closing would do, but for a child that some thread has just forked: until it executes its
+        // program it has a copy of the descriptor, and would keep the home locked. Nothing is to be
+        // done where it fails. In a child that goes on, it is the parent's lock.
         if self.close_on_fork.0.is_ours() {
             let _ = rustix::fs::flock(&self.dir, FlockOperation::Unlock);
         }
@@ -214,7 +230,8 @@ impl Home for RealHome {
         if mode.create && mode.exclusive {
             flags |= OFlags::EXCL;
         }
-        // NONBLOCK: opening a pipe must not wait for its other end before we can see that it is one.
+        // NONBLOCK: opening a pipe must not wait for its other end before we can see that it is
+        // one.
         let permissions = if mode.create { Mode::RUSR | Mode::WUSR } else { Mode::empty() };
         let fd = self.beneath(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY, permissions)?;
         if kind(&status(&fd, OsStr::new(""))?) != FileKind::Regular {
@@ -224,7 +241,8 @@ impl Home for RealHome {
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        // What the store reads is not the program's reading. Only the file's owner may ask for that.
+        // What the store reads is not the program's reading. Only the file's owner may ask for
+        // that.
         if let Ok(flags) = rustix::fs::fcntl_getfl(&fd) {
             let _ = rustix::fs::fcntl_setfl(&fd, flags | OFlags::NOATIME);
         }
@@ -307,7 +325,8 @@ impl Home for RealHome {
     }
 
     fn now_ns(&self) -> u64 {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let since =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
     }
 
@@ -328,7 +347,8 @@ impl Home for RealHome {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
         };
-        // The home's owner may have put anything there: a pipe would be waited for, and a huge file is no note.
+        // The home's owner may have put anything there: a pipe would be waited for, and a huge file
+        // is no note.
         if !FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode).is_file() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -340,10 +360,9 @@ impl Home for RealHome {
         Ok(Some(bytes))
     }
 
-    /// Steps:
-    /// 1. Write and sync the new note under another name. Power cut here leaves the old note, and a file the next call replaces.
-    /// 2. Rename it. Power cut here leaves the old or the new note, each whole.
-    /// 3. Sync the directory. Power cut here leaves the new note.
+    /// Steps: 1. Write and sync the new note under another name. Power cut here leaves the old
+    /// note, and a file the next call replaces. 2. Rename it. Power cut here leaves the old or the
+    /// new note, each whole. 3. Sync the directory. Power cut here leaves the new note.
     fn write_attachment(&self, bytes: &[u8]) -> io::Result<()> {
         // What somebody else put there is not written to: it might be a pipe, or be his afterwards.
         match rustix::fs::unlinkat(&self.dir, ATTACHMENT_NEW, AtFlags::empty()) {
@@ -351,7 +370,8 @@ impl Home for RealHome {
             Err(e) => return Err(e.into()),
         }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let file = File::from(self.beneath(Path::new(ATTACHMENT_NEW), flags, Mode::RUSR | Mode::WUSR)?);
+        let file =
+            File::from(self.beneath(Path::new(ATTACHMENT_NEW), flags, Mode::RUSR | Mode::WUSR)?);
         file.write_all_at(bytes, 0)?;
         file.sync_all()?;
         rustix::fs::renameat(&self.dir, ATTACHMENT_NEW, &self.dir, ATTACHMENT)?;
@@ -478,13 +498,14 @@ fn open_own(fd: impl AsFd) -> Result<OwnedFd, Errno> {
     opened
 }
 
-/// Learns whether files can be made in `dir`. A full file system passes: a full home must still be opened to be recovered.
+/// Learns whether files can be made in `dir`. A full file system passes: a full home must still be
+/// opened to be recovered.
 fn probe(dir: &OwnedFd) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(dir, PROBE, flags, Mode::RUSR | Mode::WUSR) {
         // Left by an opener that was killed, being removed by another one, or something else of the
-        // owner's, a pipe say, which is not opened. To remove it takes the same right. Of a directory
-        // the kernel says what it is only to whoever has that right.
+        // owner's, a pipe say, which is not opened. To remove it takes the same right. Of a
+        // directory the kernel says what it is only to whoever has that right.
         Ok(_) | Err(Errno::EXIST) => match rustix::fs::unlinkat(dir, PROBE, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => Ok(()),
             Err(e) => Err(e),

@@ -74,7 +74,11 @@ fn open_modes_do_what_they_say() {
         assert_eq!(kind_of(home.open(p("d"), OpenMode::WRITE)), ErrorKind::IsADirectory);
         assert_eq!(kind_of(home.open(p("a/b"), OpenMode::WRITE)), ErrorKind::NotADirectory);
         for bad in ["/a", "../a", "d/../a", ""] {
-            assert_eq!(kind_of(home.open(p(bad), OpenMode::CREATE)), ErrorKind::InvalidInput, "{bad}");
+            assert_eq!(
+                kind_of(home.open(p(bad), OpenMode::CREATE)),
+                ErrorKind::InvalidInput,
+                "{bad}"
+            );
         }
     });
 }
@@ -115,8 +119,14 @@ fn names_are_exchanged_and_not_replaced_where_that_is_asked() {
         home.rename_with(p("c"), p("b"), RenameFlags::Exchange).unwrap();
         assert_eq!((contents(home, "b"), contents(home, "c")), (b"one".to_vec(), b"two".to_vec()));
         home.rename_with(p("d"), p("b"), RenameFlags::Exchange).unwrap();
-        assert_eq!((contents(home, "d"), contents(home, "b/x")), (b"one".to_vec(), b"three".to_vec()));
-        assert_eq!(kind_of(home.rename_with(p("c"), p("none"), RenameFlags::Exchange)), ErrorKind::NotFound);
+        assert_eq!(
+            (contents(home, "d"), contents(home, "b/x")),
+            (b"one".to_vec(), b"three".to_vec())
+        );
+        assert_eq!(
+            kind_of(home.rename_with(p("c"), p("none"), RenameFlags::Exchange)),
+            ErrorKind::NotFound
+        );
         assert_eq!(
             kind_of(home.rename_with(p("../c"), p("e"), RenameFlags::Exchange)),
             ErrorKind::InvalidInput
@@ -185,7 +195,8 @@ fn walk_gives_ordinary_files_in_order_without_our_own() {
             put(home, path, bytes.as_bytes());
         }
         home.write_attachment(b"note").unwrap();
-        let want = [("a", 0), ("base/1/7", 1), ("base.x", 2), ("z", 2)].map(|(n, s)| (PathBuf::from(n), s));
+        let want = [("a", 0), ("base/1/7", 1), ("base.x", 2), ("z", 2)]
+            .map(|(n, s)| (PathBuf::from(n), s));
         assert_eq!(walked(home), want);
         // `each` may call the home.
         home.walk(&mut |path, _| home.unlink(path)).unwrap();
@@ -230,7 +241,8 @@ fn a_second_owner_is_refused_until_the_first_has_gone() {
     let other = sim.another();
     let dir = tempfile::tempdir().unwrap();
     let open = || Box::new(RealHome::open(dir.path()).unwrap()) as Box<dyn Home>;
-    let pairs: [(Box<dyn Home>, Box<dyn Home>); 2] = [(Box::new(sim), Box::new(other)), (open(), open())];
+    let pairs: [(Box<dyn Home>, Box<dyn Home>); 2] =
+        [(Box::new(sim), Box::new(other)), (open(), open())];
     for (first, second) in pairs {
         first.lock().unwrap();
         first.lock().unwrap();
@@ -262,7 +274,8 @@ fn the_door_closes_and_opens_and_files_stay_in_reach() {
             assert_eq!(contents(home, "b"), b"while closed");
         }
     }
-    let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["home"]);
 }
 
@@ -298,8 +311,14 @@ fn a_symbolic_link_is_never_followed() {
 fn a_pipe_in_the_home_is_refused_and_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let home = RealHome::open(dir.path()).unwrap();
-    rustix::fs::mknodat(home.directory(), "pipe", rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
-        .unwrap();
+    rustix::fs::mknodat(
+        home.directory(),
+        "pipe",
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .unwrap();
     assert_eq!(kind_of(home.open(p("pipe"), OpenMode::READ)), ErrorKind::InvalidInput);
     assert_eq!(walked(&home), []);
 }
@@ -363,7 +382,10 @@ impl Moved {
     }
 
     fn is_whole(&self, home: &RealHome) {
-        assert_eq!((contents(home, "a"), contents(home, "d/b")), (b"data".to_vec(), b"more".to_vec()));
+        assert_eq!(
+            (contents(home, "a"), contents(home, "d/b")),
+            (b"data".to_vec(), b"more".to_vec())
+        );
         assert_eq!(home.read_attachment().unwrap().unwrap(), b"attached");
     }
 
@@ -376,7 +398,10 @@ impl Moved {
         assert_eq!(std::fs::read_dir(self.path()).unwrap().count(), 1);
         let vault = std::fs::metadata(vault_of(&self.path())).unwrap();
         let me = rustix::process::geteuid();
-        assert_eq!((vault.uid(), vault.mode() & 0o7777), (me.as_raw(), if me.is_root() { 0o700 } else { 0 }));
+        assert_eq!(
+            (vault.uid(), vault.mode() & 0o7777),
+            (me.as_raw(), if me.is_root() { 0o700 } else { 0 })
+        );
     }
 
     /// A note that was moved in is as hard to write to as one that was made in its place.
@@ -389,11 +414,20 @@ impl Moved {
         self.is_whole(&home);
         assert!(!home.door_closed().unwrap());
         assert_eq!(std::fs::read(self.path().join("a")).unwrap(), b"data");
-        assert_eq!(std::fs::read_dir(self.dir.path()).unwrap().count(), 1, "nothing is left beside the home");
+        assert_eq!(
+            std::fs::read_dir(self.dir.path()).unwrap().count(),
+            1,
+            "nothing is left beside the home"
+        );
     }
 
     /// Stops `work` before `step`, then finishes the way `then` goes; whether the step was reached.
-    fn cut(&self, step: u32, work: impl Fn(&RealHome) -> io::Result<()>, then: impl Fn(&RealHome)) -> bool {
+    fn cut(
+        &self,
+        step: u32,
+        work: impl Fn(&RealHome) -> io::Result<()>,
+        then: impl Fn(&RealHome),
+    ) -> bool {
         let home = self.open();
         home.stop_at(step);
         let reached = work(&home).is_err();
@@ -411,7 +445,9 @@ fn close(home: &RealHome) -> io::Result<()> {
 
 #[test]
 fn power_cut_before_each_step_of_closing_leaves_a_home_that_closes_or_opens() {
-    for (exchange, steps) in [(true, vec![1, 2, 3, 4, 5, 10]), (false, vec![1, 2, 3, 4, 6, 7, 8, 5, 10, 9])] {
+    for (exchange, steps) in
+        [(true, vec![1, 2, 3, 4, 5, 10]), (false, vec![1, 2, 3, 4, 6, 7, 8, 5, 10, 9])]
+    {
         for step in steps {
             let moved = Moved::new(exchange);
             assert!(moved.cut(step, close, |h| close(h).unwrap()), "step {step} was not reached");
@@ -426,13 +462,17 @@ fn power_cut_before_each_step_of_closing_leaves_a_home_that_closes_or_opens() {
 
 #[test]
 fn power_cut_before_each_step_of_opening_leaves_a_home_that_opens_or_closes() {
-    for (exchange, steps) in [(true, vec![20, 21, 22, 23, 24, 25]), (false, vec![20, 21, 26, 27, 22, 25])] {
+    for (exchange, steps) in
+        [(true, vec![20, 21, 22, 23, 24, 25]), (false, vec![20, 21, 26, 27, 22, 25])]
+    {
         for step in steps {
             for then_open in [true, false] {
                 let moved = Moved::new(exchange);
                 close(&moved.open()).unwrap();
                 moved.is_closed();
-                let then = |h: &RealHome| if then_open { h.open_door().unwrap() } else { close(h).unwrap() };
+                let then = |h: &RealHome| {
+                    if then_open { h.open_door().unwrap() } else { close(h).unwrap() }
+                };
                 assert!(moved.cut(step, RealHome::open_door, then), "step {step} was not reached");
                 if then_open { moved.is_open() } else { moved.is_closed() }
             }
@@ -536,8 +576,9 @@ struct Mounted(PathBuf);
 
 impl Mounted {
     fn new(at: &Path) -> Option<Self> {
-        let command =
-            |name: &str, args: &[&str]| std::process::Command::new(name).args(args).arg(at).output();
+        let command = |name: &str, args: &[&str]| {
+            std::process::Command::new(name).args(args).arg(at).output()
+        };
         let done = command("mount", &["-t", "tmpfs", "tiersmith-test"]).ok()?;
         done.status.success().then(|| Self(at.to_path_buf()))
     }
@@ -607,7 +648,8 @@ fn root_goes_to_a_home_only_by_directories_that_it_may_trust() {
     std::fs::create_dir_all(root.join("one/other/db")).unwrap();
     std::fs::create_dir_all(root.join("roots/db")).unwrap();
     chown(root.join("one"), Some(2001), None).unwrap();
-    RealHome::open(&root.join("one/other/db")).expect_err("user 2001 can exchange root's directory");
+    RealHome::open(&root.join("one/other/db"))
+        .expect_err("user 2001 can exchange root's directory");
     for of in ["one/other", "one/other/db"] {
         chown(root.join(of), Some(2001), None).unwrap();
     }

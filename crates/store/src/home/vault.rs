@@ -60,13 +60,15 @@ pub fn files_aside(home: &Path) -> PathBuf {
 /// aside.
 #[must_use]
 pub fn home_of_aside(path: &Path) -> Option<PathBuf> {
-    let vault = if path.file_name() == Some(OsStr::new(FILES_NAME)) { path.parent()? } else { path };
+    let vault =
+        if path.file_name() == Some(OsStr::new(FILES_NAME)) { path.parent()? } else { path };
     let name = vault.file_name()?.as_bytes().strip_suffix(ASIDE_SUFFIX.as_bytes())?;
     let holds_home = match vault.join(FILES_NAME).join(ATTACHMENT).symlink_metadata() {
         Ok(_) => true,
         Err(e) => e.kind() == io::ErrorKind::PermissionDenied,
     };
-    (holds_home && !name.is_empty()).then(|| vault.with_file_name(OsString::from_vec(name.to_vec())))
+    (holds_home && !name.is_empty())
+        .then(|| vault.with_file_name(OsString::from_vec(name.to_vec())))
 }
 
 /// An open vault.
@@ -82,7 +84,11 @@ impl Vault {
         OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
     /// The vault called `name` in `parent`; `None` where nothing has that name.
-    pub(super) fn find(parent: impl AsFd, name: &OsStr, path: PathBuf) -> Result<Option<Self>, Errno> {
+    pub(super) fn find(
+        parent: impl AsFd,
+        name: &OsStr,
+        path: PathBuf,
+    ) -> Result<Option<Self>, Errno> {
         match rustix::fs::openat(parent, name, Self::HANDLE, Mode::empty()) {
             Err(Errno::NOENT) => Ok(None),
             other => other.map(|dir| Some(Self { dir, path })),

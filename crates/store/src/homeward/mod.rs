@@ -1,10 +1,13 @@
-//! Changing a home file: what is said in the tier before, and what is remembered of home afterwards.
+//! Changing a home file: what is said in the tier before, and what is remembered of home
+//! afterwards.
 //!
-//! Before home is touched its file's state line says so, and since when ([`Homeward::begin_change`]): a home that differs after a crash is
-//! ours then and not somebody else's. When home is in step its size and times are taken down ([`Homeward::fingerprint`]); who changes home
-//! behind our back shows by them. [`times`] is what programs see meanwhile.
+//! Before home is touched its file's state line says so, and since when
+//! ([`Homeward::begin_change`]): a home that differs after a crash is ours then and not somebody
+//! else's. When home is in step its size and times are taken down ([`Homeward::fingerprint`]); who
+//! changes home behind our back shows by them. [`times`] is what programs see meanwhile.
 //!
-//! **Invariant**: a change of home is announced, durably, with the time home will get, before home is touched.
+//! **Invariant**: a change of home is announced, durably, with the time home will get, before home
+//! is touched.
 
 pub(crate) mod times;
 
@@ -16,7 +19,8 @@ use crate::known::{FileState, Meta, Placed};
 use crate::planted::Planted;
 use std::sync::Arc;
 
-/// How long changes of home may share what the state line says of them. Much less than recovery gives them.
+/// How long changes of home may share what the state line says of them. Much less than recovery
+/// gives them.
 const RENEW_AFTER_NS: u64 = 10_000_000_000;
 
 /// Whether what was said of changes of home then covers one that begins now. Not when the clock was
@@ -31,12 +35,18 @@ pub(crate) struct Homeward {
 }
 
 impl Homeward {
-    /// Before every change of the home file: the state line says that it is ours, durable on return. Returns the
-    /// modification time to give home.
+    /// Before every change of the home file: the state line says that it is ours, durable on
+    /// return. Returns the modification time to give home.
     ///
-    /// The line knows one change. An earlier one that it knows of is made durable and stamped first, unless it began just now and gives home
-    /// the same time: its own time at home must stay one that recovery takes for ours.
-    pub(crate) fn begin_change(&self, file: &FileState, placed: &Placed, flag: u64) -> Result<FileTime> {
+    /// The line knows one change. An earlier one that it knows of is made durable and stamped
+    /// first, unless it began just now and gives home the same time: its own time at home must stay
+    /// one that recovery takes for ours.
+    pub(crate) fn begin_change(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        flag: u64,
+    ) -> Result<FileTime> {
         self.begin_change_to(file, placed, flag, None)
     }
 
@@ -85,7 +95,12 @@ impl Homeward {
     }
 
     /// Takes down what home looks like now that it is in step. Durable on return.
-    pub(crate) fn fingerprint(&self, file: &FileState, placed: &Placed, meta: &mut Meta) -> Result<()> {
+    pub(crate) fn fingerprint(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        meta: &mut Meta,
+    ) -> Result<()> {
         let stat = self.times_after_change(file, placed, &mut meta.line)?;
         meta.line.flags &= !DESTAGING;
         meta.line.home_size = stat.size;

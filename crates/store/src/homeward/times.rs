@@ -17,7 +17,8 @@
 //! Access times are home's own; a read from the tier does not set them (as with `noatime`).
 //!
 //! # Locks
-//! `shown` is taken last; home is asked for its attributes under it, so that nobody takes destaging's own change of home for somebody else's.
+//! `shown` is taken last; home is asked for its attributes under it, so that nobody takes
+//! destaging's own change of home for somebody else's.
 
 use super::Homeward;
 use crate::error::Result;
@@ -28,12 +29,14 @@ use crate::known::{FileState, Placed};
 use crate::sync::atomic::Ordering;
 
 impl Homeward {
-    /// A write to the file is done, and about to be acknowledged. For files in a durable tier; the others' times are home's.
+    /// A write to the file is done, and about to be acknowledged. For files in a durable tier; the
+    /// others' times are home's.
     pub(crate) fn mark_written(&self, file: &FileState) {
         let Some(placed) = file.placed.as_ref().filter(|p| p.tier.holds_dirty()) else { return };
         if placed.times.exact.load(Ordering::Relaxed) {
             let mut meta = placed.meta.lock();
-            if placed.times.exact.swap(false, Ordering::AcqRel) && meta.line.flags & TIME_EXACT != 0 {
+            if placed.times.exact.swap(false, Ordering::AcqRel) && meta.line.flags & TIME_EXACT != 0
+            {
                 meta.line.flags &= !TIME_EXACT;
                 placed.persist_line(&mut meta);
             }
@@ -65,12 +68,14 @@ impl Homeward {
         shown.look(&placed.times.written, || self.env.now(), &stat);
         // A tier that holds clean copies only is never ahead of home.
         let ahead = placed.tier.holds_dirty();
-        let or_home =
-            |time: Option<FileTime>, ns| time.filter(|_| ahead).unwrap_or_else(|| FileTime::from_ns(ns));
+        let or_home = |time: Option<FileTime>, ns| {
+            time.filter(|_| ahead).unwrap_or_else(|| FileTime::from_ns(ns))
+        };
         if let Some(plain) = placed.loan.plain() {
             // Who writes to it, the kernel or we, sets its times.
             let own = plain.file.stat().map_err(file.io("cannot stat the lent"))?;
-            let (mtime, changed) = (FileTime::from_ns(own.mtime_ns), FileTime::from_ns(own.ctime_ns));
+            let (mtime, changed) =
+                (FileTime::from_ns(own.mtime_ns), FileTime::from_ns(own.ctime_ns));
             let ctime = or_home(shown.ctime, stat.ctime_ns).max(changed);
             return Ok((stat, Some(Overlay { size: own.size, mtime, ctime })));
         }
@@ -82,8 +87,13 @@ impl Homeward {
         Ok((stat, Some(overlay)))
     }
 
-    /// Home is about to be changed by us: what it says now is remembered, and the time to give it is returned.
-    pub(crate) fn times_before_change(&self, file: &FileState, placed: &Placed) -> Result<FileTime> {
+    /// Home is about to be changed by us: what it says now is remembered, and the time to give it
+    /// is returned.
+    pub(crate) fn times_before_change(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+    ) -> Result<FileTime> {
         let mut shown = placed.times.shown.lock();
         let stat = file.home.stat().map_err(file.io("cannot stat"))?;
         shown.look(&placed.times.written, || self.env.now(), &stat);
@@ -101,8 +111,8 @@ impl Homeward {
         Ok(())
     }
 
-    /// Home was changed by us; what it says from now on is other people's doing. Returns what it says, and puts into the line the time it
-    /// does not say.
+    /// Home was changed by us; what it says from now on is other people's doing. Returns what it
+    /// says, and puts into the line the time it does not say.
     pub(crate) fn times_after_change(
         &self,
         file: &FileState,
@@ -117,9 +127,11 @@ impl Homeward {
         Ok(stat)
     }
 
-    /// Gives home the modification time that programs see, if it has another one; durable on return.
+    /// Gives home the modification time that programs see, if it has another one; durable on
+    /// return.
     pub(crate) fn settle_times(&self, file: &FileState) -> Result<()> {
-        let Some(placed) = file.placed.as_ref().filter(|p| p.tier.holds_dirty() && p.has_slot()) else {
+        let Some(placed) = file.placed.as_ref().filter(|p| p.tier.holds_dirty() && p.has_slot())
+        else {
             return Ok(());
         };
         let _moving = placed.moving.lock();
@@ -138,7 +150,8 @@ impl Homeward {
 
     /// The times of a file go into the tier, before a close that leaves the home attached.
     pub(crate) fn keep_times(&self, file: &FileState) -> Result<()> {
-        let Some(placed) = file.placed.as_ref().filter(|p| p.tier.holds_dirty() && p.has_slot()) else {
+        let Some(placed) = file.placed.as_ref().filter(|p| p.tier.holds_dirty() && p.has_slot())
+        else {
             return Ok(());
         };
         let _moving = placed.moving.lock();
@@ -163,9 +176,13 @@ impl Homeward {
     }
 }
 
-/// Home gets the time that programs have seen. Only its owner may do that; for others home's own time stays, and nothing depends on it.
+/// Home gets the time that programs have seen. Only its owner may do that; for others home's own
+/// time stays, and nothing depends on it.
 pub(crate) fn give_mtime(file: &FileState, mtime: FileTime) {
     if let Err(e) = file.home.set_times(None, Some(mtime)) {
-        log::debug!("the time of {} at home is that of its destaging: {e}", file.path.lock().display());
+        log::debug!(
+            "the time of {} at home is that of its destaging: {e}",
+            file.path.lock().display()
+        );
     }
 }

@@ -10,8 +10,8 @@ use crate::sync::atomic::Ordering;
 use crate::tier::alloc::Purpose;
 
 impl Placed {
-    /// Makes what lies past the end in the last block zero. Only where nobody holds a reference into the block: redo
-    /// blocks, and everything during recovery.
+    /// Makes what lies past the end in the last block zero. Only where nobody holds a reference
+    /// into the block: redo blocks, and everything during recovery.
     ///
     /// # Errors
     /// When the medium cannot be read or written: what was cut off would show when the file grows.
@@ -32,7 +32,8 @@ impl Placed {
         if rest.iter().all(|b| *b == 0) {
             return Ok(());
         }
-        let ours = self.class == FileClass::Data && tier.latch(entry.frame(), self.block_size.frames());
+        let ours =
+            self.class == FileClass::Data && tier.latch(entry.frame(), self.block_size.frames());
         let zeroed = tier.zero_part(entry.frame(), within, rest.len());
         let zeroed = zeroed.and_then(|ticket| tier.wait_for(entry.frame(), ticket));
         if ours {
@@ -64,13 +65,15 @@ impl Placed {
         self.drop_entries(blocks, |entry| entry.state() == State::Cached)
     }
 
-    /// Makes the entries of those `blocks` that `which` picks `Home` and frees their frames; durable on return.
+    /// Makes the entries of those `blocks` that `which` picks `Home` and frees their frames;
+    /// durable on return.
     pub(crate) fn drop_entries(&self, blocks: &[BlockIndex], which: impl Fn(Entry) -> bool) -> u64 {
         let tier = &self.tier;
         let mut freed = Vec::new();
         for block in blocks {
             let Some(spot) = self.spot(*block) else { continue };
-            let old = tier.change(spot, |old| (old != Entry::HOME && which(old)).then_some(Entry::HOME));
+            let old =
+                tier.change(spot, |old| (old != Entry::HOME && which(old)).then_some(Entry::HOME));
             freed.extend(old.map(Entry::frame));
         }
         if freed.is_empty() {

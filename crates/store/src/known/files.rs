@@ -23,7 +23,9 @@ impl Files {
 
     /// Those with a place in this tier.
     pub(crate) fn on(&self, tier: &Arc<Ledger>) -> Vec<Arc<FileState>> {
-        let here = |file: &Arc<FileState>| file.placed.as_ref().is_some_and(|p| Arc::ptr_eq(&p.tier, tier));
+        let here = |file: &Arc<FileState>| {
+            file.placed.as_ref().is_some_and(|p| Arc::ptr_eq(&p.tier, tier))
+        };
         self.all().into_iter().filter(here).collect()
     }
 
@@ -50,7 +52,8 @@ impl Files {
     pub(crate) fn remove(&self, file: &FileState) -> bool {
         let mut files = self.by_key.lock();
         let key = file.identity.key();
-        let is_this_one = files.get(&key).is_some_and(|known| std::ptr::eq(Arc::as_ptr(known), file));
+        let is_this_one =
+            files.get(&key).is_some_and(|known| std::ptr::eq(Arc::as_ptr(known), file));
         is_this_one && files.remove(&key).is_some()
     }
 }
@@ -72,8 +75,9 @@ mod tests {
         let home = Arc::new(HomeFiles::new(Arc::new(SimHome::new(None)), None));
         let file = || home.open(Path::new("a"), OpenMode::CREATE).unwrap();
         let stat = file().stat().unwrap();
-        let handle =
-            || HomeHandle::new(&home, Path::new("a"), Found { file: file(), read_only: false, stat });
+        let handle = || {
+            HomeHandle::new(&home, Path::new("a"), Found { file: file(), read_only: false, stat })
+        };
         let new = || Arc::new(FileState::new(handle(), stat, None));
         let (removed, other, files) = (new(), new(), Files::default());
         files.insert(removed.clone());

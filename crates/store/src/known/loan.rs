@@ -18,7 +18,8 @@ pub(crate) struct Loan {
     pub(crate) changes: AtomicU64,
     /// The `changes` up to which home has everything, and how long the plain file was then.
     pub(crate) at_home: Mutex<Option<(u64, u64)>>,
-    /// Home may show what its storage does not have: a sync failed, or who knows. Then it is written, not compared.
+    /// Home may show what its storage does not have: a sync failed, or who knows. Then it is
+    /// written, not compared.
     pub(crate) home_in_doubt: AtomicBool,
     /// When the last borrower went.
     pub(crate) idle_since_ns: AtomicU64,

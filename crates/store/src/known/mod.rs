@@ -1,15 +1,20 @@
-//! What is known of each file, as all its open handles share it: its header line, its block map, the locks that guard them.
+//! What is known of each file, as all its open handles share it: its header line, its block map,
+//! the locks that guard them.
 //!
-//! [`entries`] makes some of a file's blocks `Home`; [`redo_order`], [`times`] and [`loan`] are what else is remembered of a file. What a caller
-//! can do with one is in [`crate::file`].
+//! [`entries`] makes some of a file's blocks `Home`; [`redo_order`], [`times`] and [`loan`] are
+//! what else is remembered of a file. What a caller can do with one is in [`crate::file`].
 //!
 //! # Locks, in the order in which they are taken
-//! 1. `sizing`: redo writes, batches, writes past the end, truncation. Overwrites within the file do not take it.
-//! 2. `moving`: destaging and truncation exclude each other. Then `plain` of a lent file ([`loan`]).
+//! 1. `sizing`: redo writes, batches, writes past the end, truncation. Overwrites within the file
+//!    do not take it.
+//! 2. `moving`: destaging and truncation exclude each other. Then `plain` of a lent file
+//!    ([`loan`]).
 //! 3. `meta`: the state line on the tier and the redo order; held for the time of a small write.
-//! 4. a lane (of the tier). A data file's `meta` may also be taken under a lane, a redo file's never.
+//! 4. a lane (of the tier). A data file's `meta` may also be taken under a lane, a redo file's
+//!    never.
 //!
-//! [`crate::mover::room`] (waiting for free blocks) may be entered with `sizing` held, never with a later one.
+//! [`crate::mover::room`] (waiting for free blocks) may be entered with `sizing` held, never with a
+//! later one.
 
 pub(crate) mod entries;
 pub(crate) mod files;
@@ -55,7 +60,8 @@ pub(crate) struct Placed {
     /// Size of the file in bytes; the home file may be behind.
     pub(crate) size: AtomicU64,
     pub(crate) sizing: Latch<()>,
-    /// Where the end will be after the write past the end that is under way, else 0: its blocks must not be destaged by the old size.
+    /// Where the end will be after the write past the end that is under way, else 0: its blocks
+    /// must not be destaged by the old size.
     pub(crate) growing: AtomicU64,
     pub(crate) moving: Mutex<()>,
     pub(crate) meta: Latch<Meta>,
@@ -103,9 +109,11 @@ pub(crate) struct FileState {
     pub(crate) removal_durable: AtomicBool,
     /// What is known of the durability of its names.
     pub(crate) name: Naming,
-    /// Its class changed with a rename; it takes effect when the last handle is closed, or when it is opened next.
+    /// Its class changed with a rename; it takes effect when the last handle is closed, or when it
+    /// is opened next.
     pub(crate) replace: AtomicBool,
-    /// What changes the size or clears a range looks at the size first: one at a time. Taken before all other locks of the file.
+    /// What changes the size or clears a range looks at the size first: one at a time. Taken before
+    /// all other locks of the file.
     pub(crate) ranging: Mutex<()>,
 }
 
@@ -218,8 +226,8 @@ impl Placed {
         Some(Spot { file: self.id, block, size: self.block_size, map: &self.map, leaf, index })
     }
 
-    /// Keeps the bytes of a block of a data file that was `entry` a moment ago ([`Ledger::pin_block`]). Those of a
-    /// redo file change in place.
+    /// Keeps the bytes of a block of a data file that was `entry` a moment ago
+    /// ([`Ledger::pin_block`]). Those of a redo file change in place.
     pub(crate) fn pin(&self, block: BlockIndex, entry: Entry) -> Option<Pin<'_>> {
         let spot = self.spot(block).filter(|_| self.class == FileClass::Data)?;
         self.tier.pin_block(spot, entry)
@@ -258,7 +266,8 @@ impl Placed {
         self.map.make_leaf(&self.tier, self.id, slot.at.plus(ROOTS_AT), block, kept)
     }
 
-    /// Gives back up to `most` map pages that say nothing. Returns how many there were; none when somebody moves the file's blocks.
+    /// Gives back up to `most` map pages that say nothing. Returns how many there were; none when
+    /// somebody moves the file's blocks.
     pub(crate) fn give_back_pages(&self, most: u64) -> u64 {
         if !self.map.has_spare() {
             return 0;
@@ -291,8 +300,8 @@ impl Placed {
         self.tier.wait();
     }
 
-    /// The size that destaging may trim this block to; `None` when the block belongs to a write past the end that is not complete.
-    /// Ask after the block's entry was read.
+    /// The size that destaging may trim this block to; `None` when the block belongs to a write
+    /// past the end that is not complete. Ask after the block's entry was read.
     pub(crate) fn destage_size(&self, block: BlockIndex) -> Option<u64> {
         let growing = self.growing.load(Ordering::Acquire);
         let size = self.size();
@@ -306,7 +315,8 @@ impl Placed {
         (end <= BLOCKS_MAX * self.block_size.bytes() as u64).then_some(end)
     }
 
-    /// The parts of `offset .. offset + len`, block by block: block, offset within it, range of the caller's bytes.
+    /// The parts of `offset .. offset + len`, block by block: block, offset within it, range of the
+    /// caller's bytes.
     pub(crate) fn chunks(
         &self,
         offset: u64,

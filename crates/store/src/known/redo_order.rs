@@ -1,10 +1,12 @@
-//! In which order the blocks of a redo file were last written: the drain takes the oldest home first.
+//! In which order the blocks of a redo file were last written: the drain takes the oldest home
+//! first.
 
 use crate::address::BlockIndex;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Hashes one block number. Nobody chooses block numbers so that they collide: a file's blocks are neighbours.
+/// Hashes one block number. Nobody chooses block numbers so that they collide: a file's blocks are
+/// neighbours.
 #[derive(Default)]
 struct BlockHasher(u64);
 
@@ -27,7 +29,8 @@ impl Hasher for BlockHasher {
 /// In which order the blocks of a redo file were last written.
 #[derive(Default)]
 pub(crate) struct RedoOrder {
-    /// Blocks with the number of their place, oldest first; a block written again has a newer place, and the older one no longer counts.
+    /// Blocks with the number of their place, oldest first; a block written again has a newer
+    /// place, and the older one no longer counts.
     fifo: VecDeque<(BlockIndex, u64)>,
     /// The place of each block in `fifo` that counts.
     places: HashMap<BlockIndex, u64, BuildHasherDefault<BlockHasher>>,
@@ -49,7 +52,8 @@ impl RedoOrder {
         self.newest = Some(block);
         self.places.insert(block, self.clock);
         self.fifo.push_back((block, self.clock));
-        // A file written round and round within its share is never drained: what no longer counts goes from time to time.
+        // A file written round and round within its share is never drained: what no longer counts
+        // goes from time to time.
         if self.fifo.len() > 2 * self.places.len() + 64 {
             self.fifo.retain(|(block, place)| self.places.get(block) == Some(place));
         }

@@ -62,7 +62,12 @@ impl Shown {
         self.ctime = Some(self.ctime.map_or(now, |c| c.max(now)));
     }
 
-    pub(crate) fn look(&mut self, written: &AtomicBool, now: impl Fn() -> FileTime, stat: &HomeStat) {
+    pub(crate) fn look(
+        &mut self,
+        written: &AtomicBool,
+        now: impl Fn() -> FileTime,
+        stat: &HomeStat,
+    ) {
         if written.swap(false, Ordering::AcqRel) {
             let now = now();
             if self.ctime.is_none() && !self.changing {
@@ -79,7 +84,8 @@ impl Shown {
 }
 
 impl Times {
-    /// What the state line says. `ahead`: the tier has blocks that home does not, so home's time may be too old.
+    /// What the state line says. `ahead`: the tier has blocks that home does not, so home's time
+    /// may be too old.
     pub(crate) fn of(line: &StateLine, ahead: bool) -> Self {
         let mtime = decode_time(line.mtime).filter(|_| line.flags & TIME_EXACT != 0);
         let times = Self::default();

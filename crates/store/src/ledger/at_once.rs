@@ -1,6 +1,8 @@
-//! Small batches: up to [`AT_ONCE`] blocks of a file that does not grow, all or none, with one fence.
+//! Small batches: up to [`AT_ONCE`] blocks of a file that does not grow, all or none, with one
+//! fence.
 //!
-//! A file's batches use a pair of records in turns, as the switches of a lane do ([`super::lanes`]).
+//! A file's batches use a pair of records in turns, as the switches of a lane do
+//! ([`super::lanes`]).
 //!
 //! | step | what is done | a power cut after it leaves |
 //! |---|---|---|
@@ -12,17 +14,18 @@
 //! | 6 | the entries are switched in DRAM, and everything is unlocked | all new blocks |
 //! | 7 | the next batch of the pair stores these entries, or the idle sweep, or who changes one of them | all new blocks |
 //!
-//! Locked first, because a locked instruction waits until what was sent before it has arrived: behind
-//! the copies it would cost as much as another fence.
+//! Locked first, because a locked instruction waits until what was sent before it has arrived:
+//! behind the copies it would cost as much as another fence.
 //!
 //! # Invariants
 //!
-//! 1. At most one batch of a pair is neither durable in its entries nor alone in the records: record
-//!    *n* is overwritten by record *n + 2*, and the fence of *n + 1* made the entries of *n* durable.
+//! 1. At most one batch of a pair is neither durable in its entries nor alone in the records:
+//!    record *n* is overwritten by record *n + 2*, and the fence of *n + 1* made the entries of *n*
+//!    durable.
 //! 2. The frames that the entries pointed to before are free only when these are durable.
-//! 3. Recovery applies the records of a pair in the order of their numbers, so a block may be in both.
-//!    Who changes the entry of such a block in any other way first makes the entries durable and
-//!    empties both records, the older first ([`Ledger::leave_batches`]).
+//! 3. Recovery applies the records of a pair in the order of their numbers, so a block may be in
+//!    both. Who changes the entry of such a block in any other way first makes the entries durable
+//!    and empties both records, the older first ([`Ledger::leave_batches`]).
 
 use super::Ledger;
 use super::batch::BatchSpace;
@@ -64,10 +67,9 @@ impl Pair {
     }
 
     fn speaks_of(&self, which: impl Fn(u64, BlockIndex) -> bool) -> bool {
-        self.live
-            .iter()
-            .zip(&self.blocks)
-            .any(|(file, blocks)| file.is_some_and(|file| blocks.iter().any(|block| which(file, *block))))
+        self.live.iter().zip(&self.blocks).any(|(file, blocks)| {
+            file.is_some_and(|file| blocks.iter().any(|block| which(file, *block)))
+        })
     }
 }
 
@@ -77,8 +79,9 @@ impl Ledger {
         self.is_quick && blocks <= AT_ONCE && self.geometry.batches >= 2
     }
 
-    /// Steps 1 to 6: writes `blocks` of a file, whole blocks in ascending order, all or none; `spots`
-    /// says where each goes, `slot` which slot of the file table the file has, whose size stays.
+    /// Steps 1 to 6: writes `blocks` of a file, whole blocks in ascending order, all or none;
+    /// `spots` says where each goes, `slot` which slot of the file table the file has, whose size
+    /// stays.
     ///
     /// `false`, and nothing is changed, when a map page has gone that was there.
     ///
@@ -98,7 +101,9 @@ impl Ledger {
         let writes: Few<PreparedWrite<'_>> = space
             .frames
             .iter()
-            .map(|frame| self.prepare_block(*frame, 0, size.bytes()).expect("BUG: a quick medium is mapped"))
+            .map(|frame| {
+                self.prepare_block(*frame, 0, size.bytes()).expect("BUG: a quick medium is mapped")
+            })
             .collect();
         let (number, mut record) = self.lock_batch(file);
         let mut lanes: Few<_> = numbers.into_iter().map(|n| self.lock_lane_number(n)).collect();
@@ -132,10 +137,12 @@ impl Ledger {
             items_hash: items_hash(&items, self.seed),
             slot,
         };
-        let parity = if self.planted.is(Planted::BatchOneSlot) { 0 } else { (record.seq & 1) as usize };
+        let parity =
+            if self.planted.is(Planted::BatchOneSlot) { 0 } else { (record.seq & 1) as usize };
         self.write_small_record(self.batch_record_at(number, parity as u64), &header, &items);
         self.fence();
-        // Behind the fence, while what it sent is on its way: the entries of the batch before are durable.
+        // Behind the fence, while what it sent is on its way: the entries of the batch before are
+        // durable.
         let free = std::mem::take(&mut pair.old);
         let free_size = pair.size.replace(size).unwrap_or(size);
         pair.pending.clear();
@@ -155,8 +162,8 @@ impl Ledger {
         true
     }
 
-    /// Steps 3 and 4 for a record that needs no overflow page; durable with the next fence. By lines,
-    /// from registers: to load together what was stored in parts would wait for the copies.
+    /// Steps 3 and 4 for a record that needs no overflow page; durable with the next fence. By
+    /// lines, from registers: to load together what was stored in parts would wait for the copies.
     fn write_small_record(&self, at: u64, header: &BatchHeader, items: &[BatchItem]) {
         let words = self.words(0);
         words.write_line(at, header.words(self.seed), 1);
@@ -167,27 +174,32 @@ impl Ledger {
         }
     }
 
-    /// The lanes of some blocks, each once and in order, so that two batches never wait for each other.
+    /// The lanes of some blocks, each once and in order, so that two batches never wait for each
+    /// other.
     pub(super) fn lanes_of(&self, spots: &[Spot<'_>]) -> Few<u32> {
-        let mut numbers: Few<u32> = spots.iter().map(|spot| self.lane_of(spot.file, spot.block)).collect();
+        let mut numbers: Few<u32> =
+            spots.iter().map(|spot| self.lane_of(spot.file, spot.block)).collect();
         numbers.sort_unstable();
         numbers.dedup();
         numbers
     }
 
-    /// Makes the entries that single switches of these blocks left durable, and empties their records.
+    /// Makes the entries that single switches of these blocks left durable, and empties their
+    /// records.
     pub(super) fn leave_lanes(&self, spots: &[Spot<'_>], lanes: &mut [LaneGuard<'_>]) {
         for spot in spots {
             let number = self.lane_of(spot.file, spot.block);
-            let guard =
-                lanes.iter_mut().find(|g| g.number == number).expect("BUG: every block's lane is locked");
+            let guard = lanes
+                .iter_mut()
+                .find(|g| g.number == number)
+                .expect("BUG: every block's lane is locked");
             self.settle_block(&mut guard.lane, spot.file, spot.block);
             self.retire_block(guard, spot.file, spot.block);
         }
     }
 
-    /// Where a pair's record is, by the lowest bit of its number; there is one for both where a tier
-    /// has a single record.
+    /// Where a pair's record is, by the lowest bit of its number; there is one for both where a
+    /// tier has a single record.
     pub(super) fn batch_record_at(&self, pair: u32, seq: u64) -> u64 {
         let single = self.geometry.batches == 1;
         self.geometry.batch_at(if single { 0 } else { 2 * pair + (seq & 1) as u32 })
@@ -197,8 +209,8 @@ impl Ledger {
         1 << (pair % 64)
     }
 
-    /// Before the entry of a block is changed by anything but a batch at once: no batch record speaks of
-    /// it afterwards. The caller holds its lane.
+    /// Before the entry of a block is changed by anything but a batch at once: no batch record
+    /// speaks of it afterwards. The caller holds its lane.
     #[inline]
     pub(super) fn leave_batches(&self, guard: &mut LaneGuard<'_>, spot: Spot<'_>) {
         if guard.lane.batched != 0 {
@@ -226,8 +238,8 @@ impl Ledger {
         }
     }
 
-    /// Makes the entries of a pair's batches durable, frees what they replaced, and empties the records,
-    /// the older first: the newer alone is right, the older alone would take blocks back.
+    /// Makes the entries of a pair's batches durable, frees what they replaced, and empties the
+    /// records, the older first: the newer alone is right, the older alone would take blocks back.
     pub(super) fn settle_pair(&self, number: u32, pair: &mut Pair) {
         if !pair.is_live() {
             return;

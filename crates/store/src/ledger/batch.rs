@@ -1,8 +1,8 @@
 //! Batches: several blocks of one file, all or none.
 //!
-//! This is how large ones are written, those that make their file longer, and all on media that take their
-//! time. Small ones take one fence ([`super::at_once`]); before anything else uses a pair of records,
-//! what that has left there is settled.
+//! This is how large ones are written, those that make their file longer, and all on media that
+//! take their time. Small ones take one fence ([`super::at_once`]); before anything else uses a
+//! pair of records, what that has left there is settled.
 //!
 //! | step | what is done | a power cut after it leaves |
 //! |---|---|---|
@@ -13,7 +13,8 @@
 //! | 5 | the entries are stored, non-temporal, then a fence | all new blocks |
 //! | 6 | the record is emptied, then a fence; the lanes are unlocked | all new blocks |
 //!
-//! The record is emptied before the lanes are unlocked, so it never speaks of an entry that has moved on.
+//! The record is emptied before the lanes are unlocked, so it never speaks of an entry that has
+//! moved on.
 
 use super::Ledger;
 use super::switch::Spot;
@@ -48,8 +49,14 @@ pub(crate) struct BatchSpace {
 }
 
 impl Ledger {
-    /// Takes and claims the pieces for `count` blocks; `None` (and nothing taken) when the tier has too few.
-    pub(crate) fn take_batch(&self, file: u64, size: BlockSize, count: usize) -> Option<BatchSpace> {
+    /// Takes and claims the pieces for `count` blocks; `None` (and nothing taken) when the tier has
+    /// too few.
+    pub(crate) fn take_batch(
+        &self,
+        file: u64,
+        size: BlockSize,
+        count: usize,
+    ) -> Option<BatchSpace> {
         let mut space = BatchSpace { frames: Few::new(), overflow: Few::new() };
         {
             let (_, mut slot) = self.lock_batch(file);
@@ -79,13 +86,20 @@ impl Ledger {
         self.give_latched(Purpose::Pages, space.overflow);
     }
 
-    /// Keeps pieces that a batch has replaced for the next one. They are free: no durable entry points to them.
-    pub(crate) fn keep_for_batches(&self, slot: &mut BatchSlot, size: BlockSize, frames: Few<Frame>) {
+    /// Keeps pieces that a batch has replaced for the next one. They are free: no durable entry
+    /// points to them.
+    pub(crate) fn keep_for_batches(
+        &self,
+        slot: &mut BatchSlot,
+        size: BlockSize,
+        frames: Few<Frame>,
+    ) {
         let fits = slot.ready.len() + frames.len() <= READY_MOST;
         if fits && (slot.ready.is_empty() || slot.ready_size == Some(size)) {
             slot.ready_size = Some(size);
             slot.ready.extend(frames);
-            // The next batch begins with these: asks for their address translations now, as a lane does for its next piece.
+            // The next batch begins with these: asks for their address translations now, as a lane
+            // does for its next piece.
             for frame in slot.ready.iter().rev().take(2) {
                 self.prepare_translations(*frame, size);
             }
@@ -94,7 +108,8 @@ impl Ledger {
         }
     }
 
-    /// Hands the pieces that batch records keep back to the allocator. The caller holds no batch record.
+    /// Hands the pieces that batch records keep back to the allocator. The caller holds no batch
+    /// record.
     pub(super) fn reclaim_batches(&self) {
         self.settle_batches(false);
         for batch in &self.batches {
@@ -116,9 +131,10 @@ impl Ledger {
         (number, self.batches[number as usize].lock())
     }
 
-    /// Steps 1 to 6: writes `blocks` of a file, whole blocks in ascending order, all or none; `spots` says where each
-    /// goes, `slot` which slot of the file table the file has. With all lanes locked `size_after` says how large the
-    /// file is then, and when the blocks are durable `grown` makes the file so; its stores share the fence of step 5.
+    /// Steps 1 to 6: writes `blocks` of a file, whole blocks in ascending order, all or none;
+    /// `spots` says where each goes, `slot` which slot of the file table the file has. With all
+    /// lanes locked `size_after` says how large the file is then, and when the blocks are durable
+    /// `grown` makes the file so; its stores share the fence of step 5.
     ///
     /// `false`, and nothing is changed, when a map page has gone that was there.
     ///
@@ -143,7 +159,8 @@ impl Ledger {
             }
         };
         let (number, mut record) = self.lock_batch(file);
-        let mut lanes: Few<_> = self.lanes_of(spots).into_iter().map(|n| self.lock_lane_number(n)).collect();
+        let mut lanes: Few<_> =
+            self.lanes_of(spots).into_iter().map(|n| self.lock_lane_number(n)).collect();
         let words: Option<Few<WordAt>> = spots.iter().map(Spot::at).collect();
         let Some(words) = words else {
             drop((lanes, record));
@@ -210,8 +227,9 @@ impl Ledger {
     /// Step 1. The checksums of the blocks.
     fn fill_batch(&self, blocks: &[(u64, &[u8])], space: &BatchSpace) -> Result<Few<u64>> {
         let each = || blocks.iter().zip(&space.frames);
-        let written: Few<_> =
-            each().map(|((_, data), frame)| self.write_block(*frame, data)).collect::<Result<_>>()?;
+        let written: Few<_> = each()
+            .map(|((_, data), frame)| self.write_block(*frame, data))
+            .collect::<Result<_>>()?;
         let wait = |(frame, written): (&Frame, &Written)| {
             self.wait_apart(*frame, written.ticket).map(|()| written.checksum)
         };

@@ -1,4 +1,5 @@
-//! A file's slot in the file table: whose it is, where its map begins, its state line and the hint of its path.
+//! A file's slot in the file table: whose it is, where its map begins, its state line and the hint
+//! of its path.
 //!
 //! Deliberately absent: which slots are free ([`crate::tier::table`]), and what is in a state line.
 
@@ -6,7 +7,9 @@ use super::Ledger;
 use crate::address::WordAt;
 use crate::error::Result;
 use crate::format::entry::{Entry, Place, seal, seal_value};
-use crate::format::slot::{IDENTITY_AT, Identity, PATH_AT, SLOT, SlotBytes, StateLine, encode_path};
+use crate::format::slot::{
+    IDENTITY_AT, Identity, PATH_AT, SLOT, SlotBytes, StateLine, encode_path,
+};
 use crate::planted::Planted;
 use crate::tier::table::Slot;
 use std::os::unix::ffi::OsStrExt;
@@ -35,7 +38,9 @@ impl Ledger {
     ) -> Slot {
         let slot = self.slot(number).expect("BUG: a free slot is one of the table");
         let mut bytes = SlotBytes::new(identity, line, path.as_os_str().as_bytes(), self.seed, id);
-        for (root, place) in bytes.roots.iter_mut().zip([Place::Leaf(0), Place::Middle(0), Place::Top]) {
+        for (root, place) in
+            bytes.roots.iter_mut().zip([Place::Leaf(0), Place::Middle(0), Place::Top])
+        {
             *root = seal(self.seed, id, place, Entry::HOME).into();
         }
         let word = seal_value(self.seed, 0, Place::Slot(number), id);
@@ -67,7 +72,8 @@ impl Ledger {
         self.words(at.member()).write_line(at.offset(), words, 2);
     }
 
-    /// Rewrites the hint of the path. A cut leaves none, and the file is then found by its inode number.
+    /// Rewrites the hint of the path. A cut leaves none, and the file is then found by its inode
+    /// number.
     ///
     /// # Durability
     /// Durable on return.

@@ -1,7 +1,8 @@
 //! Lanes: how one block is switched to a new version, durable and whole, with one fence.
 //!
-//! Every map entry belongs to one lane, chosen by a hash of file and block. Whoever changes an entry holds its lane's lock, so a lane is also the
-//! lock of its blocks: two writers meet only when their blocks share one of (usually) 128 lanes.
+//! Every map entry belongs to one lane, chosen by a hash of file and block. Whoever changes an
+//! entry holds its lane's lock, so a lane is also the lock of its blocks: two writers meet only
+//! when their blocks share one of (usually) 128 lanes.
 //!
 //! # The switch, and what a power cut leaves
 //!
@@ -14,19 +15,22 @@
 //! | 5 | the entry is switched in DRAM, where readers look; the write is acknowledged | the new block |
 //! | 6 | the entry of this switch is pending; the next switch on this lane, or the idle sweep, stores it | the new block |
 //!
-//! Steps 1 to 3 may reach the medium in any order and in parts: the record has a checksum of itself and of the block.
+//! Steps 1 to 3 may reach the medium in any order and in parts: the record has a checksum of itself
+//! and of the block.
 //!
 //! # Invariants
 //!
-//! 1. At most one switch of a lane is neither durable in its entry nor alone in the record slots: record *n* is
-//!    overwritten by record *n + 2*, and the fence of *n + 1* made entry *n* durable.
-//! 2. The frame an entry pointed to before is free only when the entry that replaced it is durable. (A power cut alone would allow
-//!    it one switch earlier, while the record is alive; but then a record damaged later would leave an entry that points to
-//!    another block's bytes.)
-//! 3. No two records of a slot have the same number, in this attach or an earlier one ([`Ledger::number_records`]).
-//! 4. Who changes an entry in any other way (destage, evict, batch, truncate) first makes a pending entry of that block durable, then
-//!    empties the record slots that speak of it, the older first ([`Ledger::replace_entry`]); so recovery never applies a record to an entry that
-//!    has moved on, and never sees a record whose frame has other contents.
+//! 1. At most one switch of a lane is neither durable in its entry nor alone in the record slots:
+//!    record *n* is overwritten by record *n + 2*, and the fence of *n + 1* made entry *n* durable.
+//! 2. The frame an entry pointed to before is free only when the entry that replaced it is durable.
+//!    (A power cut alone would allow it one switch earlier, while the record is alive; but then a
+//!    record damaged later would leave an entry that points to another block's bytes.)
+//! 3. No two records of a slot have the same number, in this attach or an earlier one
+//!    ([`Ledger::number_records`]).
+//! 4. Who changes an entry in any other way (destage, evict, batch, truncate) first makes a pending
+//!    entry of that block durable, then empties the record slots that speak of it, the older first
+//!    ([`Ledger::replace_entry`]); so recovery never applies a record to an entry that has moved
+//!    on, and never sees a record whose frame has other contents.
 
 use super::Ledger;
 use super::switch::Spot;
@@ -57,7 +61,8 @@ struct Pending {
 struct Next {
     frame: Frame,
     size: BlockSize,
-    /// It was seen to be claimed, so it stays claimed until it is used ([`crate::tier::Tier::own`]).
+    /// It was seen to be claimed, so it stays claimed until it is used
+    /// ([`crate::tier::Tier::own`]).
     owned: bool,
 }
 
@@ -68,13 +73,16 @@ pub(crate) struct Lane {
     /// Which block the record in each slot speaks of.
     live: [Option<(u64, BlockIndex)>; 2],
     pending: Option<Pending>,
-    /// The piece of the last switch, still claimed; who locks the lane next releases it ([`Ledger::guard`]).
+    /// The piece of the last switch, still claimed; who locks the lane next releases it
+    /// ([`Ledger::guard`]).
     unreleased: Option<(Frame, BlockSize)>,
-    /// The free piece that the next switch fills: here and not in a list, because that is a cache line more that other processors have changed.
+    /// The free piece that the next switch fills: here and not in a list, because that is a cache
+    /// line more that other processors have changed.
     next: Option<Next>,
     /// More free pieces at hand, by block size.
     ready: [Vec<Frame>; 4],
-    /// Pairs of batch records that may speak of blocks of this lane, a bit each ([`Ledger::leave_batches`]).
+    /// Pairs of batch records that may speak of blocks of this lane, a bit each
+    /// ([`Ledger::leave_batches`]).
     pub(super) batched: u64,
 }
 
@@ -96,12 +104,14 @@ impl Shown {
 
 /// A block as it was when [`Ledger::look`] was called.
 ///
-/// An entry changes only while its lane is locked, and a frame is written only when the entry that pointed to it has
-/// changed. So when the number of times that the lane was locked and the entry are the same before and after, the frame
-/// that the entry points to was written by nobody in between: with the entry alone, the frame could have left it,
-/// been another block's, and come back.
+/// An entry changes only while its lane is locked, and a frame is written only when the entry that
+/// pointed to it has changed. So when the number of times that the lane was locked and the entry
+/// are the same before and after, the frame that the entry points to was written by nobody in
+/// between: with the entry alone, the frame could have left it, been another block's, and come
+/// back.
 ///
-/// A redo file's frames are written in place: of them it says that they were this block's all the time.
+/// A redo file's frames are written in place: of them it says that they were this block's all the
+/// time.
 pub(crate) struct Look<'a> {
     turns: &'a AtomicU64,
     turn: u64,
@@ -111,12 +121,14 @@ pub(crate) struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Whether nothing moved. What was read before is read before the entry and the turns are looked at again.
+    /// Whether nothing moved. What was read before is read before the entry and the turns are
+    /// looked at again.
     #[inline]
     pub(crate) fn held(&self) -> bool {
         fence(Ordering::Acquire);
         (self.spot.entry() == self.entry || self.planted.races(Planted::NoSecondEntry))
-            && (self.turns.load(Ordering::Acquire) == self.turn || self.planted.races(Planted::NoTurns))
+            && (self.turns.load(Ordering::Acquire) == self.turn
+                || self.planted.races(Planted::NoTurns))
     }
 }
 
@@ -127,8 +139,9 @@ pub(crate) struct LaneGuard<'a> {
 }
 
 impl Ledger {
-    /// Numbers the records of this attach from `attach_count` on. An emptied slot keeps the rest of its old record, so a number
-    /// that came again could bring that record back when only the number of the new one arrives.
+    /// Numbers the records of this attach from `attach_count` on. An emptied slot keeps the rest of
+    /// its old record, so a number that came again could bring that record back when only the
+    /// number of the new one arrives.
     pub(crate) fn number_records(&self, attach_count: u64) {
         if self.planted.is(Planted::RecordNumbersRepeat) {
             return;
@@ -148,8 +161,10 @@ impl Ledger {
         hash as u32 & (self.geometry.lanes - 1)
     }
 
-    /// A hint that the lane of a block will be locked soon. Between the locked instruction that locks a lane and the first store of the block nothing
-    /// else is on its way, so what is waited for there costs its full time: 200 ns for each line that another processor has changed, if that is far away.
+    /// A hint that the lane of a block will be locked soon. Between the locked instruction that
+    /// locks a lane and the first store of the block nothing else is on its way, so what is waited
+    /// for there costs its full time: 200 ns for each line that another processor has changed, if
+    /// that is far away.
     #[inline]
     pub(crate) fn prepare_lane(&self, number: u32) {
         prepare_all(&*self.lanes[number as usize]);
@@ -165,8 +180,9 @@ impl Ledger {
         self.guard(self.lanes[number as usize].lock(), number)
     }
 
-    /// Releases what the switch before left claimed. A switch ends without any locked instruction, which would wait until its block has
-    /// arrived: so its caller's next work, and the recording of the wait, run meanwhile.
+    /// Releases what the switch before left claimed. A switch ends without any locked instruction,
+    /// which would wait until its block has arrived: so its caller's next work, and the recording
+    /// of the wait, run meanwhile.
     #[inline]
     fn guard<'a>(&self, mut lane: SpinMutexGuard<'a, Lane>, number: u32) -> LaneGuard<'a> {
         if lane.unreleased.is_some() {
@@ -187,7 +203,8 @@ impl Ledger {
         }
     }
 
-    /// A look at a block without its lane: what is copied by its entry counts if [`Look::held`] says so afterwards.
+    /// A look at a block without its lane: what is copied by its entry counts if [`Look::held`]
+    /// says so afterwards.
     #[inline]
     pub(crate) fn look<'a>(&'a self, spot: Spot<'a>) -> Look<'a> {
         let turns = &self.shown[self.lane_of(spot.file, spot.block) as usize].turns;
@@ -195,10 +212,11 @@ impl Ledger {
         Look { turns, turn, spot, entry: spot.entry(), planted: self.planted }
     }
 
-    /// Sees to it that a block of a data file is not claimed, so that it can be viewed. The caller holds no lane.
+    /// Sees to it that a block of a data file is not claimed, so that it can be viewed. The caller
+    /// holds no lane.
     ///
-    /// With the lane locked no switch of the block is under way: what its entry points to is whole, and a claim there is one that a switch left
-    /// behind ([`Ledger::commit_written`]).
+    /// With the lane locked no switch of the block is under way: what its entry points to is whole,
+    /// and a claim there is one that a switch left behind ([`Ledger::commit_written`]).
     pub(crate) fn let_go(&self, spot: Spot<'_>) {
         let old = self.planted.races(Planted::LetGoOld).then(|| spot.entry());
         let locked = !self.planted.races(Planted::LetGoUnlocked);
@@ -209,16 +227,19 @@ impl Ledger {
         }
     }
 
-    /// The piece that a lane will most likely have laid out, if it is of this size; asked without its lock.
+    /// The piece that a lane will most likely have laid out, if it is of this size; asked without
+    /// its lock.
     #[inline]
     pub(crate) fn guess_next_piece(&self, number: u32, size: BlockSize) -> Option<Frame> {
-        // Acquire, and release where it is stored: the mapping is as long as the one that laid it out knew.
+        // Acquire, and release where it is stored: the mapping is as long as the one that laid it
+        // out knew.
         let word = self.shown[number as usize].next.load(Ordering::Acquire);
         let frame = Frame(word >> 3);
         (word == Shown::word(frame, size)).then_some(frame)
     }
 
-    /// Takes the piece that the lane has laid out, if it is this one, of this size and claimed; else the lane stays as it is.
+    /// Takes the piece that the lane has laid out, if it is this one, of this size and claimed;
+    /// else the lane stays as it is.
     #[inline]
     pub(crate) fn take_next_piece(&self, lane: &mut Lane, guess: Frame, size: BlockSize) -> bool {
         let it_is = lane.next.is_some_and(|next| {
@@ -232,7 +253,8 @@ impl Ledger {
         it_is
     }
 
-    /// Takes a free piece for a block and claims it for writing; `None` when the tier has none at the moment.
+    /// Takes a free piece for a block and claims it for writing; `None` when the tier has none at
+    /// the moment.
     pub(crate) fn take_piece(&self, lane: &mut Lane, size: BlockSize) -> Option<Frame> {
         if let Some(next) = lane.next.take() {
             if next.size == size && self.own(next.frame, size.frames()) {
@@ -275,8 +297,8 @@ impl Ledger {
         }
     }
 
-    /// Steps 1 to 4 and 6 above, with the write to `frame` prepared; the frame is latched. The caller switches the
-    /// entry in DRAM afterwards, still under the lane's lock.
+    /// Steps 1 to 4 and 6 above, with the write to `frame` prepared; the frame is latched. The
+    /// caller switches the entry in DRAM afterwards, still under the lane's lock.
     ///
     /// # Durability
     /// On return the new version survives a power cut.
@@ -303,15 +325,16 @@ impl Ledger {
         }
     }
 
-    /// Steps 2 to 4 and 6, for a block that is in `frame`, or on its way there so that the fence waits for it.
+    /// Steps 2 to 4 and 6, for a block that is in `frame`, or on its way there so that the fence
+    /// waits for it.
     ///
-    /// A block that was `Dirty` already is likely to be overwritten again before anybody wants a reference to it, so
-    /// its frame stays latched: the latch then goes with the piece to the next block, and no switch needs a locked
-    /// instruction for it. Who wants a reference comes to [`Ledger::let_go`]. Any other is released when the lane is
-    /// locked again.
+    /// A block that was `Dirty` already is likely to be overwritten again before anybody wants a
+    /// reference to it, so its frame stays latched: the latch then goes with the piece to the next
+    /// block, and no switch needs a locked instruction for it. Who wants a reference comes to
+    /// [`Ledger::let_go`]. Any other is released when the lane is locked again.
     ///
-    /// The entry that is replaced is looked up only when the block is on its way: a miss of the CPU caches there then
-    /// costs nothing.
+    /// The entry that is replaced is looked up only when the block is on its way: a miss of the CPU
+    /// caches there then costs nothing.
     ///
     /// # Durability
     /// On return the new version survives a power cut.
@@ -379,12 +402,13 @@ impl Ledger {
         self.commit_written(guard, spot, at, frame, block_hash);
     }
 
-    /// Looks at the piece that the next switch of this lane will fill, while the fence's writes are on their way: asks for its address
-    /// translations and its claim, which with pages of 4 KiB cost a switch as much as half the copy, and puts it behind another one if a
-    /// reader has it.
+    /// Looks at the piece that the next switch of this lane will fill, while the fence's writes are
+    /// on their way: asks for its address translations and its claim, which with pages of 4 KiB
+    /// cost a switch as much as half the copy, and puts it behind another one if a reader has it.
     fn prepare_next_piece(&self, lane: &mut Lane, number: u32, size: BlockSize) {
         if lane.next.is_none() {
-            lane.next = lane.ready[size.class()].pop().map(|frame| Next { frame, size, owned: false });
+            lane.next =
+                lane.ready[size.class()].pop().map(|frame| Next { frame, size, owned: false });
         }
         let Some(next) = &mut lane.next else { return };
         let used = self.prepare_piece(next.frame, next.size);
@@ -396,7 +420,9 @@ impl Ledger {
                 next.frame = other;
             }
         }
-        self.shown[number as usize].next.store(Shown::word(next.frame, next.size), Ordering::Release);
+        self.shown[number as usize]
+            .next
+            .store(Shown::word(next.frame, next.size), Ordering::Release);
     }
 
     /// Asks for the address translations of a piece that is about to be filled.
@@ -405,7 +431,8 @@ impl Ledger {
         self.words(member).prepare_translations(at, size.bytes());
     }
 
-    /// Makes a lane's pending entry durable and frees the piece it replaced. Returns whether there was one.
+    /// Makes a lane's pending entry durable and frees the piece it replaced. Returns whether there
+    /// was one.
     pub(crate) fn settle(&self, lane: &mut Lane) -> bool {
         let Some(pending) = lane.pending.take() else { return false };
         self.stream_word(pending.at, pending.word);
@@ -425,7 +452,8 @@ impl Ledger {
         }
     }
 
-    /// Empties the record slots that speak of a block whose entry is durable. Takes effect with the caller's next fence.
+    /// Empties the record slots that speak of a block whose entry is durable. Takes effect with the
+    /// caller's next fence.
     pub(crate) fn retire_block(&self, guard: &mut LaneGuard<'_>, file: u64, block: BlockIndex) {
         if self.planted.is(Planted::EvictWithoutRetire) {
             return;
@@ -433,8 +461,8 @@ impl Ledger {
         self.retire_if(guard, |f, b| f == file && b == block);
     }
 
-    /// Empties the slots `of` picks, the older record first: the newer alone is right, the older alone would take its block
-    /// back to the version before.
+    /// Empties the slots `of` picks, the older record first: the newer alone is right, the older
+    /// alone would take its block back to the version before.
     fn retire_if(&self, guard: &mut LaneGuard<'_>, of: impl Fn(u64, BlockIndex) -> bool) {
         let unordered = self.planted.is(Planted::RetireNewerFirst);
         let newer = (guard.lane.seq & 1) as usize ^ usize::from(unordered);
@@ -446,23 +474,36 @@ impl Ledger {
             let at = self.geometry.lane_record_at(guard.number, slot as u64);
             self.stream_word(WordAt::new(0, at), 0);
             guard.lane.live[slot] = None;
-            // Before the next record and before the lane is unlocked: the fence of another thread is not for our lines.
+            // Before the next record and before the lane is unlocked: the fence of another thread
+            // is not for our lines.
             if !unordered {
                 self.order();
             }
         }
     }
 
-    /// Changes an entry outside the switch above. Durable with the caller's next fence, before which the piece that
-    /// the entry pointed to must not be freed.
-    pub(crate) fn replace_entry(&self, guard: &mut LaneGuard<'_>, spot: Spot<'_>, at: WordAt, new: Entry) {
+    /// Changes an entry outside the switch above. Durable with the caller's next fence, before
+    /// which the piece that the entry pointed to must not be freed.
+    pub(crate) fn replace_entry(
+        &self,
+        guard: &mut LaneGuard<'_>,
+        spot: Spot<'_>,
+        at: WordAt,
+        new: Entry,
+    ) {
         let word = self.word_to_replace(guard, spot, new);
         self.store_word(at, word);
     }
 
-    /// [`Ledger::replace_entry`] without the store to the medium, for a caller that lets nobody change the entry again before it has done that
-    /// ([`Ledger::stream_word`]) and fenced. The word to store.
-    pub(super) fn word_to_replace(&self, guard: &mut LaneGuard<'_>, spot: Spot<'_>, new: Entry) -> u64 {
+    /// [`Ledger::replace_entry`] without the store to the medium, for a caller that lets nobody
+    /// change the entry again before it has done that ([`Ledger::stream_word`]) and fenced. The
+    /// word to store.
+    pub(super) fn word_to_replace(
+        &self,
+        guard: &mut LaneGuard<'_>,
+        spot: Spot<'_>,
+        new: Entry,
+    ) -> u64 {
         self.leave_batches(guard, spot);
         self.settle_block(&mut guard.lane, spot.file, spot.block);
         self.retire_block(guard, spot.file, spot.block);
@@ -474,7 +515,8 @@ impl Ledger {
         words.iter().for_each(|(at, word)| self.stream_word(*at, *word));
     }
 
-    /// Makes every pending entry durable and hands the pieces that lanes, batch records and redo files hold ready back to the allocator. The caller holds neither.
+    /// Makes every pending entry durable and hands the pieces that lanes, batch records and redo
+    /// files hold ready back to the allocator. The caller holds neither.
     pub(crate) fn reclaim_lanes(&self) {
         for number in 0..self.geometry.lanes {
             let mut guard = self.lock_lane_number(number);
@@ -497,7 +539,8 @@ impl Ledger {
         }
     }
 
-    /// Makes every pending entry durable and empties all records: what is on the medium is then in the maps alone.
+    /// Makes every pending entry durable and empties all records: what is on the medium is then in
+    /// the maps alone.
     pub(crate) fn quiesce_lanes(&self) {
         self.settle_batches(false);
         for number in 0..self.geometry.lanes {
@@ -523,8 +566,8 @@ impl Ledger {
 }
 
 impl Ledger {
-    /// The idle sweep: makes pending entries durable and empties records, lane by lane where nobody is at work, so that
-    /// little is left to recovery and a later damage to a record costs nothing.
+    /// The idle sweep: makes pending entries durable and empties records, lane by lane where nobody
+    /// is at work, so that little is left to recovery and a later damage to a record costs nothing.
     pub(crate) fn settle_idle_lanes(&self) {
         self.settle_batches(true);
         for number in 0..self.geometry.lanes {
@@ -535,7 +578,8 @@ impl Ledger {
                 }
             }
         }
-        // A log has a sync for whoever wants one; what nobody syncs is durable a moment later all the same.
+        // A log has a sync for whoever wants one; what nobody syncs is durable a moment later all
+        // the same.
         let sweep = self.sweeps.fetch_add(1, Ordering::Relaxed);
         if self.has_log && !sweep.is_multiple_of(SWEEPS_A_COMMIT) {
             self.order()

@@ -1,9 +1,10 @@
 //! A lock that is let go with a plain store.
 //!
-//! The locks of a file and of a lane are let go right after a fence. A locked instruction there would
-//! wait until everything that was sent to the medium has arrived; a plain store does not, so the caller's next work runs meanwhile. Mostly there is one writer; somebody who has to wait
-//! looks again and again, then lets others run, then sleeps: the holder may be waiting for room, or have
-//! a lower priority, and never run while a real-time thread only yields.
+//! The locks of a file and of a lane are let go right after a fence. A locked instruction there
+//! would wait until everything that was sent to the medium has arrived; a plain store does not, so
+//! the caller's next work runs meanwhile. Mostly there is one writer; somebody who has to wait
+//! looks again and again, then lets others run, then sleeps: the holder may be waiting for room, or
+//! have a lower priority, and never run while a real-time thread only yields.
 //!
 //! Deliberately absent: fairness. Who waits gets the lock as soon as it looks at the right moment.
 
@@ -61,7 +62,8 @@ impl<T> Latch<T> {
                 sync::yield_now();
             } else {
                 sync::sleep(SLEEP);
-                // After a sleep some looks without one: a holder that takes turns with itself is free for moments only.
+                // After a sleep some looks without one: a holder that takes turns with itself is
+                // free for moments only.
                 looks = 0;
             }
         }

@@ -1,10 +1,11 @@
 //! The block map of one file in DRAM, where readers look; the map pages on the tier follow it.
 //!
-//! The tree is fixed: leaf 0 hangs on the slot, leaves 1..512 on middle page 0, further ones on middle pages of the top page
-//! ([`crate::format::entry`]). A leaf once there stays until the file goes away, so lookups take no lock.
+//! The tree is fixed: leaf 0 hangs on the slot, leaves 1..512 on middle page 0, further ones on
+//! middle pages of the top page ([`crate::format::entry`]). A leaf once there stays until the file
+//! goes away, so lookups take no lock.
 //!
-//! Its page on the tier may go before: one whose blocks are all `Home` says nothing that home does not, and is given back when
-//! others need the frame. It is made again for the next entry.
+//! Its page on the tier may go before: one whose blocks are all `Home` says nothing that home does
+//! not, and is given back when others need the frame. It is made again for the next entry.
 //!
 //! # A page that is given back, and what a power cut leaves
 //!
@@ -14,13 +15,15 @@
 //! | 2 | if an entry was set meanwhile the leaf gets its page back, else the pointer to the page becomes empty; then a fence | the page or none: all `Home` either way |
 //! | 3 | the frame is free | none |
 //!
-//! No record speaks of a block of such a page: what makes an entry `Home` empties them first ([`crate::ledger::lanes`]).
+//! No record speaks of a block of such a page: what makes an entry `Home` empties them first
+//! ([`crate::ledger::lanes`]).
 //!
 //! # Invariants
 //! 1. An entry changes only under the lane's lock of its block; reading it needs no lock.
-//! 2. A leaf with an entry that is not `Home` has a page. Whoever sets one looks for the page under that lock
-//!    ([`Leaf::word_at`]) and begins again if there is none. Between steps 1 and 2 this does not hold:
-//!    who has `moving` does not meet that, and who has not waits ([`FileMap::wait_for_pages`]).
+//! 2. A leaf with an entry that is not `Home` has a page. Whoever sets one looks for the page under
+//!    that lock ([`Leaf::word_at`]) and begins again if there is none. Between steps 1 and 2 this
+//!    does not hold: who has `moving` does not meet that, and who has not waits
+//!    ([`FileMap::wait_for_pages`]).
 //! 3. Pages are linked and unlinked under `pages`, which is taken after `moving` and before a lane.
 
 use super::Ledger;
@@ -64,8 +67,8 @@ impl PageAt {
     }
 }
 
-/// 512 entries and what eviction and destaging need to know about them. The entries lie in it and not
-/// elsewhere: a lookup that finds nothing in the CPU caches then waits for memory once.
+/// 512 entries and what eviction and destaging need to know about them. The entries lie in it and
+/// not elsewhere: a lookup that finds nothing in the CPU caches then waits for memory once.
 pub(crate) struct Leaf {
     page: PageAt,
     /// Writers that had the page made, and have not set their entries yet ([`Kept`]).
@@ -106,7 +109,8 @@ impl Leaf {
     /// Switches the entry that readers see. Only under the lane's lock.
     pub(crate) fn set(&self, index: usize, new: Entry) {
         use crate::format::entry::State;
-        // Not a swap: the lane's lock keeps others out, and a locked instruction would wait here for what the fence sent on its way.
+        // Not a swap: the lane's lock keeps others out, and a locked instruction would wait here
+        // for what the fence sent on its way.
         let entry = &self.entries[index];
         let old = Entry::from_raw(entry.load(Ordering::Relaxed));
         entry.store(new.raw(), Ordering::Release);
@@ -126,8 +130,8 @@ impl Leaf {
         };
     }
 
-    /// Where the entry is on the tier; `None` while the leaf has no page. It stays as it is under the lane's lock, and while an
-    /// entry of the leaf is not `Home`.
+    /// Where the entry is on the tier; `None` while the leaf has no page. It stays as it is under
+    /// the lane's lock, and while an entry of the leaf is not `Home`.
     #[inline]
     pub(crate) fn word_at(&self, index: usize) -> Option<WordAt> {
         self.page.get().map(|page| page.plus(index as u64 * 8))
@@ -152,8 +156,9 @@ impl Leaf {
     }
 }
 
-/// Leaves whose pages stay until this goes: those that a writer had made for entries that it has not set yet. Else one who makes
-/// room, perhaps the writer itself, would take the page away again, for ever.
+/// Leaves whose pages stay until this goes: those that a writer had made for entries that it has
+/// not set yet. Else one who makes room, perhaps the writer itself, would take the page away again,
+/// for ever.
 #[derive(Default)]
 pub(crate) struct Kept<'a> {
     leaves: SmallVec<[&'a Leaf; 2]>,
@@ -162,7 +167,8 @@ pub(crate) struct Kept<'a> {
 }
 
 impl<'a> Kept<'a> {
-    /// For the second try of a writer that has lost a page: from now on every page that it asks for is kept.
+    /// For the second try of a writer that has lost a page: from now on every page that it asks for
+    /// is kept.
     pub(crate) fn keep_all(&mut self) {
         self.all = true;
     }
@@ -212,13 +218,14 @@ pub(crate) struct FileMap {
     first: OnceLock<Box<Leaf>>,
     rest: OnceLock<Rest>,
     pages: Mutex<Pages>,
-    /// Counts entries that became `Home`: who read home without a lock compares it before and after.
+    /// Counts entries that became `Home`: who read home without a lock compares it before and
+    /// after.
     pub(crate) evictions: AtomicU64,
 }
 
 impl FileMap {
-    /// The leaf of a block and the block's index in it; `None` while the file has no such leaf (the block is `Home`). The leaf may
-    /// have no page.
+    /// The leaf of a block and the block's index in it; `None` while the file has no such leaf (the
+    /// block is `Home`). The leaf may have no page.
     #[inline]
     pub(crate) fn leaf(&self, block: BlockIndex) -> Option<(&Leaf, usize)> {
         let (leaf, index) = (block.0 / PAGE_WORDS, (block.0 % PAGE_WORDS) as usize);
@@ -234,8 +241,8 @@ impl FileMap {
         self.leaf(block).map_or(Entry::HOME, |(leaf, index)| leaf.get(index))
     }
 
-    /// Whether what was read from home since `evictions` was counted is what counts: nothing became `Home` meanwhile,
-    /// and the blocks are `Home` still.
+    /// Whether what was read from home since `evictions` was counted is what counts: nothing became
+    /// `Home` meanwhile, and the blocks are `Home` still.
     pub(crate) fn home_held(&self, evictions: u64, still_home: impl FnOnce() -> bool) -> bool {
         fence(Ordering::Acquire);
         // The entries first: a block that became `Home` again is counted before it says so.
@@ -301,7 +308,8 @@ impl FileMap {
         self.rest().middles[number as usize].get_or_init(|| Middle::new(at)).page.set(at);
     }
 
-    /// Puts a leaf in, or gives the one that is there a page; its middle page has been adopted before.
+    /// Puts a leaf in, or gives the one that is there a page; its middle page has been adopted
+    /// before.
     pub(crate) fn adopt_leaf(&self, number: u64, at: WordAt) -> &Leaf {
         let leaf = if number == 0 {
             self.first.get_or_init(|| Box::new(Leaf::new(at)))
@@ -319,12 +327,13 @@ impl FileMap {
         self.leaf(block).map(|(leaf, _)| leaf).filter(|leaf| leaf.has_page())
     }
 
-    /// Makes the leaf of `block` (and the pages above it) and its page; the file's root words begin at `root`. A page that is made
-    /// stays for as long as `kept`.
-    /// `Ok(false)` when the tier has no free frame.
+    /// Makes the leaf of `block` (and the pages above it) and its page; the file's root words begin
+    /// at `root`. A page that is made stays for as long as `kept`. `Ok(false)` when the tier has no
+    /// free frame.
     ///
     /// # Durability
-    /// A new page is whole and durable before the 8-byte pointer to it is switched; both are durable on return.
+    /// A new page is whole and durable before the 8-byte pointer to it is switched; both are
+    /// durable on return.
     pub(crate) fn make_leaf<'a>(
         &'a self,
         tier: &Ledger,
@@ -386,7 +395,8 @@ impl FileMap {
             return Ok(true);
         }
         kept.keep(self.adopt_leaf(number, at));
-        // Not before: who waits for it looks for the leaf then, and would link a second page over this one.
+        // Not before: who waits for it looks for the leaf then, and would link a second page over
+        // this one.
         drop(pages);
         Ok(true)
     }
@@ -398,12 +408,19 @@ impl FileMap {
         spare
     }
 
-    /// Unlinks up to `most` leaf pages that say nothing, and the pages above that are empty then: steps 1 and 2 above. The caller
-    /// holds `moving`, has seen that the file is not gone, and frees the frames.
+    /// Unlinks up to `most` leaf pages that say nothing, and the pages above that are empty then:
+    /// steps 1 and 2 above. The caller holds `moving`, has seen that the file is not gone, and
+    /// frees the frames.
     ///
     /// # Durability
     /// Nothing durable points to the pages on return.
-    pub(crate) fn take_spare(&self, tier: &Ledger, file: u64, root: WordAt, most: u64) -> Vec<Frame> {
+    pub(crate) fn take_spare(
+        &self,
+        tier: &Ledger,
+        file: u64,
+        root: WordAt,
+        most: u64,
+    ) -> Vec<Frame> {
         let mut pages = self.pages.lock();
         let mut spare: Vec<(u64, &Leaf, WordAt)> = Vec::new();
         self.for_each_leaf(|number, leaf| {
@@ -426,7 +443,9 @@ impl FileMap {
                 _ => {
                     let middle = self.rest().middles[(number / PAGE_WORDS) as usize].get();
                     let middle = middle.and_then(|middle| middle.page.get());
-                    middle.expect("BUG: a leaf page hangs on a middle page").plus(number % PAGE_WORDS * 8)
+                    middle
+                        .expect("BUG: a leaf page hangs on a middle page")
+                        .plus(number % PAGE_WORDS * 8)
                 }
             };
             unlink(tier, file, Place::Leaf(number), pointer);
@@ -454,14 +473,19 @@ impl FileMap {
         let Some(rest) = self.rest.get() else { return };
         let mut on_top = 0;
         for (number, middle) in rest.middles.iter().enumerate() {
-            let Some(middle) = middle.get().filter(|middle| middle.page.get().is_some()) else { continue };
+            let Some(middle) = middle.get().filter(|middle| middle.page.get().is_some()) else {
+                continue;
+            };
             if middle.leaves.iter().filter_map(OnceLock::get).any(|leaf| leaf.has_page()) {
                 on_top += usize::from(number > 0);
                 continue;
             }
             let pointer = match number {
                 0 => root.plus(8),
-                _ => pages.top.expect("BUG: a middle page hangs on the top page").plus(number as u64 * 8),
+                _ => pages
+                    .top
+                    .expect("BUG: a middle page hangs on the top page")
+                    .plus(number as u64 * 8),
             };
             unlink(tier, file, Place::Middle(number as u64), pointer);
             gone.extend(middle.page.take());

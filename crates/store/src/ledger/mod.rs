@@ -1,20 +1,23 @@
 //! The ledger of a tier: the only room that makes a fact about a file durable.
 //!
-//! A fact is a map entry, a map page, a file's header in the file table, a record of a switch under way. Start
-//! reading at [`switch`], where a block gets another version: one call for each way. [`lanes`] is how one switch is
-//! durable with one fence, [`batch`] how several blocks switch together, [`at_once`] how a few do with one fence, [`map`] the block map of a file, [`header`]
-//! a file's slot and its state line, [`replay`] what recovery does with records, [`zeroed`] what redo files grow by,
-//! [`latch`] the lock of a lane and of a file.
+//! A fact is a map entry, a map page, a file's header in the file table, a record of a switch under
+//! way. Start reading at [`switch`], where a block gets another version: one call for each way.
+//! [`lanes`] is how one switch is durable with one fence, [`batch`] how several blocks switch
+//! together, [`at_once`] how a few do with one fence, [`map`] the block map of a file, [`header`] a
+//! file's slot and its state line, [`replay`] what recovery does with records, [`zeroed`] what redo
+//! files grow by, [`latch`] the lock of a lane and of a file.
 //!
-//! It is a ledger for mapped metadata: words are stored whole and in order. One for metadata on a block medium
-//! would keep a log instead, and have the same calls.
+//! It is a ledger for mapped metadata: words are stored whole and in order. One for metadata on a
+//! block medium would keep a log instead, and have the same calls.
 //!
-//! **Invariant**: map pages, and blocks of redo files, stay latched for as long as an entry points to them. A
-//! block of a data file is latched while it is written, and may stay so afterwards: who wants to pin it and finds
-//! it latched takes the latch back under its lane's lock ([`Ledger::let_go`]). A free piece may be latched too; the
-//! latch is that of whoever takes the piece ([`Tier::own`]).
+//! **Invariant**: map pages, and blocks of redo files, stay latched for as long as an entry points
+//! to them. A block of a data file is latched while it is written, and may stay so afterwards: who
+//! wants to pin it and finds it latched takes the latch back under its lane's lock
+//! ([`Ledger::let_go`]). A free piece may be latched too; the latch is that of whoever takes the
+//! piece ([`Tier::own`]).
 //!
-//! **Deliberately absent**: which frames are free ([`crate::tier`]), and what a file's size or times mean.
+//! **Deliberately absent**: which frames are free ([`crate::tier`]), and what a file's size or
+//! times mean.
 
 mod at_once;
 pub(crate) mod batch;
@@ -49,7 +52,8 @@ pub(crate) struct Ledger {
     lanes: Box<[CachePadded<Latch<Lane>>]>,
     /// What of each lane is looked at without its lock.
     shown: Box<[CachePadded<Shown>]>,
-    /// A lock for each pair of batch records, taken before lanes: whose turn it is to write a batch.
+    /// A lock for each pair of batch records, taken before lanes: whose turn it is to write a
+    /// batch.
     batches: Box<[CachePadded<Latch<BatchSlot>>]>,
     /// What the records of each pair speak of; taken after lanes.
     pairs: Box<[CachePadded<Latch<Pair>>]>,
@@ -102,10 +106,10 @@ impl Ledger {
         }
     }
 
-    /// [`Ledger::store_word`] past the caches, for a caller that fences before it unlocks what keeps others from this
-    /// word: without that fence what another thread stores there next might arrive first. A line that is in no
-    /// cache, as most entries' are, costs nothing here, where `store_word` waits for it and the fence then waits
-    /// for its way back.
+    /// [`Ledger::store_word`] past the caches, for a caller that fences before it unlocks what
+    /// keeps others from this word: without that fence what another thread stores there next might
+    /// arrive first. A line that is in no cache, as most entries' are, costs nothing here, where
+    /// `store_word` waits for it and the fence then waits for its way back.
     #[inline]
     fn stream_word(&self, at: WordAt, word: u64) {
         let medium = self.words(at.member());

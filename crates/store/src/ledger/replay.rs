@@ -1,8 +1,10 @@
-//! What recovery does with records before it reads a map: switches and batches that were under way are finished.
+//! What recovery does with records before it reads a map: switches and batches that were under way
+//! are finished.
 //!
-//! Lane records, then batch records, the older first, are applied to the map entries they speak of, a fence, then
-//! emptied: of each lane the older first, then the newer, then the batches one by one, with fences between, so that a cut
-//! never leaves an older record without the newer one. Applying twice does no harm: no entry has moved on, because nobody else is at work.
+//! Lane records, then batch records, the older first, are applied to the map entries they speak of,
+//! a fence, then emptied: of each lane the older first, then the newer, then the batches one by
+//! one, with fences between, so that a cut never leaves an older record without the newer one.
+//! Applying twice does no harm: no entry has moved on, because nobody else is at work.
 //!
 //! Deliberately absent: reading the maps ([`crate::recover`]).
 
@@ -40,7 +42,8 @@ impl Ledger {
 fn apply_records(tier: &Ledger, len: u64) -> Result<Replayed> {
     let mut replayed = Replayed::default();
     let frames = tier.geometry.units(len) * tier.geometry.unit_frames();
-    // To be emptied one group after the other: an older record alone would take its block back to the version before.
+    // To be emptied one group after the other: an older record alone would take its block back to
+    // the version before.
     let mut live: [Vec<u64>; 2] = Default::default();
     for lane in 0..tier.geometry.lanes {
         let mut records: Vec<LaneRecord> = Vec::new();
@@ -62,7 +65,8 @@ fn apply_records(tier: &Ledger, len: u64) -> Result<Replayed> {
             live[group].push(tier.geometry.lane_record_at(lane, record.seq));
         }
         for r in records {
-            let item = BatchItem { at: r.at, word: r.word, block_hash: r.block_hash, block: r.block };
+            let item =
+                BatchItem { at: r.at, word: r.word, block_hash: r.block_hash, block: r.block };
             let whole = block_is_whole(tier, frames, r.file, &item, r.frames);
             if whole || tier.planted.is(Planted::SkipBlockChecksum) {
                 if tier.load_checked(r.at)? != r.word {
@@ -132,8 +136,16 @@ fn store_entry(tier: &Ledger, at: WordAt, word: u64) {
 /// Whether the block a record speaks of arrived whole. A record of ours never points outside the
 /// tier; one that does counts as torn. An unreadable block counts as whole: it may have been
 /// acknowledged, and going back to the version before it would lose it silently.
-fn block_is_whole(tier: &Ledger, frames: u64, file: u64, item: &BatchItem, block_frames: u32) -> bool {
-    let Some(entry) = unseal(tier.seed, file, Place::Block(item.block.0), item.word) else { return false };
+fn block_is_whole(
+    tier: &Ledger,
+    frames: u64,
+    file: u64,
+    item: &BatchItem,
+    block_frames: u32,
+) -> bool {
+    let Some(entry) = unseal(tier.seed, file, Place::Block(item.block.0), item.word) else {
+        return false;
+    };
     let member = item.at.member();
     let word_inside = member < tier.members.len()
         && item.at.offset().is_multiple_of(8)
@@ -150,7 +162,10 @@ fn block_is_whole(tier: &Ledger, frames: u64, file: u64, item: &BatchItem, block
     match tier.read_block_checked(entry.frame(), 0, &mut bytes) {
         Ok(()) => hash_bytes(&bytes, tier.seed) == item.block_hash,
         Err(e) => {
-            log::error!("block {} of file {file} was being written and cannot be read: {e}", item.block.0);
+            log::error!(
+                "block {} of file {file} was being written and cannot be read: {e}",
+                item.block.0
+            );
             true
         }
     }
@@ -164,14 +179,16 @@ fn read_batch(
     let Some((header, mut items)) = BatchHeader::decode(bytes, tier.seed) else { return Ok(None) };
     let mut next = header.overflow;
     let count = header.count as usize;
-    // The header's checksum is right, but the overflow pages may not have arrived: each step is checked.
+    // The header's checksum is right, but the overflow pages may not have arrived: each step is
+    // checked.
     while items.len() < count {
         if next == NO_FRAME || next >= frames {
             return Ok(None);
         }
         let mut page = [0; BATCH_RECORD];
         tier.read_checked(tier.page_at(Frame(next)), &mut page)?;
-        let (more, after) = record::decode_overflow(&page, (count - items.len()).min(ITEMS_OVERFLOW));
+        let (more, after) =
+            record::decode_overflow(&page, (count - items.len()).min(ITEMS_OVERFLOW));
         items.extend(more);
         next = after;
     }

@@ -9,12 +9,13 @@
 //! | [`Ledger::change`] | the same bytes in another state, or nothing in the tier | destage, evict, drop |
 //! | [`Ledger::change_later`] | the same, several with one fence | redo that grows or is drained |
 //!
-//! Each looks the entry up under its lane, takes a piece, writes the block, makes the change durable as
-//! [`super::lanes`] says, and switches the entry that readers see. In `holds` the caller says what must be true at
-//! that moment besides; it is asked under the lane's lock.
+//! Each looks the entry up under its lane, takes a piece, writes the block, makes the change
+//! durable as [`super::lanes`] says, and switches the entry that readers see. In `holds` the caller
+//! says what must be true at that moment besides; it is asked under the lane's lock.
 //!
-//! A lane's lock spins, so a medium that takes its time ([`BlockMedium::is_quick`]) is not written under it: the
-//! piece, of which nobody else knows, is filled before, and the entry is switched if all that held does so still.
+//! A lane's lock spins, so a medium that takes its time ([`BlockMedium::is_quick`]) is not written
+//! under it: the piece, of which nobody else knows, is filled before, and the entry is switched if
+//! all that held does so still.
 //!
 //! [`BlockMedium::is_quick`]: crate::medium::BlockMedium::is_quick
 
@@ -51,7 +52,8 @@ impl Spot<'_> {
         seal(seed, self.file, Place::Block(self.block.0), entry)
     }
 
-    /// Where that word is; `None` while the leaf has no page. Asked under the lane ([`super::map`]).
+    /// Where that word is; `None` while the leaf has no page. Asked under the lane
+    /// ([`super::map`]).
     #[inline]
     pub(crate) fn at(&self) -> Option<WordAt> {
         self.leaf.word_at(self.index)
@@ -61,7 +63,8 @@ impl Spot<'_> {
 /// What a block is to have.
 pub(crate) enum Version<'a> {
     Whole(&'a [u8]),
-    /// What the tier has of it, with `part` from byte `inner` on. `whole` is as long as a block and gets all of it.
+    /// What the tier has of it, with `part` from byte `inner` on. `whole` is as long as a block and
+    /// gets all of it.
     Part {
         inner: usize,
         part: &'a [u8],
@@ -90,14 +93,14 @@ pub(crate) enum Changed {
 }
 
 impl Ledger {
-    /// Replaces a block by a whole one for which its lane has a piece laid out, as most writes of a database do.
-    /// `None`, and nothing is done, where it needs more than that.
+    /// Replaces a block by a whole one for which its lane has a piece laid out, as most writes of a
+    /// database do. `None`, and nothing is done, where it needs more than that.
     ///
-    /// The order is the speed. A locked instruction waits until what was sent before it has arrived; the
-    /// instructions behind it are begun meanwhile, but no more than the processor can hold (about 200, half of an
-    /// EPYC's 448). Where the first store of the block is among those, it leaves at once; where it is not, the whole
-    /// block leaves later: 100 to 180 ns. So what can be found out before the lock is, and what can be done behind
-    /// the copy is.
+    /// The order is the speed. A locked instruction waits until what was sent before it has
+    /// arrived; the instructions behind it are begun meanwhile, but no more than the processor can
+    /// hold (about 200, half of an EPYC's 448). Where the first store of the block is among those,
+    /// it leaves at once; where it is not, the whole block leaves later: 100 to 180 ns. So what can
+    /// be found out before the lock is, and what can be done behind the copy is.
     ///
     /// # Durability
     /// On return the new version survives a power cut.
@@ -123,8 +126,8 @@ impl Ledger {
         Some(())
     }
 
-    /// Replaces a block. `spare` is a piece that the caller has taken beforehand ([`Ledger::take_spare`]); it is
-    /// gone when it was used.
+    /// Replaces a block. `spare` is a piece that the caller has taken beforehand
+    /// ([`Ledger::take_spare`]); it is gone when it was used.
     ///
     /// # Durability
     /// On return the new version survives a power cut.
@@ -146,7 +149,8 @@ impl Ledger {
             return Ok(Outcome::Moved);
         }
         let Some(at) = spot.at() else { return Ok(Outcome::Moved) };
-        let Some(frame) = spare.take().or_else(|| self.take_piece(&mut guard.lane, spot.size)) else {
+        let Some(frame) = spare.take().or_else(|| self.take_piece(&mut guard.lane, spot.size))
+        else {
             return Ok(Outcome::NoPiece);
         };
         self.point_too_early(spot, at, frame);
@@ -189,7 +193,8 @@ impl Ledger {
     ) -> Result<Outcome> {
         let old = spot.entry();
         let adds_to_old = matches!(version, Version::Part { .. });
-        // While it is pinned its frame is not used again, so an equal entry later means the same bytes.
+        // While it is pinned its frame is not used again, so an equal entry later means the same
+        // bytes.
         let pin = if adds_to_old && old != Entry::HOME { self.pin_block(spot, old) } else { None };
         if adds_to_old && (pin.is_none() || spot.entry() != old) {
             return Ok(Outcome::Moved);
@@ -199,15 +204,23 @@ impl Ledger {
         }
         let checksum = self.write_version(old, version, spot.size, frame)?;
         let mut guard = self.lock_lane(spot.file, spot.block);
-        let moved = || adds_to_old && spot.entry() != old && !self.planted.is(Planted::PartOverMoved);
+        let moved =
+            || adds_to_old && spot.entry() != old && !self.planted.is(Planted::PartOverMoved);
         let Some(at) = spot.at().filter(|_| holds() && !moved()) else { return Ok(Outcome::Moved) };
         self.commit_filled(&mut guard, spot, at, frame, checksum);
         spot.leaf.set(spot.index, Entry::dirty(frame));
         Ok(Outcome::Done)
     }
 
-    /// Fills a piece with a new version of a block that was `old`, durable with the next fence. Its checksum.
-    fn write_version(&self, old: Entry, version: Version<'_>, size: BlockSize, frame: Frame) -> Result<u64> {
+    /// Fills a piece with a new version of a block that was `old`, durable with the next fence. Its
+    /// checksum.
+    fn write_version(
+        &self,
+        old: Entry,
+        version: Version<'_>,
+        size: BlockSize,
+        frame: Frame,
+    ) -> Result<u64> {
         let data = match version {
             Version::Whole(data) => data,
             Version::Part { inner, part, whole } => {
@@ -222,9 +235,9 @@ impl Ledger {
         Ok(written.checksum)
     }
 
-    /// Gives a block that is `Home` a piece with `data`, or zeros: as a clean copy, or as the first version of a
-    /// block that is written in place. `counts` says how many bytes of it are the file's, the rest become zeros;
-    /// `None` when something moved.
+    /// Gives a block that is `Home` a piece with `data`, or zeros: as a clean copy, or as the first
+    /// version of a block that is written in place. `counts` says how many bytes of it are the
+    /// file's, the rest become zeros; `None` when something moved.
     ///
     /// # Durability
     /// The piece is durable before its entry is; the entry of a `Dirty` one is durable on return.
@@ -238,7 +251,9 @@ impl Ledger {
         let mut guard = self.lock_lane(spot.file, spot.block);
         let Some(count) = counts() else { return Ok(Outcome::Moved) };
         let Some(at) = spot.at() else { return Ok(Outcome::Moved) };
-        let Some(frame) = self.take_piece(&mut guard.lane, spot.size) else { return Ok(Outcome::NoPiece) };
+        let Some(frame) = self.take_piece(&mut guard.lane, spot.size) else {
+            return Ok(Outcome::NoPiece);
+        };
         let new = if state == State::Cached { Entry::cached(frame) } else { Entry::dirty(frame) };
         if self.planted.is(Planted::AdmitPointerFirst) && state == State::Cached {
             self.replace_entry(&mut guard, spot, at, new);
@@ -268,8 +283,8 @@ impl Ledger {
         Ok(Outcome::Done)
     }
 
-    /// Fills a piece, durable on return. A `copy` is not changed in place, so its checksum will do where a log knows it: the entry's record counts only
-    /// with the block.
+    /// Fills a piece, durable on return. A `copy` is not changed in place, so its checksum will do
+    /// where a log knows it: the entry's record counts only with the block.
     fn write_first(
         &self,
         frame: Frame,
@@ -297,10 +312,14 @@ impl Ledger {
         self.wait_for(frame, ticket)
     }
 
-    /// Changes an entry to what `to` makes of it; `None`: it stays. Waits where somebody gives the leaf's page back
-    /// ([`super::map`]). Returns what the entry was before, if it was changed: what that pointed to is free after
-    /// the caller's next fence.
-    pub(crate) fn change(&self, spot: Spot<'_>, to: impl Fn(Entry) -> Option<Entry>) -> Option<Entry> {
+    /// Changes an entry to what `to` makes of it; `None`: it stays. Waits where somebody gives the
+    /// leaf's page back ([`super::map`]). Returns what the entry was before, if it was changed:
+    /// what that pointed to is free after the caller's next fence.
+    pub(crate) fn change(
+        &self,
+        spot: Spot<'_>,
+        to: impl Fn(Entry) -> Option<Entry>,
+    ) -> Option<Entry> {
         loop {
             let mut guard = self.lock_lane(spot.file, spot.block);
             let old = spot.entry();
@@ -317,8 +336,8 @@ impl Ledger {
         }
     }
 
-    /// [`Ledger::change`] of a block of which nobody else changes the entry before the caller has stored `words`
-    /// ([`Ledger::store_later`]) and fenced: several share that fence.
+    /// [`Ledger::change`] of a block of which nobody else changes the entry before the caller has
+    /// stored `words` ([`Ledger::store_later`]) and fenced: several share that fence.
     pub(crate) fn change_later(
         &self,
         spot: Spot<'_>,
@@ -335,7 +354,8 @@ impl Ledger {
         Changed::From(old)
     }
 
-    /// Forgets what the tier has of a block of a file that is gone, durably; the piece is the caller's.
+    /// Forgets what the tier has of a block of a file that is gone, durably; the piece is the
+    /// caller's.
     pub(crate) fn forget_block(&self, spot: Spot<'_>) -> Option<Frame> {
         // Somebody else may be evicting the same block: one of the two frees its frame.
         let _lane = self.lock_lane(spot.file, spot.block);
@@ -344,7 +364,8 @@ impl Ledger {
         frame
     }
 
-    /// Switches the entry that readers see, where the block may become `Home`: that is counted before it is seen.
+    /// Switches the entry that readers see, where the block may become `Home`: that is counted
+    /// before it is seen.
     fn show(&self, spot: Spot<'_>, new: Entry) {
         if new == Entry::HOME {
             spot.map.evictions.fetch_add(1, Ordering::AcqRel);
@@ -362,8 +383,8 @@ impl Ledger {
         self.give_piece(&mut self.lock_lane(spot.file, spot.block).lane, frame, spot.size);
     }
 
-    /// Keeps the bytes of a block that was `entry` a moment ago as they are; the caller then looks whether it is
-    /// `entry` still. `None` when somebody writes to its frames.
+    /// Keeps the bytes of a block that was `entry` a moment ago as they are; the caller then looks
+    /// whether it is `entry` still. `None` when somebody writes to its frames.
     pub(crate) fn pin_block(&self, spot: Spot<'_>, entry: Entry) -> Option<Pin<'_>> {
         let pin = || self.pin(entry.frame(), 0, spot.size.bytes());
         pin().or_else(|| {
@@ -372,7 +393,8 @@ impl Ledger {
         })
     }
 
-    /// [`Ledger::pin_block`], and the bytes where they are; `None` also where they are not in memory.
+    /// [`Ledger::pin_block`], and the bytes where they are; `None` also where they are not in
+    /// memory.
     #[inline]
     pub(crate) fn show_block(&self, spot: Spot<'_>, entry: Entry) -> Option<InPlace<'_>> {
         let (memory, at) = self.memory_of(entry.frame())?;
@@ -385,8 +407,8 @@ impl Ledger {
         }
     }
 
-    /// Returns when everybody who had a lane when this was called has let it go: what they saw before they locked
-    /// it no longer matters.
+    /// Returns when everybody who had a lane when this was called has let it go: what they saw
+    /// before they locked it no longer matters.
     pub(crate) fn wait_for_writers(&self) {
         for lane in 0..self.geometry.lanes {
             drop(self.lock_lane_number(lane));

@@ -8,9 +8,9 @@ use crate::format::entry::{Place, unseal_value};
 use crate::format::slot::StateLine;
 use crate::tier::table::Slot;
 
-/// Makes torn state lines unreadable for good. The next line takes the number of the torn one: words
-/// that the two have in common could complete the torn one, if the power failed again while the next
-/// one is written.
+/// Makes torn state lines unreadable for good. The next line takes the number of the torn one:
+/// words that the two have in common could complete the torn one, if the power failed again while
+/// the next one is written.
 pub(super) fn spoil_lines(tier: &Ledger) -> Result<()> {
     let mut spoiled = false;
     for Slot { number, at } in tier.each_slot() {

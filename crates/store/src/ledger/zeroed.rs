@@ -1,10 +1,12 @@
 //! Pieces full of zeros at hand, for the blocks that redo files grow by.
 //!
-//! A redo block shows what its piece held before where an append has not arrived when power is cut, so it begins as zeros, durable before anything
-//! points to it. Zeros take as long to write as the appends that follow. The drain, which works in the background, writes them into the pieces that it frees;
-//! when there are none, several pieces are zeroed at once and share a fence.
+//! A redo block shows what its piece held before where an append has not arrived when power is cut,
+//! so it begins as zeros, durable before anything points to it. Zeros take as long to write as the
+//! appends that follow. The drain, which works in the background, writes them into the pieces that
+//! it frees; when there are none, several pieces are zeroed at once and share a fence.
 //!
-//! **Invariant**: a piece here is claimed, no durable entry points to it, and its zeros are durable.
+//! **Invariant**: a piece here is claimed, no durable entry points to it, and its zeros are
+//! durable.
 //!
 //! Deliberately absent: any record on the medium. After a cut these pieces are free like others.
 
@@ -45,7 +47,11 @@ impl Ledger {
         }
         let mut got = Few::new();
         // Fewer will do.
-        self.take_latched(Purpose::Blocks(size), if self.has_plenty() { AT_ONCE } else { 1 }, &mut got);
+        self.take_latched(
+            Purpose::Blocks(size),
+            if self.has_plenty() { AT_ONCE } else { 1 },
+            &mut got,
+        );
         if let Err(e) = self.zero(size, &got) {
             self.give_latched(Purpose::Blocks(size), got);
             return Err(e);
@@ -55,7 +61,8 @@ impl Ledger {
         Ok(frame)
     }
 
-    /// Takes pieces that are free but still claimed: keeps some as zeros, the rest becomes everybody's.
+    /// Takes pieces that are free but still claimed: keeps some as zeros, the rest becomes
+    /// everybody's.
     pub(crate) fn keep_zeroed(&self, size: BlockSize, mut free: Vec<Frame>) {
         let most = (self.allocator.total_frames() / size.frames() / 32) as usize;
         let most = if self.has_plenty() { most.min(KEPT_BYTES / size.bytes()) } else { 0 };

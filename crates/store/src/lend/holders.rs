@@ -1,10 +1,13 @@
 //! Who has a lent file open, for messages; and the end of a loan that waits for nobody.
 //!
-//! That somebody has it the kernel knows ([`crate::plain::LentDir::is_ours_alone`]); who it is can only be looked for: a program that opened the file on a
-//! mount has it by its name there, also when the mount is dead or gone, and one that opened the plain file by that name. A name alone proves nothing: it
-//! is that of the program's own mount namespace, and mounts hide each other. So access, inode and mount of the descriptor are compared too; what cannot be
-//! is said to be perhaps so. A program that has mapped it and closed it, that another user runs, or that only reads is not found. Deliberately not here:
-//! looking at what a name leads to, which a dead mount answers with an error and a hanging one not at all.
+//! That somebody has it the kernel knows ([`crate::plain::LentDir::is_ours_alone`]); who it is can
+//! only be looked for: a program that opened the file on a mount has it by its name there, also
+//! when the mount is dead or gone, and one that opened the plain file by that name. A name alone
+//! proves nothing: it is that of the program's own mount namespace, and mounts hide each other. So
+//! access, inode and mount of the descriptor are compared too; what cannot be is said to be perhaps
+//! so. A program that has mapped it and closed it, that another user runs, or that only reads is
+//! not found. Deliberately not here: looking at what a name leads to, which a dead mount answers
+//! with an error and a hanging one not at all.
 
 use super::Lender;
 use crate::known::{FileState, Placed};
@@ -27,8 +30,8 @@ pub struct LentInUse {
     pub path: PathBuf,
     /// Its plain file.
     pub plain: PathBuf,
-    /// The programs that could be found, as words of a sentence: `process 7 (postgres)`; `perhaps process 7 (postgres)` when it may have another file of
-    /// the same name.
+    /// The programs that could be found, as words of a sentence: `process 7 (postgres)`;
+    /// `perhaps process 7 (postgres)` when it may have another file of the same name.
     pub programs: Vec<String>,
 }
 
@@ -40,7 +43,8 @@ impl std::fmt::Display for LentInUse {
         if programs.is_empty() {
             write!(
                 f,
-                "which program it is could not be found (a database that ran before?); end it before the database starts"
+                "which program it is could not be found (a database that ran before?); end it \
+                 before the database starts"
             )
         } else if self.programs.iter().any(|program| program.starts_with(PERHAPS)) {
             write!(f, "{programs} has it; look which, and end it before the database starts")
@@ -58,7 +62,8 @@ impl Lender {
             return None;
         }
         let (path, plain_path) = (file.path.lock().clone(), dir.path(plain.name));
-        let sought = Sought::new(self.env.home_path(), &path, file.identity.key().1, &plain_path, &plain);
+        let sought =
+            Sought::new(self.env.home_path(), &path, file.identity.key().1, &plain_path, &plain);
         Some(LentInUse { programs: sought.programs(), path, plain: plain_path })
     }
 }
@@ -113,7 +118,8 @@ struct Sought {
 impl Sought {
     fn new(home: &Path, path: &Path, ino: u64, plain_path: &Path, plain: &Plain) -> Self {
         let own = plain.descriptor.as_ref().and_then(|fd| {
-            let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
+            let text =
+                std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
             Opening::parse(&text)
         });
         let alone = Path::new("/").join(path);
@@ -139,7 +145,8 @@ impl Sought {
             let dir = entry.path();
             let open = std::fs::read_dir(dir.join("fd")).into_iter().flatten().flatten();
             let judged = open.filter_map(|fd| {
-                let target = std::fs::read_link(fd.path()).ok().filter(|target| self.is_named(target))?;
+                let target =
+                    std::fs::read_link(fd.path()).ok().filter(|target| self.is_named(target))?;
                 let info = std::fs::read_to_string(dir.join("fdinfo").join(fd.file_name())).ok()?;
                 let list = || std::fs::read(dir.join("mountinfo")).ok();
                 let in_sight = here.is_some() && namespace(&dir) == here;
@@ -151,7 +158,10 @@ impl Sought {
             }
         }
         found.sort_unstable();
-        found.into_iter().map(|(pid, how)| format!("{how}process {pid} ({})", name_of(pid))).collect()
+        found
+            .into_iter()
+            .map(|(pid, how)| format!("{how}process {pid} ({})", name_of(pid)))
+            .collect()
     }
 
     fn is_named(&self, target: &Path) -> bool {
@@ -159,8 +169,8 @@ impl Sought {
         target == self.plain || target == self.in_home || Some(target) == self.alone.as_deref()
     }
 
-    /// Whether an opening of this name, by a program whose mount namespace is `in_sight`, is one that writes to the file: `Some(false)` is perhaps. `list`
-    /// is the program's list of mounts.
+    /// Whether an opening of this name, by a program whose mount namespace is `in_sight`, is one
+    /// that writes to the file: `Some(false)` is perhaps. `list` is the program's list of mounts.
     fn judge(
         &self,
         target: &Path,
@@ -226,9 +236,13 @@ fn name_of(pid: u32) -> String {
     if name.is_empty() { "of unknown name".into() } else { name }
 }
 
-/// Names of files and programs may hold anything: a line stays one line, and a terminal that shows it neither obeys it nor turns it round.
+/// Names of files and programs may hold anything: a line stays one line, and a terminal that shows
+/// it neither obeys it nor turns it round.
 fn one_line(name: &str) -> String {
-    let turns = |c| matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns = |c| {
+        matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}')
+    };
     let shown = |c: char| {
         if c.is_control() || turns(c) { c.escape_default().to_string() } else { c.to_string() }
     };
@@ -284,7 +298,11 @@ mod tests {
             ("/a.seg", 55, Some(3), true, None),
             ("/a.seg", 20, Some(7), false, None),
         ] {
-            assert_eq!(judge(target, mount, ino, in_sight), expected, "{target} {mount} {ino:?} {in_sight}");
+            assert_eq!(
+                judge(target, mount, ino, in_sight),
+                expected,
+                "{target} {mount} {ino:?} {in_sight}"
+            );
         }
         assert!(!sought.is_named(Path::new("/elsewhere/a.seg")));
     }
@@ -302,11 +320,19 @@ mod tests {
     fn a_message_is_one_line_and_says_what_is_not_certain() {
         let said = |programs: &[&str]| {
             let programs = programs.iter().map(|p| (*p).to_owned()).collect();
-            LentInUse { path: "a\nb\u{1b}[2J\u{202e}\u{e4}.seg".into(), plain: "p".into(), programs }
-                .to_string()
+            LentInUse {
+                path: "a\nb\u{1b}[2J\u{202e}\u{e4}.seg".into(),
+                plain: "p".into(),
+                programs,
+            }
+            .to_string()
         };
-        let path = "a\\nb\\u{1b}[2J\\u{202e}\u{e4}.seg is open or mapped elsewhere, and written to there: ";
-        assert_eq!(said(&["process 7 (x)"]), format!("{path}end process 7 (x) before the database starts"));
+        let path = "a\\nb\\u{1b}[2J\\u{202e}\u{e4}.seg is open or mapped elsewhere, and written to \
+                    there: ";
+        assert_eq!(
+            said(&["process 7 (x)"]),
+            format!("{path}end process 7 (x) before the database starts")
+        );
         let perhaps = said(&["process 7 (x)", "perhaps process 8 (y)"]);
         assert!(
             perhaps.contains(": process 7 (x) and perhaps process 8 (y) has it; look which"),

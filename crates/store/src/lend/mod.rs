@@ -1,8 +1,10 @@
-//! Lent files: redo files of fixed size whose contents are in a plain file beside the tier while they are written, so that the kernel can write
-//! them itself (a door hands it the plain file) and no call goes through this process.
+//! Lent files: redo files of fixed size whose contents are in a plain file beside the tier while
+//! they are written, so that the kernel can write them itself (a door hands it the plain file) and
+//! no call goes through this process.
 //!
-//! The state line says it: while a file is lent its plain file is the truth, its map is empty, and home may be behind in any way. Every operation
-//! of the store on it acts on the plain file ([`crate::file::lent`]); [`crate::plain`] is where plain files are.
+//! The state line says it: while a file is lent its plain file is the truth, its map is empty, and
+//! home may be behind in any way. Every operation of the store on it acts on the plain file
+//! ([`crate::file::lent`]); [`crate::plain`] is where plain files are.
 //!
 //! # Lending, and what a power cut leaves
 //!
@@ -20,12 +22,13 @@
 //! | 2 | the state line gets the size and home's stamp, and loses the flag and the number; **fence** | **the file, all at home** |
 //! | 3 | the plain file is removed | the same; one that is left is removed at the next attach |
 //!
-//! A program that has mapped a lent file may write to it after it has closed it. The kernel tells ([`LentDir::is_ours_alone`]), and such a file is not
-//! given back.
+//! A program that has mapped a lent file may write to it after it has closed it. The kernel tells
+//! ([`LentDir::is_ours_alone`]), and such a file is not given back.
 //!
 //! # Locks
-//! `lending` (one lends or gives back) is taken after `changing` and before all locks of a file. `plain` of a file is taken after `moving`: a reader holds
-//! it as long as it reads, so that what it reads is not moved away under it.
+//! `lending` (one lends or gives back) is taken after `changing` and before all locks of a file.
+//! `plain` of a file is taken after `moving`: a reader holds it as long as it reads, so that what
+//! it reads is not moved away under it.
 //!
 //! Deliberately absent: who lends. A door does, when it opens a file that the kernel may take over.
 
@@ -61,13 +64,15 @@ pub struct LendingStats {
     pub files: u64,
     /// Bytes of their plain files.
     pub bytes: u64,
-    /// Those of them of which home does not have everything, or is not known to: bytes of their plain files.
+    /// Those of them of which home does not have everything, or is not known to: bytes of their
+    /// plain files.
     pub not_home_bytes: u64,
     /// Where the plain files are, one directory for a tier with some. Each belongs to its tier.
     pub directories: Vec<std::path::PathBuf>,
     /// Bytes there may be.
     pub max_bytes: u64,
-    /// Why the last file that was to be lent was not, or why none can be; `None` when it was, or nothing is known against it.
+    /// Why the last file that was to be lent was not, or why none can be; `None` when it was, or
+    /// nothing is known against it.
     pub refused: Option<String>,
 }
 
@@ -99,7 +104,8 @@ impl Lender {
             return Ok(None);
         };
         // One that was just made is empty, and about to be filled.
-        let wanted = placed.loan.is_lent() || (placed.size() > 0 && self.profile.is_lent(&file.path.lock()));
+        let wanted =
+            placed.loan.is_lent() || (placed.size() > 0 && self.profile.is_lent(&file.path.lock()));
         if !wanted {
             return Ok(None);
         }
@@ -114,7 +120,10 @@ impl Lender {
                 }
                 Err(why) => {
                     if lending.refused.as_ref() != Some(&why) {
-                        log::info!("{} is written through the daemon: {why}", file.path.lock().display());
+                        log::info!(
+                            "{} is written through the daemon: {why}",
+                            file.path.lock().display()
+                        );
                     }
                     lending.refused = Some(why);
                     return Ok(None);
@@ -127,7 +136,11 @@ impl Lender {
     }
 
     /// The four steps. The error is a reason, and nothing has changed then.
-    fn begin_lending(&self, file: &FileState, placed: &Placed) -> std::result::Result<Plain, String> {
+    fn begin_lending(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+    ) -> std::result::Result<Plain, String> {
         let tier = &placed.tier;
         let Some(dir) = &tier.lent_dir else {
             return Err(no_files_beside(tier));
@@ -208,7 +221,8 @@ impl Lender {
         while at < size {
             let len = (size - at).min(PART_BYTES as u64) as usize;
             self.io.read(file, at, &mut part[..len]).map_err(|e| e.to_string())?;
-            // Zeros too: space that was only reserved would make the first write of each block slow.
+            // Zeros too: space that was only reserved would make the first write of each block
+            // slow.
             plain.file.write_at(at, &part[..len]).map_err(failed)?;
             at += len as u64;
         }
@@ -235,7 +249,8 @@ impl Lender {
         )
     }
 
-    /// Gives files back that nobody uses and of which home has everything, until there is room. Called with `lending` held and nothing else.
+    /// Gives files back that nobody uses and of which home has everything, until there is room.
+    /// Called with `lending` held and nothing else.
     fn make_lending_room(&self, size: u64) -> std::result::Result<(), String> {
         let most = self.env.options.lent_max_bytes;
         if size > most {
@@ -252,7 +267,8 @@ impl Lender {
         if self.lent_bytes() + size <= most { Ok(()) } else { Err(self.no_room(size)) }
     }
 
-    /// Lent files that no kernel has and that are not pinned, those first that were let go longest ago.
+    /// Lent files that no kernel has and that are not pinned, those first that were let go longest
+    /// ago.
     fn idle_loans(&self) -> Vec<Arc<FileState>> {
         let idle = |f: &Arc<FileState>| {
             f.placed.as_ref().is_some_and(|p| {
@@ -275,7 +291,9 @@ impl Lender {
         let _ranging = file.ranging.lock();
         let _sizing = placed.sizing.lock();
         let _moving = placed.moving.lock();
-        let Some(plain) = placed.loan.plain().filter(|_| !placed.is_gone()) else { return Ok(true) };
+        let Some(plain) = placed.loan.plain().filter(|_| !placed.is_gone()) else {
+            return Ok(true);
+        };
         if placed.is_plain_in_use(&plain) {
             return Ok(false);
         }
@@ -318,8 +336,10 @@ impl Lender {
             [] => "a program has it open or mapped".to_owned(),
             programs => format!("{} has it open", programs.join(" and ")),
         };
-        let reason =
-            format!("{who} (its plain file is {}); end that program and try again", plain_path(file));
+        let reason = format!(
+            "{who} (its plain file is {}); end that program and try again",
+            plain_path(file)
+        );
         Err(file.invalid("give back", reason))
     }
 
@@ -328,14 +348,15 @@ impl Lender {
         self.files.all().iter().try_for_each(|file| self.give_back_whole(file))
     }
 
-    /// Background: one file that is not in use goes home once it has rested, so that home does not lag for ever; when most of the room is taken,
-    /// some of those that are home end their loans.
+    /// Background: one file that is not in use goes home once it has rested, so that home does not
+    /// lag for ever; when most of the room is taken, some of those that are home end their loans.
     pub(crate) fn lending_step(&self) -> Result<()> {
         let idle = self.idle_loans();
         let mut failed = None;
         let now_ns = self.env.home.now_ns();
         let is_short = !idle.is_empty() && self.lent_bytes() > self.env.options.lent_max_bytes / 2;
-        // Copying what is written anew a moment later would take as much of home's storage as the redo itself.
+        // Copying what is written anew a moment later would take as much of home's storage as the
+        // redo itself.
         let rested = |placed: &Placed| {
             let since_ns = placed.loan.idle_since_ns.load(Ordering::Acquire);
             let rest_ns = self.env.options.lent_rest.as_nanos();
@@ -373,16 +394,15 @@ impl Lender {
             return None;
         }
         let durable = self.tiers.iter().find(|tier| tier.holds_dirty());
-        Some(
-            durable.map_or_else(
-                || "the fast storage keeps clean copies only".into(),
-                |tier| no_files_beside(tier),
-            ),
-        )
+        Some(durable.map_or_else(
+            || "the fast storage keeps clean copies only".into(),
+            |tier| no_files_beside(tier),
+        ))
     }
 
     pub(crate) fn lending_stats(&self) -> LendingStats {
-        // Held while a file goes home, which may take long; nobody waits for that to be told how it is.
+        // Held while a file goes home, which may take long; nobody waits for that to be told how it
+        // is.
         let refused = self.lending.try_lock().map(|lending| lending.refused.clone());
         let mut stats =
             LendingStats { max_bytes: self.env.options.lent_max_bytes, ..LendingStats::default() };

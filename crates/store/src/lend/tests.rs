@@ -1,4 +1,5 @@
-//! State lines that say `lent` where nothing can be: written by a defective program, or by hand, with right checksums.
+//! State lines that say `lent` where nothing can be: written by a defective program, or by hand,
+//! with right checksums.
 
 use crate::api::AttachedHome;
 use crate::attach::{Options, TierSpec};
@@ -18,11 +19,13 @@ const LEN: u64 = 1 << 20;
 fn profile() -> Profile {
     let rule = |name: &str, class: &str, lend: &str| {
         format!(
-            "[[rule]]\nfiles = ['*.{name}']\nclass = '{class}'\nblock_size = 4096\n{lend}\nwhy = 'test'\n"
+            "[[rule]]\nfiles = ['*.{name}']\nclass = '{class}'\nblock_size = 4096\n{lend}\nwhy = \
+             'test'\n"
         )
     };
     let text = "description = 'test'\n[default]\nclass = 'pass'\nblock_size = 4096\n".to_owned();
-    Profile::parse("lend", &(text + &rule("seg", "redo", "lend = true") + &rule("db", "data", ""))).unwrap()
+    Profile::parse("lend", &(text + &rule("seg", "redo", "lend = true") + &rule("db", "data", "")))
+        .unwrap()
 }
 
 struct Machine {
@@ -68,7 +71,8 @@ fn close_saying_lent(home: AttachedHome, path: &str) {
 #[test]
 fn a_state_line_that_says_lent_of_a_data_file_is_refused_as_damage_and_nothing_is_changed() {
     let (home, lent) = (Arc::new(SimHome::new(None)), Arc::new(SimHome::new(None)));
-    let machine = Machine { home, lent, tier: Arc::new(Mapping::in_memory(&vec![0; LEN as usize], LEN)) };
+    let machine =
+        Machine { home, lent, tier: Arc::new(Mapping::in_memory(&vec![0; LEN as usize], LEN)) };
     let attached = machine.attach().unwrap();
     let file = attached.create("a.db").unwrap();
     file.write(0, &[5; 8192]).unwrap();
@@ -89,14 +93,19 @@ fn a_state_line_that_says_lent_of_a_data_file_is_refused_as_damage_and_nothing_i
 }
 
 #[test]
-fn a_state_line_that_says_lent_of_a_redo_file_without_a_plain_file_is_refused_and_nothing_is_changed() {
+fn a_state_line_that_says_lent_of_a_redo_file_without_a_plain_file_is_refused_and_nothing_is_changed()
+ {
     let (home, lent) = (Arc::new(SimHome::new(None)), Arc::new(SimHome::new(None)));
-    let machine = Machine { home, lent, tier: Arc::new(Mapping::in_memory(&vec![0; LEN as usize], LEN)) };
+    let machine =
+        Machine { home, lent, tier: Arc::new(Mapping::in_memory(&vec![0; LEN as usize], LEN)) };
     let attached = machine.attach().unwrap();
     attached.create("a.seg").unwrap().write(0, &[5; 8192]).unwrap();
     close_saying_lent(attached, "a.seg");
     let before = machine.image();
     let error = machine.attach().unwrap_err();
     assert!(matches!(error, Error::Lent { .. }), "{error}");
-    assert!(machine.image() == before, "the tier is as it was, with the blocks that the line denies");
+    assert!(
+        machine.image() == before,
+        "the tier is as it was, with the blocks that the line denies"
+    );
 }

@@ -1,14 +1,16 @@
 //! A device of sectors as a medium, beside memory for its metadata.
 //!
-//! Metadata (words, lines, map pages) is in memory, the bytes of blocks are on the device, each at the same offset: a
-//! member has one space of frames, and which of the two a frame's bytes are on follows from who uses it.
+//! Metadata (words, lines, map pages) is in memory, the bytes of blocks are on the device, each at
+//! the same offset: a member has one space of frames, and which of the two a frame's bytes are on
+//! follows from who uses it.
 //!
-//! On flash the memory is DRAM, of which only what is used costs anything, and a [`Log`] makes it durable on the same
-//! device. A write is then durable with the next fence, like one to mapped memory, because one sync covers both. For
-//! tests the memory can be a mapped medium: a ticket is then a write that no sync has covered, and waiting is a sync.
+//! On flash the memory is DRAM, of which only what is used costs anything, and a [`Log`] makes it
+//! durable on the same device. A write is then durable with the next fence, like one to mapped
+//! memory, because one sync covers both. For tests the memory can be a mapped medium: a ticket is
+//! then a write that no sync has covered, and waiting is a sync.
 //!
-//! Who waits shares a sync with all who wait at the time, and after a sync that failed no call succeeds
-//! ([`tiersmith_block`]).
+//! Who waits shares a sync with all who wait at the time, and after a sync that failed no call
+//! succeeds ([`tiersmith_block`]).
 //!
 //! Deliberately absent: several devices, direct I/O.
 
@@ -43,8 +45,8 @@ impl OnSectors {
         Self { meta, device: Arc::new(device), log: None, changing: Mutex::new(()) }
     }
 
-    /// Opens a file that has everything, and may grow to `max_len` bytes; `len`: make it, with so many, or 0. `owner` as in
-    /// [`crate::Options::members_of`].
+    /// Opens a file that has everything, and may grow to `max_len` bytes; `len`: make it, with so
+    /// many, or 0. `owner` as in [`crate::Options::members_of`].
     ///
     /// # Errors
     /// As [`Device::open`]; and when the file would not survive what it is for.
@@ -74,7 +76,8 @@ impl OnSectors {
     /// A device that has everything, and may grow to `max_len` bytes.
     pub(crate) fn with_log(device: Device, max_len: u64) -> Result<Self> {
         let device = Arc::new(device);
-        let len = device.sectors().bytes(device.sector_size()).expect("BUG: the length of a device fits");
+        let len =
+            device.sectors().bytes(device.sector_size()).expect("BUG: the length of a device fits");
         let len = len / FRAME as u64 * FRAME as u64;
         let log = Arc::new(Log::on(device.clone()));
         let mapping = Arc::new(Mapping::journaled(device.path(), len, max_len, log.clone())?);
@@ -86,14 +89,16 @@ impl OnSectors {
         self.device.sector_size().bytes()
     }
 
-    /// The sectors around some bytes: the first, where the bytes begin in it, and the length of all.
+    /// The sectors around some bytes: the first, where the bytes begin in it, and the length of
+    /// all.
     fn around(&self, at: u64, len: usize) -> (Sector, usize, usize) {
         let size = self.sector() as u64;
         let inner = (at % size) as usize;
         (Sector(at / size), inner, (inner + len).next_multiple_of(self.sector()))
     }
 
-    /// Writes any bytes; those beside them in their sectors stay as they are. `hash`: they are a whole block.
+    /// Writes any bytes; those beside them in their sectors stay as they are. `hash`: they are a
+    /// whole block.
     fn change(&self, at: u64, bytes: &[u8], hash: Option<u64>) -> Result<Ticket> {
         self.assert_latched(at, bytes.len());
         let Some(log) = &self.log else {
@@ -167,7 +172,8 @@ impl BlockMedium for OnSectors {
         if self.log.is_some() {
             let (path, bytes) = (self.device.path().display(), self.len());
             return format!(
-                "{path}: flash, {bytes} bytes in a file, by pread, pwrite and fdatasync; metadata in DRAM, durable by a log there"
+                "{path}: flash, {bytes} bytes in a file, by pread, pwrite and fdatasync; metadata \
+                 in DRAM, durable by a log there"
             );
         }
         format!("{}\nblocks on {}", self.meta.report(), self.device.report())

@@ -1,4 +1,5 @@
-//! Where a member is: its name in a directory that is held open for as long as it is made, opened and taken back.
+//! Where a member is: its name in a directory that is held open for as long as it is made, opened
+//! and taken back.
 //!
 //! Deliberately not here: whose the member may be. The mapping asks what it has opened.
 
@@ -74,8 +75,9 @@ impl Held {
         Ok(Arc::new(self.dir.as_fd().try_clone_to_owned()?))
     }
 
-    /// Takes back what [`crate::tier::open`] made where nothing was, if nothing is attached to it: an empty file
-    /// is empty again, else there is none. `made` is what they opened, and nothing else is touched.
+    /// Takes back what [`crate::tier::open`] made where nothing was, if nothing is attached to it:
+    /// an empty file is empty again, else there is none. `made` is what they opened, and nothing
+    /// else is touched.
     pub(crate) fn undo_new(&self, made: &Found) {
         use std::os::unix::fs::FileExt;
         if !self.was_empty() {
@@ -92,7 +94,8 @@ impl Held {
             read && !attached
         };
         if ours && COPY_AT.iter().all(&mut unused) {
-            // Best effort: the caller has an error to give that explains more than one from here would.
+            // Best effort: the caller has an error to give that explains more than one from here
+            // would.
             let _ = match self.was {
                 Some(_) => file.set_len(0),
                 None => self.dir.remove_file_that_is(&self.name, made).map(drop),

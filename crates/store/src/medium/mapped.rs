@@ -1,7 +1,8 @@
 //! Mapped memory as a medium: a ticket is nothing, waiting is a fence.
 //!
-//! Besides blocks it holds metadata: words that are stored whole, lines, and whatever is written in the range
-//! before a tier's units, which is never pinned. What the instructions promise is [`tiersmith_pmem`]'s.
+//! Besides blocks it holds metadata: words that are stored whole, lines, and whatever is written in
+//! the range before a tier's units, which is never pinned. What the instructions promise is
+//! [`tiersmith_pmem`]'s.
 
 use super::log::{Log, Place as LogPlace};
 use super::{BlockMedium, Durability, Medium, Pin, Ticket, Written};
@@ -46,7 +47,8 @@ pub(crate) struct Mapped {
 
 #[cfg(any(test, feature = "testing"))]
 thread_local! {
-    /// What is opened by this thread is taken for a medium that takes its time ([`crate::testing::apart`]).
+    /// What is opened by this thread is taken for a medium that takes its time
+    /// ([`crate::testing::apart`]).
     pub(crate) static TAKES_TIME: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
@@ -134,7 +136,8 @@ impl Mapped {
     /// Stores a word.
     ///
     /// # Durability
-    /// Whole or not at all at a power cut; durable after [`Mapped::flush_word`] and [`Mapped::fence`].
+    /// Whole or not at all at a power cut; durable after [`Mapped::flush_word`] and
+    /// [`Mapped::fence`].
     pub(crate) fn store_word(&self, at: u64, word: u64) {
         self.mapping.store_u64(at, word);
     }
@@ -169,7 +172,8 @@ impl Mapped {
         self.mapping.nt_zero(at, len);
     }
 
-    /// A line that was just put together, `copies` times one behind the other ([`Mapping::nt_write_line`]).
+    /// A line that was just put together, `copies` times one behind the other
+    /// ([`Mapping::nt_write_line`]).
     ///
     /// # Durability
     /// As [`Mapped::write_meta`].
@@ -180,15 +184,16 @@ impl Mapped {
 
     /// As [`BlockMedium::pin`], and the bytes where they are: no copy is made.
     ///
-    /// Inlined up to its caller, as all that leads here is: what is returned in memory is copied once a call, and
-    /// each copy loads together what was stored in parts a moment ago, for which it waits.
+    /// Inlined up to its caller, as all that leads here is: what is returned in memory is copied
+    /// once a call, and each copy loads together what was stored in parts a moment ago, for which
+    /// it waits.
     #[inline(always)]
     pub(crate) fn show(&self, at: u64, len: usize) -> Option<InPlace<'_>> {
         self.mapping.view(at, len)
     }
 
-    /// All of a write to a block that can be found out before its frames are the caller's. `None` where a write
-    /// takes its time. Inlined as [`Mapped::show`] is.
+    /// All of a write to a block that can be found out before its frames are the caller's. `None`
+    /// where a write takes its time. Inlined as [`Mapped::show`] is.
     #[inline(always)]
     pub(crate) fn prepare_write(&self, at: u64, len: usize) -> Option<PreparedWrite<'_>> {
         #[cfg(any(test, feature = "testing"))]

@@ -1,18 +1,21 @@
 //! Media: where the bytes of a tier live, and what a power cut leaves of them.
 //!
-//! This is the only room that knows which kinds of media there are. Above it a block is written, read
-//! and pinned the same way on all of them. [`BlockMedium`] is the interface, [`mapped`] is memory that is
-//! mapped (persistent, or standing for it), [`Backing`] is any of them.
+//! This is the only room that knows which kinds of media there are. Above it a block is written,
+//! read and pinned the same way on all of them. [`BlockMedium`] is the interface, [`mapped`] is
+//! memory that is mapped (persistent, or standing for it), [`Backing`] is any of them.
 //!
-//! Blocks go to any medium. Words (map entries, records, file headers) are changed eight bytes at a time
-//! and durable in order, so metadata needs a medium that is mapped: [`Mapped`] has more words than the
-//! interface. Where a device has the metadata too, that is in memory and durable by a [`log`].
+//! Blocks go to any medium. Words (map entries, records, file headers) are changed eight bytes at a
+//! time and durable in order, so metadata needs a medium that is mapped: [`Mapped`] has more words
+//! than the interface. Where a device has the metadata too, that is in memory and durable by a
+//! [`log`].
 //!
 //! # Adding a medium
-//! Implement [`BlockMedium`] in a file of its own, `block.rs` being the plainer example, add a variant to [`Backing`],
-//! and make one where members are opened (`tier/open.rs`; for tests, `testing.rs`). Nothing else above this room changes.
+//! Implement [`BlockMedium`] in a file of its own, `block.rs` being the plainer example, add a
+//! variant to [`Backing`], and make one where members are opened (`tier/open.rs`; for tests,
+//! `testing.rs`). Nothing else above this room changes.
 //!
-//! **Invariant**: a call that writes asserts that the caller holds the write latch of each frame it changes.
+//! **Invariant**: a call that writes asserts that the caller holds the write latch of each frame it
+//! changes.
 //! **Deliberately absent**: which frame is free ([`crate::tier`]), and which block it holds.
 
 mod block;
@@ -43,9 +46,11 @@ pub enum Medium {
     Persistent,
     /// An ordinary file on a disk: metadata goes through a log.
     Flash,
-    /// Any file, standing for persistent memory because the user said so; labelled wherever it appears.
+    /// Any file, standing for persistent memory because the user said so; labelled wherever it
+    /// appears.
     Emulated,
-    /// Memory that does not survive power loss: the tier holds clean copies only, and starts cold at every attach.
+    /// Memory that does not survive power loss: the tier holds clean copies only, and starts cold
+    /// at every attach.
     Volatile,
 }
 
@@ -85,12 +90,12 @@ impl Durability {
 pub(crate) struct Ticket(u64);
 
 impl Ticket {
-    /// For who waits for the thread's next fence anyway, and leaves to the next [`BlockMedium::sync`] what that does
-    /// not cover.
+    /// For who waits for the thread's next fence anyway, and leaves to the next
+    /// [`BlockMedium::sync`] what that does not cover.
     pub(crate) fn left_to_sync(self) {}
 
-    /// The write is durable after the next fence of the thread that wrote ([`Mapped::fence`]): a ledger
-    /// that fences anyway need not wait for it.
+    /// The write is durable after the next fence of the thread that wrote ([`Mapped::fence`]): a
+    /// ledger that fences anyway need not wait for it.
     pub(crate) const NEXT_FENCE: Ticket = Ticket(0);
 }
 
@@ -104,16 +109,17 @@ pub(crate) struct Written {
 
 /// What a medium does with blocks. Positions and lengths of blocks are multiples of [`FRAME`].
 ///
-/// A write that has returned is what everybody reads from then on; it is durable when its ticket was waited for, or
-/// after a sync. A ledger whose facts become durable by themselves waits before it makes one that rests on the block;
-/// what may be lost until the file is synced (bytes written in place, where [`Durability::AtSync`] holds) is left to
-/// the sync.
+/// A write that has returned is what everybody reads from then on; it is durable when its ticket
+/// was waited for, or after a sync. A ledger whose facts become durable by themselves waits before
+/// it makes one that rests on the block; what may be lost until the file is synced (bytes written
+/// in place, where [`Durability::AtSync`] holds) is left to the sync.
 ///
 /// A frame is pinned (somebody relies on its bytes) or latched for writing, never both.
 pub(crate) trait BlockMedium {
     fn durability(&self) -> Durability;
 
-    /// Whether writing a block takes no longer than a copy in memory, so that a lock that spins may be held.
+    /// Whether writing a block takes no longer than a copy in memory, so that a lock that spins may
+    /// be held.
     fn is_quick(&self) -> bool;
 
     /// Bytes in use now.
@@ -158,12 +164,12 @@ pub(crate) trait BlockMedium {
     /// Waits for what everybody has written.
     ///
     /// # Durability
-    /// Every write that had returned when this was called is durable on return. Nothing is to be done where each is
-    /// durable once its writer has waited ([`Durability::OnReturn`]).
+    /// Every write that had returned when this was called is durable on return. Nothing is to be
+    /// done where each is durable once its writer has waited ([`Durability::OnReturn`]).
     fn sync(&self) -> Result<()>;
 
-    /// Copies bytes; `at` is any byte. Who holds neither pin nor latch may get old and new ones mixed. Where
-    /// the bytes are memory that the medium has lost, the process ends with SIGBUS.
+    /// Copies bytes; `at` is any byte. Who holds neither pin nor latch may get old and new ones
+    /// mixed. Where the bytes are memory that the medium has lost, the process ends with SIGBUS.
     fn read(&self, at: u64, into: &mut [u8]) -> Result<()>;
 
     /// The same, and bytes that the medium has lost are always an error.
@@ -172,11 +178,12 @@ pub(crate) trait BlockMedium {
     /// [`tiersmith_pmem::Error::Unreadable`].
     fn read_checked(&self, at: u64, into: &mut [u8]) -> Result<()>;
 
-    /// Keeps whole frames as they are while the pin lives. `None` when somebody holds the latch of one, or
-    /// when there are too many pins.
+    /// Keeps whole frames as they are while the pin lives. `None` when somebody holds the latch of
+    /// one, or when there are too many pins.
     fn pin(&self, at: u64, len: usize) -> Option<Pin<'_>>;
 
-    /// Latches whole frames for writing. `false`, with nothing changed, when one is pinned or latched.
+    /// Latches whole frames for writing. `false`, with nothing changed, when one is pinned or
+    /// latched.
     fn latch(&self, at: u64, len: usize) -> bool;
 
     /// Ends a latch. The caller's last write to the frames has returned.
@@ -185,7 +192,8 @@ pub(crate) trait BlockMedium {
     /// Whether each of the frames is latched.
     fn is_latched(&self, at: u64, len: usize) -> bool;
 
-    /// Whether frames that are about to be filled are pinned or latched; and whatever makes filling them faster.
+    /// Whether frames that are about to be filled are pinned or latched; and whatever makes filling
+    /// them faster.
     fn prepare(&self, at: u64, len: usize) -> Use;
 
     /// A hint that the frames are filled soon, the first time since the medium was opened.
@@ -198,8 +206,8 @@ pub(crate) struct Pin<'a> {
     _frames: InPlace<'a>,
 }
 
-/// The medium of a member, whatever kind it is. An enum and no trait object: the way of a write has one
-/// branch here, always the same for a tier.
+/// The medium of a member, whatever kind it is. An enum and no trait object: the way of a write has
+/// one branch here, always the same for a tier.
 pub(crate) enum Backing {
     Mapped(Mapped),
     OnSectors(Box<OnSectors>),

@@ -1,11 +1,12 @@
 //! Admission: a block that was read from home becomes a clean copy in the tier.
 //!
-//! With a background thread the reader only says which blocks it has read; the thread reads them again (they are in the page cache of the home's file
-//! system) and admits them. So the first read of a block costs what reading home costs. Without a background thread, and when more waits than
+//! With a background thread the reader only says which blocks it has read; the thread reads them
+//! again (they are in the page cache of the home's file system) and admits them. So the first read
+//! of a block costs what reading home costs. Without a background thread, and when more waits than
 //! the queue holds, the reader admits what it has read itself.
 //!
-//! Deliberately absent: any promise that what was read is admitted. What waits when the home is closed, when a file is being cut or
-//! destaged, or when home cannot be read, is forgotten.
+//! Deliberately absent: any promise that what was read is admitted. What waits when the home is
+//! closed, when a file is being cut or destaged, or when home cannot be read, is forgotten.
 
 use super::Mover;
 use crate::address::BlockIndex;
@@ -62,7 +63,8 @@ pub(crate) fn is_admitted(placed: &Placed, block: BlockIndex, is_scan: bool) -> 
         total_frames: allocator.total_frames(),
     };
     // What is kept is taken at once, scans too, while that does not drive out its like.
-    let is_kept = placed.keeping() == Keeping::Keep && !placed.tier.kept_went.load(Ordering::Relaxed);
+    let is_kept =
+        placed.keeping() == Keeping::Keep && !placed.tier.kept_went.load(Ordering::Relaxed);
     Chosen::admitted(&placed.tier.policy, &read) || is_kept && has_room(placed)
 }
 
@@ -73,8 +75,8 @@ fn has_room(placed: &Placed) -> bool {
 }
 
 impl Mover {
-    /// Sees to the admission of a run of blocks of which `parts` were just read from home, and which the policy wants.
-    /// `evictions` was counted before home was read.
+    /// Sees to the admission of a run of blocks of which `parts` were just read from home, and
+    /// which the policy wants. `evictions` was counted before home was read.
     pub(crate) fn admit_run(
         &self,
         file: &FileState,
@@ -92,7 +94,8 @@ impl Mover {
         Ok(())
     }
 
-    /// Leaves a run to the background. `false` when there is none, or when it has more than enough to do.
+    /// Leaves a run to the background. `false` when there is none, or when it has more than enough
+    /// to do.
     fn admit_later(&self, file: &FileState, first: BlockIndex, blocks: u32) -> bool {
         if !self.env.options.background {
             return false;
@@ -116,7 +119,8 @@ impl Mover {
         true
     }
 
-    /// The background's part: admits what waits, or the first of it; then the next step comes without a pause.
+    /// The background's part: admits what waits, or the first of it; then the next step comes
+    /// without a pause.
     pub(crate) fn admit_waiting(&self) {
         let runs: Vec<Run> = {
             let mut waiting = self.admissions.waiting.lock();
@@ -137,7 +141,8 @@ impl Mover {
     }
 
     pub(crate) fn admit_again(&self, file: &FileState, placed: &Placed, run: Run) {
-        // While it is held the file's slot stays its own. Somebody who cuts or destages it has more urgent things to do with it.
+        // While it is held the file's slot stays its own. Somebody who cuts or destages it has more
+        // urgent things to do with it.
         let Some(_moving) = placed.moving.try_lock() else { return };
         if placed.is_gone() || !placed.admits() {
             return;
@@ -159,9 +164,11 @@ impl Mover {
         }
     }
 
-    /// Puts a block just read from home into the tier as a clean copy, if there is room without waiting.
+    /// Puts a block just read from home into the tier as a clean copy, if there is room without
+    /// waiting.
     ///
-    /// The copy is durable before its entry is stored, so that after a cut a `Cached` entry never points to other bytes.
+    /// The copy is durable before its entry is stored, so that after a cut a `Cached` entry never
+    /// points to other bytes.
     fn admit(
         &self,
         file: &FileState,
@@ -189,7 +196,8 @@ impl Mover {
         Ok(())
     }
 
-    /// Makes `data`, a whole block read from home since `evictions` was counted, a clean copy. `false` when there is no free piece, or no map page.
+    /// Makes `data`, a whole block read from home since `evictions` was counted, a clean copy.
+    /// `false` when there is no free piece, or no map page.
     ///
     /// # Errors
     /// When the medium cannot be written.
@@ -208,9 +216,9 @@ impl Mover {
                 && !tier.planted.races(Planted::NoEvictions)
         };
         let moved = || spot.entry() != Entry::HOME || counted();
-        // Home may have been read before a cut: past the end a block is zeros, whatever home still holds there. The
-        // size is asked under the lane: a cut may store a smaller one at any moment, and then waits for this lane
-        // before it looks for entries.
+        // Home may have been read before a cut: past the end a block is zeros, whatever home still
+        // holds there. The size is asked under the lane: a cut may store a smaller one at any
+        // moment, and then waits for this lane before it looks for entries.
         let within = || placed.size().saturating_sub(placed.block_size.start_of(block)) as usize;
         let counts = || Some(within().min(data.len())).filter(|within| *within > 0 && !moved());
         Ok(match tier.adopt(spot, Some(data), State::Cached, counts)? {

@@ -1,4 +1,5 @@
-//! Destaging: dirty blocks go home in large writes, home is synced, then the entries become `Cached`. Readers and writers go on.
+//! Destaging: dirty blocks go home in large writes, home is synced, then the entries become
+//! `Cached`. Readers and writers go on.
 //!
 //! | step | what is done | a power cut after it leaves |
 //! |---|---|---|
@@ -26,11 +27,12 @@ pub(crate) const ROUND_BYTES: usize = 4 << 20;
 const WRITE_BYTES: usize = 1 << 20;
 
 impl Mover {
-    /// Destages a file until none of its blocks is dirty, or `most` blocks have gone. Returns how many went.
+    /// Destages a file until none of its blocks is dirty, or `most` blocks have gone. Returns how
+    /// many went.
     ///
     /// # Errors
-    /// When home cannot be written or synced (full, failing): the blocks stay dirty, nothing is lost.
-    /// When a block cannot be read: the others have been destaged.
+    /// When home cannot be written or synced (full, failing): the blocks stay dirty, nothing is
+    /// lost. When a block cannot be read: the others have been destaged.
     pub(crate) fn destage_file(&self, file: &FileState, most: u64) -> Result<u64> {
         let Some(placed) = &file.placed else { return Ok(0) };
         let result = self.destage_placed(file, placed, most);
@@ -61,7 +63,8 @@ impl Mover {
         while let Some(block) = from
             && done < most
         {
-            let (count, next) = self.destage_round(file, placed, block, most - done, &mut failed)?;
+            let (count, next) =
+                self.destage_round(file, placed, block, most - done, &mut failed)?;
             done += count;
             from = next;
         }
@@ -114,7 +117,10 @@ impl Mover {
                 }
             }
         });
-        let next = blocks.last().filter(|_| blocks.len() == most).map(|(block, _)| BlockIndex(block.0 + 1));
+        let next = blocks
+            .last()
+            .filter(|_| blocks.len() == most)
+            .map(|(block, _)| BlockIndex(block.0 + 1));
         let mut views = Vec::with_capacity(blocks.len());
         let mut copies = Vec::with_capacity(blocks.len() * bytes);
         let mut given_up = Vec::new();
@@ -151,8 +157,8 @@ impl Mover {
             views.iter().map(|(block, _, _)| *block).zip(copies.chunks_exact(bytes)).collect();
         self.write_home_runs(file, placed, &runs, size)?;
         let count = views.len() as u64;
-        // The view is kept until the entry is compared: without it the frame could be free and hold a newer version of this very block,
-        // under an equal entry.
+        // The view is kept until the entry is compared: without it the frame could be free and hold
+        // a newer version of this very block, under an equal entry.
         for (block, entry, view) in views {
             let _view = (!tier.planted.races(Planted::ViewGoneEarly)).then_some(view);
             let spot = placed.spot(block).expect("BUG: a dirty block has a leaf");
@@ -167,7 +173,8 @@ impl Mover {
         Ok((count, next))
     }
 
-    /// Steps 2 and 3: writes blocks, in ascending order, to home and syncs it. Nothing is written past `size`.
+    /// Steps 2 and 3: writes blocks, in ascending order, to home and syncs it. Nothing is written
+    /// past `size`.
     pub(crate) fn write_home_runs(
         &self,
         file: &FileState,
@@ -183,7 +190,10 @@ impl Mover {
         let mut run = Vec::new();
         while from < blocks.len() {
             let mut to = from + 1;
-            while to < blocks.len() && to - from < per_write && blocks[to].0.0 == blocks[to - 1].0.0 + 1 {
+            while to < blocks.len()
+                && to - from < per_write
+                && blocks[to].0.0 == blocks[to - 1].0.0 + 1
+            {
                 to += 1;
             }
             run.clear();
@@ -193,7 +203,8 @@ impl Mover {
             let at = placed.block_size.start_of(blocks[from].0);
             run.truncate(size.saturating_sub(at).try_into().unwrap_or(usize::MAX));
             if !run.is_empty() {
-                // Of a thousand scattered writes to slow storage the last may be minutes after the first word of them.
+                // Of a thousand scattered writes to slow storage the last may be minutes after the
+                // first word of them.
                 if !crate::homeward::still_holds(said_ns, self.env.home.now_ns()) {
                     mtime = self.homeward.begin_change(file, placed, DESTAGING)?;
                     said_ns = self.env.home.now_ns();

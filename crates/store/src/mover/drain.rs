@@ -1,4 +1,5 @@
-//! Draining redo: the oldest blocks of a redo file go home and their frames are free, while the file is appended to.
+//! Draining redo: the oldest blocks of a redo file go home and their frames are free, while the
+//! file is appended to.
 
 use super::Mover;
 use super::destage::ROUND_BYTES;
@@ -15,7 +16,8 @@ use crate::waits;
 const FREED_AT_ONCE: usize = 32;
 
 impl Mover {
-    /// Takes the oldest blocks of a redo file home and frees their frames, until `keep` blocks are left. Returns how many went.
+    /// Takes the oldest blocks of a redo file home and frees their frames, until `keep` blocks are
+    /// left. Returns how many went.
     ///
     /// A block that is written while it is on its way stays.
     ///
@@ -30,7 +32,12 @@ impl Mover {
     }
 
     /// The same, for a caller that notes how it ended.
-    pub(crate) fn drain_oldest(&self, file: &FileState, placed: &Placed, keep: usize) -> Result<u64> {
+    pub(crate) fn drain_oldest(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        keep: usize,
+    ) -> Result<u64> {
         let _moving = placed.moving.lock();
         if placed.is_gone() || placed.loan.is_lent() {
             return Ok(0);
@@ -55,8 +62,9 @@ impl Mover {
             }
             going.sort_by_key(|(block, _, _)| *block);
             let start = self.events.start();
-            // Without `meta`, for which an append would wait as long as all this takes. `moving` keeps the frames theirs; what is written from
-            // now on has a place again and stays, whatever of it gets into the copy.
+            // Without `meta`, for which an append would wait as long as all this takes. `moving`
+            // keeps the frames theirs; what is written from now on has a place again and stays,
+            // whatever of it gets into the copy.
             let bytes = placed.block_size.bytes();
             let mut copies = vec![0; going.len() * bytes];
             let mut runs: Vec<(BlockIndex, &[u8])> = Vec::with_capacity(going.len());
@@ -73,17 +81,21 @@ impl Mover {
             let written = self.write_home_runs(file, placed, &runs, size);
             let mut freed = Vec::new();
             for some in going.chunks(FREED_AT_ONCE) {
-                // An append waits as long as `meta` is held: what is in no cache of this processor is asked for before.
+                // An append waits as long as `meta` is held: what is in no cache of this processor
+                // is asked for before.
                 for (block, _, _) in some {
-                    let (leaf, index) = placed.map.leaf(*block).expect("BUG: a dirty block has a leaf");
+                    let (leaf, index) =
+                        placed.map.leaf(*block).expect("BUG: a dirty block has a leaf");
                     leaf.prepare(index);
                     tier.prepare_lane(tier.lane_of(placed.id, *block));
                 }
                 let mut words: Few<(WordAt, u64)> = Few::new();
                 let mut meta = placed.meta.lock();
                 for (block, place, _) in some {
-                    let rewritten = meta.redo.has(*block) && !tier.planted.races(Planted::DrainRewritten);
-                    let (leaf, index) = placed.map.leaf(*block).expect("BUG: a dirty block has a leaf");
+                    let rewritten =
+                        meta.redo.has(*block) && !tier.planted.races(Planted::DrainRewritten);
+                    let (leaf, index) =
+                        placed.map.leaf(*block).expect("BUG: a dirty block has a leaf");
                     let entry = leaf.get(index);
                     if rewritten || entry.state() != State::Dirty {
                         continue;
@@ -96,7 +108,11 @@ impl Mover {
                     let spot = placed.spot(*block).expect("BUG: a dirty block has a leaf");
                     let changed = tier.change_later(spot, &mut words, |_| Some(Entry::HOME));
                     // Else its frame would be everybody's while a durable entry points to it.
-                    assert_eq!(changed, Changed::From(entry), "BUG: a dirty block's leaf has no page");
+                    assert_eq!(
+                        changed,
+                        Changed::From(entry),
+                        "BUG: a dirty block's leaf has no page"
+                    );
                     if !given_up.contains(block) {
                         freed.push(entry.frame());
                     }
@@ -107,7 +123,8 @@ impl Mover {
                 if tier.planted.races(Planted::FreedEarly) {
                     tier.keep_zeroed(placed.block_size, std::mem::take(&mut freed));
                 }
-                // As where blocks are added: before `meta` is let go, so that nobody makes one of these `Dirty` meanwhile. `moving` keeps a cut away.
+                // As where blocks are added: before `meta` is let go, so that nobody makes one of
+                // these `Dirty` meanwhile. `moving` keeps a cut away.
                 if !tier.planted.is(Planted::DrainKeepsEntries) {
                     tier.store_later(&words);
                 }
@@ -115,8 +132,11 @@ impl Mover {
             }
             written?;
             drained += freed.len() as u64;
-            let _ =
-                self.events.record_n(waits::DESTAGE, start, (going.len() * placed.block_size.bytes()) as u64);
+            let _ = self.events.record_n(
+                waits::DESTAGE,
+                start,
+                (going.len() * placed.block_size.bytes()) as u64,
+            );
             self.events.count(waits::DESTAGED, going.len() as u64);
             let stamped = self.homeward.fingerprint(file, placed, &mut placed.meta.lock());
             tier.keep_zeroed(placed.block_size, freed);

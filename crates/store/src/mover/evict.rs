@@ -14,7 +14,8 @@ use crate::waits;
 use std::sync::Arc;
 
 impl Mover {
-    /// Evicts up to `want` clean blocks from a tier, those last that are to be kept. Pinned files keep theirs.
+    /// Evicts up to `want` clean blocks from a tier, those last that are to be kept. Pinned files
+    /// keep theirs.
     pub(crate) fn evict(&self, tier: &Arc<Ledger>, want: u64) -> u64 {
         let others = self.evict_others(tier, want);
         others + self.evict_of(tier, Keeping::Keep, want - others)
@@ -26,8 +27,8 @@ impl Mover {
         unwanted + self.evict_of(tier, Keeping::Default, want - unwanted)
     }
 
-    /// Evicts up to `want` clean blocks of the files that are treated like this: the victims of the tier's policy, from where the last search
-    /// ended, file by file.
+    /// Evicts up to `want` clean blocks of the files that are treated like this: the victims of the
+    /// tier's policy, from where the last search ended, file by file.
     pub(crate) fn evict_of(&self, tier: &Arc<Ledger>, keeping: Keeping, want: u64) -> u64 {
         let mut files = self.files.on(tier);
         files.retain(|file| file.placed.as_ref().is_some_and(|placed| placed.keeping() == keeping));
@@ -37,10 +38,12 @@ impl Mover {
         // Whoever reads what is not to be here spares nothing of it.
         let spares = keeping != Keeping::None;
         let takes_dirty = tier.planted.is(Planted::EvictDirty);
-        let goes = |entry: Entry| entry.state() == State::Cached || takes_dirty && entry != Entry::HOME;
+        let goes =
+            |entry: Entry| entry.state() == State::Cached || takes_dirty && entry != Entry::HOME;
         let hand = tier.hands.lock()[keeping as usize];
         let first = files.partition_point(|file| file.identity.ino < hand.0);
-        let copies = files.iter().filter_map(|file| file.placed.as_ref()).map(|p| p.map.counts().1).sum();
+        let copies =
+            files.iter().filter_map(|file| file.placed.as_ref()).map(|p| p.map.counts().1).sum();
         let (mut evicted, mut looked, mut next) = (0, 0, hand);
         let first_pass = if spares { 0 } else { Chosen::PASSES - 1 };
         'search: for pass in first_pass..Chosen::PASSES {
@@ -93,7 +96,8 @@ impl Mover {
         let mut blocks = Vec::new();
         placed.map.for_each_leaf(|number, leaf| {
             if leaf.cached() > 0 {
-                let in_leaf = (0..PAGE_WORDS as usize).filter(|i| leaf.get(*i).state() == State::Cached);
+                let in_leaf =
+                    (0..PAGE_WORDS as usize).filter(|i| leaf.get(*i).state() == State::Cached);
                 blocks.extend(in_leaf.map(|i| BlockIndex(number * PAGE_WORDS + i as u64)));
             }
         });

@@ -10,7 +10,8 @@ use crate::sync::atomic::Ordering;
 use std::sync::Arc;
 
 impl Mover {
-    /// One step for one tier: redo beyond its share goes home, and when less than a quarter is free, clean and dirty blocks make room.
+    /// One step for one tier: redo beyond its share goes home, and when less than a quarter is
+    /// free, clean and dirty blocks make room.
     pub(crate) fn keep_free(&self, tier: &Arc<Ledger>) -> Result<()> {
         let mut failed = None;
         let total = tier.allocator.total_frames();
@@ -18,11 +19,13 @@ impl Mover {
         for file in &files {
             let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
             if placed.class == FileClass::Redo && !placed.pinned.load(Ordering::Relaxed) {
-                failed = self.drain_redo(file, placed, self.redo_keep_blocks(placed)).err().or(failed);
+                failed =
+                    self.drain_redo(file, placed, self.redo_keep_blocks(placed)).err().or(failed);
             }
         }
         failed = self.drain_idle_redo(&files, total / 2).err().or(failed);
-        // A quarter free is the mark: below it dirty blocks go home until an eighth more could be free.
+        // A quarter free is the mark: below it dirty blocks go home until an eighth more could be
+        // free.
         let free = tier.allocator.free_frames();
         if free < total / 4 {
             self.give_back_pages(tier, total / 4 - free);
@@ -56,14 +59,16 @@ impl Mover {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Keeps all redo files of a tier together within `budget` frames: those go home first that were written longest ago, as a segment
-    /// that is full and waits to be used again. A database with many segments would else fill the tier with them.
+    /// Keeps all redo files of a tier together within `budget` frames: those go home first that
+    /// were written longest ago, as a segment that is full and waits to be used again. A database
+    /// with many segments would else fill the tier with them.
     fn drain_idle_redo(&self, files: &[Arc<FileState>], budget: u64) -> Result<()> {
         let mut redo: Vec<(FileTime, u64, &Arc<FileState>)> = Vec::new();
         for file in files {
             let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
             let held = placed.map.counts().0 * placed.block_size.frames();
-            if placed.class == FileClass::Redo && !placed.pinned.load(Ordering::Relaxed) && held > 0 {
+            if placed.class == FileClass::Redo && !placed.pinned.load(Ordering::Relaxed) && held > 0
+            {
                 redo.push((FileTime::default(), held, file));
             }
         }
@@ -72,7 +77,8 @@ impl Mover {
             return Ok(());
         }
         for (written, _, file) in &mut redo {
-            *written = self.homeward.overlay(file)?.1.map_or(FileTime::default(), |seen| seen.mtime);
+            *written =
+                self.homeward.overlay(file)?.1.map_or(FileTime::default(), |seen| seen.mtime);
         }
         redo.sort_by_key(|(written, _, file)| (*written, file.identity.ino));
         for (_, frames, file) in redo {

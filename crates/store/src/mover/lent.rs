@@ -14,16 +14,23 @@ use crate::sync::atomic::Ordering;
 const PART_BYTES: usize = 256 << 10;
 
 impl Mover {
-    /// Step 1 of giving back; alone it is what destaging is to other files. The caller holds `moving`. Returns how many bytes home got.
-    pub(crate) fn copy_home(&self, file: &FileState, placed: &Placed, plain: &Plain) -> Result<u64> {
+    /// Step 1 of giving back; alone it is what destaging is to other files. The caller holds
+    /// `moving`. Returns how many bytes home got.
+    pub(crate) fn copy_home(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        plain: &Plain,
+    ) -> Result<u64> {
         let loan = &placed.loan;
         let changes = loan.changes.load(Ordering::Acquire);
         let quiet = !placed.is_plain_in_use(plain);
         let stat = plain.file.stat().map_err(file.io("cannot stat the lent"))?;
         if placed.end_of(stat.size, 0).is_none() {
-            return Err(
-                file.invalid("give back", format!("its {} bytes are more than a map can hold", stat.size))
-            );
+            return Err(file.invalid(
+                "give back",
+                format!("its {} bytes are more than a map can hold", stat.size),
+            ));
         }
         placed.times.show(FileTime::from_ns(stat.mtime_ns));
         let mut mtime = self.homeward.begin_change(file, placed, DESTAGING)?;
@@ -31,19 +38,25 @@ impl Mover {
         if file.home.stat().map_err(file.io("cannot stat"))?.size != stat.size {
             file.home.set_len(stat.size).map_err(file.io("cannot resize"))?;
         }
-        let (mut ours, mut homes) = (vec![0; PART_BYTES], vec![0; if compare { PART_BYTES } else { 0 }]);
+        let (mut ours, mut homes) =
+            (vec![0; PART_BYTES], vec![0; if compare { PART_BYTES } else { 0 }]);
         let (mut at, mut copied) = (0, 0);
         while at < stat.size {
             let want = (stat.size - at).min(PART_BYTES as u64) as usize;
-            let got = plain.file.read_at(at, &mut ours[..want]).map_err(file.io("cannot read the lent"))?;
+            let got = plain
+                .file
+                .read_at(at, &mut ours[..want])
+                .map_err(file.io("cannot read the lent"))?;
             // Cut meanwhile: what is not there any more is zero until the next copy.
             ours[got..want].fill(0);
             let same = compare && {
-                let found = file.home.read_at(at, &mut homes[..want]).map_err(file.io("cannot read"))?;
+                let found =
+                    file.home.read_at(at, &mut homes[..want]).map_err(file.io("cannot read"))?;
                 homes[..found] == ours[..want]
             };
             if !same {
-                // Said again for each part: of a long copy, on slow or hanging storage, the first word would be too old for the last bytes.
+                // Said again for each part: of a long copy, on slow or hanging storage, the first
+                // word would be too old for the last bytes.
                 mtime = self.homeward.begin_change(file, placed, DESTAGING)?;
                 file.home.write_at(at, &ours[..want]).map_err(file.io("cannot destage to"))?;
                 copied += want as u64;

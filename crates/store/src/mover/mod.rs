@@ -1,9 +1,11 @@
-//! Moving blocks between the tier and home: [`destage`] and [`drain`] bring dirty blocks home, [`admit`] takes clean copies in, [`evict`] gives
-//! them up, [`room`] waits for free frames, [`keep`] does all that before anybody has to wait.
+//! Moving blocks between the tier and home: [`destage`] and [`drain`] bring dirty blocks home,
+//! [`admit`] takes clean copies in, [`evict`] gives them up, [`room`] waits for free frames,
+//! [`keep`] does all that before anybody has to wait.
 //!
 //! **Invariant**: home is synced before an entry says that home has a block.
 //!
-//! **Deliberately absent**: what a caller wants of a file ([`crate::file`]), and when a file leaves the tier (`names`).
+//! **Deliberately absent**: what a caller wants of a file ([`crate::file`]), and when a file leaves
+//! the tier (`names`).
 
 pub(crate) mod admit;
 pub(crate) mod destage;

@@ -58,7 +58,9 @@ impl Refused {
     pub(crate) fn message(&self) -> Option<String> {
         match self.first() {
             (0 | 1, Some(error)) => Some(error),
-            (files, Some(error)) => Some(format!("{error}; the same goes for {} more files", files - 1)),
+            (files, Some(error)) => {
+                Some(format!("{error}; the same goes for {} more files", files - 1))
+            }
             (_, None) => self.step.lock().clone(),
         }
     }
@@ -101,7 +103,9 @@ impl Mover {
     }
 
     fn is_all_home(&self, file: &FileState) -> bool {
-        file.placed.as_ref().is_none_or(|placed| !placed.loan.is_lent() && placed.map.counts().0 == 0)
+        file.placed
+            .as_ref()
+            .is_none_or(|placed| !placed.loan.is_lent() && placed.map.counts().0 == 0)
     }
 
     /// A part of the background step: tries the refused files again when it is time to.
@@ -113,7 +117,8 @@ impl Mover {
             return Ok(());
         }
         let keys: Vec<_> = refused.files.lock().keys().copied().collect();
-        let known: Vec<Arc<FileState>> = keys.iter().filter_map(|key| self.files.get(*key)).collect();
+        let known: Vec<Arc<FileState>> =
+            keys.iter().filter_map(|key| self.files.get(*key)).collect();
         refused.forget(Why::Removed, |key| !known.iter().any(|file| file.identity.key() == *key));
         let mut failed = None;
         for file in &known {

@@ -1,18 +1,20 @@
 //! Waiting for free fast blocks: promise 6, full is not fatal.
 //!
-//! Whoever finds the tier full comes here, with no lock but `sizing` of its file. One at a time has the turn to make room, in this order: pieces
-//! that lanes hold back, growth by a step, empty map pages, clean blocks, dirty blocks after destaging, and the map pages that those leave
-//! empty; then the same of files whose blocks are to be kept longest. The others wait for their turn and look again.
-//! The time is the event `free buffer waits`.
+//! Whoever finds the tier full comes here, with no lock but `sizing` of its file. One at a time has
+//! the turn to make room, in this order: pieces that lanes hold back, growth by a step, empty map
+//! pages, clean blocks, dirty blocks after destaging, and the map pages that those leave empty;
+//! then the same of files whose blocks are to be kept longest. The others wait for their turn and
+//! look again. The time is the event `free buffer waits`.
 //!
 //! # Who made room gets it
-//! What becomes free is reserved for the one whose turn it is, and the turn ends only when it has taken its piece or given up ([`Turn`]). Otherwise a
-//! tier of few units could be called full while most of it is free: the others would take each piece as it comes, and the unit that a
-//! block size (or a map page) waits for is never free as a whole.
+//! What becomes free is reserved for the one whose turn it is, and the turn ends only when it has
+//! taken its piece or given up ([`Turn`]). Otherwise a tier of few units could be called full while
+//! most of it is free: the others would take each piece as it comes, and the unit that a block size
+//! (or a map page) waits for is never free as a whole.
 //!
 //! # When it is full
-//! When everything was destaged and evicted, nothing moved any more, and no other thread holds pieces that are not in a map yet. Then
-//! the writer gets an error: home's, if home refused blocks.
+//! When everything was destaged and evicted, nothing moved any more, and no other thread holds
+//! pieces that are not in a map yet. Then the writer gets an error: home's, if home refused blocks.
 
 use super::Mover;
 use crate::error::{Error, Result};
@@ -27,14 +29,15 @@ use std::time::Duration;
 
 /// Rounds in which nothing could be moved, before the tier is called full.
 const IDLE_ROUNDS: u32 = 3;
-/// The same while somebody else has pieces in hand that are in no map yet: a write or a removal that is under way, or a thread that the
-/// processor has left.
+/// The same while somebody else has pieces in hand that are in no map yet: a write or a removal
+/// that is under way, or a thread that the processor has left.
 const IDLE_ROUNDS_BUSY: u32 = 3000;
 /// Pause after a round in which nothing could be moved.
 const IDLE_PAUSE: Duration = Duration::from_millis(1);
 
-/// The turn to make room, and to take what was made: pieces that become free meanwhile are reserved for this thread. Keep it until the piece
-/// is taken, and let it go before waiting for anything else.
+/// The turn to make room, and to take what was made: pieces that become free meanwhile are reserved
+/// for this thread. Keep it until the piece is taken, and let it go before waiting for anything
+/// else.
 pub(crate) struct Turn<'a> {
     tier: &'a Ledger,
     _lock: MutexGuard<'a, ()>,
@@ -47,10 +50,12 @@ impl Drop for Turn<'_> {
 }
 
 impl Mover {
-    /// Returns when at least one piece for `purpose` is free; it is this thread's for as long as it keeps `turn`, which ends the one before.
+    /// Returns when at least one piece for `purpose` is free; it is this thread's for as long as it
+    /// keeps `turn`, which ends the one before.
     ///
     /// # Errors
-    /// [`Error::TierFull`] when everything is pinned; home's error when nothing can be destaged (home full).
+    /// [`Error::TierFull`] when everything is pinned; home's error when nothing can be destaged
+    /// (home full).
     pub(crate) fn make_room<'a>(
         &self,
         tier: &'a Arc<Ledger>,
@@ -95,7 +100,12 @@ impl Mover {
         result
     }
 
-    fn make_room_in_turn(&self, tier: &Arc<Ledger>, frames: u64, has_room: &dyn Fn() -> bool) -> Result<()> {
+    fn make_room_in_turn(
+        &self,
+        tier: &Arc<Ledger>,
+        frames: u64,
+        has_room: &dyn Fn() -> bool,
+    ) -> Result<()> {
         if has_room() {
             return Ok(());
         }
@@ -114,7 +124,8 @@ impl Mover {
             Ok(false) => {}
             Err(e) => log::warn!("tier `{}` could not grow: {e}", tier.name),
         }
-        // Some clean blocks, then all of them: a unit changes its purpose only when the whole of it is free.
+        // Some clean blocks, then all of them: a unit changes its purpose only when the whole of it
+        // is free.
         for want in [(frames * 4).max(64), u64::MAX] {
             self.give_back_pages(tier, want);
             if has_room() {
@@ -145,21 +156,26 @@ impl Mover {
                 }
             } else if most == u64::MAX && moved == 0 {
                 idle += 1;
-                if idle >= IDLE_ROUNDS && (idle >= IDLE_ROUNDS_BUSY || self.frames_in_hand(tier) == 0) {
+                if idle >= IDLE_ROUNDS
+                    && (idle >= IDLE_ROUNDS_BUSY || self.frames_in_hand(tier) == 0)
+                {
                     return Err(failed.unwrap_or_else(|| self.full(tier, &self.why_full(tier))));
                 }
                 crate::sync::sleep(IDLE_PAUSE);
             } else {
                 idle = 0;
             }
-            // From now on nobody else gets anything: what is destaged must not fill again with other blocks, and writers come to rest here.
+            // From now on nobody else gets anything: what is destaged must not fill again with
+            // other blocks, and writers come to rest here.
             most = u64::MAX;
             tier.allocator.reserve_for(None);
         }
     }
 
-    /// Destages up to `most` blocks of each file that is not pinned, with [`u64::MAX`] all of them and redo to the last block, and evicts what is
-    /// clean then; only with `kept_too` also of those to be kept longest. Returns how many blocks moved, and what home said when it refused some.
+    /// Destages up to `most` blocks of each file that is not pinned, with [`u64::MAX`] all of them
+    /// and redo to the last block, and evicts what is clean then; only with `kept_too` also of
+    /// those to be kept longest. Returns how many blocks moved, and what home said when it refused
+    /// some.
     fn move_home(&self, tier: &Arc<Ledger>, most: u64, kept_too: bool) -> (u64, Option<Error>) {
         let (mut moved, mut failed) = (0, None);
         let moves = |p: &&crate::known::Placed| {
@@ -187,8 +203,8 @@ impl Mover {
         (moved + evict(self, tier, u64::MAX) + self.give_back_pages(tier, u64::MAX), failed)
     }
 
-    /// Gives back about `want` map pages of which every block is at home, of files that are not pinned: an open file gets its page
-    /// again with its next block. Returns how many there were.
+    /// Gives back about `want` map pages of which every block is at home, of files that are not
+    /// pinned: an open file gets its page again with its next block. Returns how many there were.
     pub(crate) fn give_back_pages(&self, tier: &Arc<Ledger>, want: u64) -> u64 {
         let mut given = 0;
         for file in self.files.on(tier) {
@@ -200,8 +216,8 @@ impl Mover {
         given
     }
 
-    /// Frames that are neither free nor in a map: those of writes and removals under way. As good as a look at many counters can be while
-    /// they change.
+    /// Frames that are neither free nor in a map: those of writes and removals under way. As good
+    /// as a look at many counters can be while they change.
     fn frames_in_hand(&self, tier: &Arc<Ledger>) -> u64 {
         let held = |placed: &crate::known::Placed| {
             let (dirty, cached) = placed.map.counts();

@@ -1,8 +1,9 @@
 //! Blocks that the medium does not give back.
 //!
-//! A clean copy that cannot be read is home's block: its entry becomes `Home`, its frame stays out of use until the
-//! next attach, and the reader gets home's bytes. A dirty block that cannot be read is reported, by name, for as
-//! long as it is the newest version; on its way home it is given up if the user said so.
+//! A clean copy that cannot be read is home's block: its entry becomes `Home`, its frame stays out
+//! of use until the next attach, and the reader gets home's bytes. A dirty block that cannot be
+//! read is reported, by name, for as long as it is the newest version; on its way home it is given
+//! up if the user said so.
 //!
 //! Memory that is mapped is read by programs without a call that could fail: there it is a SIGBUS
 //! ([`crate::api::media_errors`]).
@@ -42,7 +43,13 @@ pub struct LostBlock {
 impl std::fmt::Display for LostBlock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let end = self.offset + self.len;
-        write!(f, "block {} of {} (bytes {} to {end})", self.block, self.path.display(), self.offset)
+        write!(
+            f,
+            "block {} of {} (bytes {} to {end})",
+            self.block,
+            self.path.display(),
+            self.offset
+        )
     }
 }
 
@@ -55,7 +62,8 @@ pub(crate) struct GivenUp {
     /// The user allowed it.
     allowed: AtomicBool,
     lost: Mutex<Vec<LostBlock>>,
-    /// What the entries of unreadable ones were; an entry that is another by now has a newer version.
+    /// What the entries of unreadable ones were; an entry that is another by now has a newer
+    /// version.
     unreadable: Mutex<BTreeMap<Which, Entry>>,
 }
 
@@ -92,15 +100,17 @@ impl Mover {
         };
         if self.given_up.allowed.load(Ordering::Acquire) {
             let lost = lost_block(file, placed, block);
-            log::error!("giving up {lost}, which cannot be read ({source}): the home keeps an older version");
+            log::error!(
+                "giving up {lost}, which cannot be read ({source}): the home keeps an older version"
+            );
             self.given_up.lost.lock().push(lost);
             return Ok(false);
         }
         Err(self.note_unreadable(file, placed, block, entry, source))
     }
 
-    /// A program needs a block of which the tier's version, `entry`, could not be read because of `e`. On return
-    /// the entry is another, and the caller looks again.
+    /// A program needs a block of which the tier's version, `entry`, could not be read because of
+    /// `e`. On return the entry is another, and the caller looks again.
     ///
     /// # Errors
     /// [`Error::Unreadable`] when no other place has that version; `e`, when it has another cause.
@@ -157,7 +167,8 @@ impl Mover {
         error
     }
 
-    /// The dirty blocks that could not be read when somebody last tried, and have no newer version since.
+    /// The dirty blocks that could not be read when somebody last tried, and have no newer version
+    /// since.
     pub(crate) fn unreadable_blocks(&self) -> Vec<LostBlock> {
         let mut lost = Vec::new();
         self.given_up.unreadable.lock().retain(|(key, block), entry| {

@@ -2,8 +2,9 @@
 //!
 //! When the change of a name is durable, for programs behind a door: [`settle`].
 //!
-//! A file is known by its inode number, generation and birth time, so renaming and hard links keep its blocks, and an inode number
-//! that is used again does not inherit them. The path in the slot is a hint.
+//! A file is known by its inode number, generation and birth time, so renaming and hard links keep
+//! its blocks, and an inode number that is used again does not inherit them. The path in the slot
+//! is a hint.
 //!
 //! # Removing the last name of a file with a slot, and what a power cut leaves
 //!
@@ -76,7 +77,8 @@ pub(crate) struct Namespace {
     pub(crate) departed: Mutex<Departed>,
     /// Files whose names wait for a sync.
     pub(crate) unsettled: Mutex<Unsettled>,
-    /// Settling all names, one at a time: who finds none left must not return before they are durable.
+    /// Settling all names, one at a time: who finds none left must not return before they are
+    /// durable.
     pub(crate) settling: Mutex<()>,
 }
 
@@ -88,7 +90,8 @@ enum Opening {
 }
 
 impl Namespace {
-    /// Changes of names: not of Tiersmith's own, and not on a home that was detached while the lock was waited for.
+    /// Changes of names: not of Tiersmith's own, and not on a home that was detached while the lock
+    /// was waited for.
     pub(crate) fn may_name(&self, paths: &[&Path]) -> Result<()> {
         if self.env.is_closed() {
             return Err(Error::Detached);
@@ -124,7 +127,12 @@ impl Namespace {
     }
 
     /// [`Namespace::open`]; of a file that the caller has just made, its name may be durable later.
-    pub(crate) fn open_or_made(&self, path: &Path, mode: OpenMode, name: Settled) -> Result<Arc<FileState>> {
+    pub(crate) fn open_or_made(
+        &self,
+        path: &Path,
+        mode: OpenMode,
+        name: Settled,
+    ) -> Result<Arc<FileState>> {
         let mut wants_slot = true;
         loop {
             let lacks = match self.open_once(path, mode, wants_slot, name)? {
@@ -142,7 +150,13 @@ impl Namespace {
         }
     }
 
-    fn open_once(&self, path: &Path, mode: OpenMode, wants_slot: bool, name: Settled) -> Result<Opening> {
+    fn open_once(
+        &self,
+        path: &Path,
+        mode: OpenMode,
+        wants_slot: bool,
+        name: Settled,
+    ) -> Result<Opening> {
         let _names = self.changing.lock();
         self.may_name(&[path])?;
         self.env.usable()?;
@@ -185,7 +199,8 @@ impl Namespace {
                 known.treat_by(&self.env.options.cache, path);
                 return Ok(Opening::Opened(known));
             }
-            // Removed behind our back and its inode number used again; or it starts anew, and is forgotten already.
+            // Removed behind our back and its inode number used again; or it starts anew, and is
+            // forgotten already.
             self.forget_replaced(&known)?;
         }
         // One that has bytes was not just made.
@@ -210,7 +225,8 @@ impl Namespace {
     fn unmake(&self, path: &Path, e: Error) -> Error {
         if let Err(worse) = self.env.home.unlink(path) {
             log::warn!(
-                "{} was made, and is said not to have been ({e}): it could not be removed again: {worse}",
+                "{} was made, and is said not to have been ({e}): it could not be removed again: \
+                 {worse}",
                 path.display()
             );
         }
@@ -235,14 +251,18 @@ impl Namespace {
             match self.known(path) {
                 Ok(known) => drop(known),
                 Err(e) if e.errno() == rustix::io::Errno::NOENT.raw_os_error() => {}
-                Err(e) => log::warn!("{e}; a server that runs without Tiersmith may not be noticed"),
+                Err(e) => {
+                    log::warn!("{e}; a server that runs without Tiersmith may not be noticed")
+                }
             }
         }
     }
 
-    /// Whether a file that changed its class with a rename, and is not open, went home and is known no more: it gets its new class then.
+    /// Whether a file that changed its class with a rename, and is not open, went home and is known
+    /// no more: it gets its new class then.
     fn starts_anew(&self, known: &Arc<FileState>) -> bool {
-        let waits = known.replace.load(Ordering::Acquire) && known.handles.load(Ordering::Acquire) == 0;
+        let waits =
+            known.replace.load(Ordering::Acquire) && known.handles.load(Ordering::Acquire) == 0;
         let Some(placed) = known.placed.as_ref().filter(|_| waits) else { return false };
         match self.leave_tier(known, placed) {
             Ok(()) => true,
@@ -259,7 +279,9 @@ impl Namespace {
         self.lender.give_back_whole(file)?;
         let dirty = placed.map.counts().0;
         if dirty > 0 {
-            return Err(file.invalid("take out of the tier", format!("{dirty} of its blocks are in use")));
+            return Err(
+                file.invalid("take out of the tier", format!("{dirty} of its blocks are in use"))
+            );
         }
         self.homeward.settle_times(file)?;
         let stat = file.home.stat().map_err(file.io("cannot stat"))?;
@@ -272,11 +294,12 @@ impl Namespace {
     fn forget_replaced(&self, known: &Arc<FileState>) -> Result<()> {
         if let Some(placed) = known.placed.as_ref().filter(|p| !p.is_gone()) {
             let (dirty, _) = placed.map.counts();
-            // Who has it open could still write to it. Its home file may be closed meanwhile, so its
-            // inode number is free for another file.
+            // Who has it open could still write to it. Its home file may be closed meanwhile, so
+            // its inode number is free for another file.
             let is_open = known.handles.load(Ordering::Acquire) > 0;
             if dirty > 0 || placed.loan.is_lent() || is_open {
-                let open = if is_open { ", and a program still has the removed one open" } else { "" };
+                let open =
+                    if is_open { ", and a program still has the removed one open" } else { "" };
                 return Err(Error::HomeChanged {
                     path: known.path.lock().clone(),
                     dirty_blocks: dirty,
@@ -307,8 +330,13 @@ impl Namespace {
         let block_size = crate::address::BlockSize::from_bytes(placement.block_size);
         let mut outside = false;
         let placed = match (tier, block_size, stat.kind) {
-            (Some(_), Some(size), FileKind::Regular) if stat.size > BLOCKS_MAX * size.bytes() as u64 => {
-                log::warn!("{} is larger than a map can hold: it goes straight to home", path.display());
+            (Some(_), Some(size), FileKind::Regular)
+                if stat.size > BLOCKS_MAX * size.bytes() as u64 =>
+            {
+                log::warn!(
+                    "{} is larger than a map can hold: it goes straight to home",
+                    path.display()
+                );
                 outside = true;
                 None
             }
@@ -328,8 +356,12 @@ impl Namespace {
                 }
                 let stat = home.stat().map_err(Error::io("cannot stat", path))?;
                 match lacks {
-                    None => crate::names::slots::new_slot(tier, path, &identity, &stat, wanted, settled),
-                    Some(_) if wanted.class == FileClass::Data && tier.holds_dirty() && read_only => {
+                    None => {
+                        crate::names::slots::new_slot(tier, path, &identity, &stat, wanted, settled)
+                    }
+                    Some(_)
+                        if wanted.class == FileClass::Data && tier.holds_dirty() && read_only =>
+                    {
                         Some(crate::names::slots::without_slot(tier, &identity, &stat))
                     }
                     Some(lacks) if wants_slot => return Ok(Err(lacks)),
@@ -349,7 +381,8 @@ impl Namespace {
         Ok(Ok(FileState { handles, outside, ..FileState::new(home, stat, placed) }))
     }
 
-    /// A handle was closed; with the last one an unlinked file goes away, and one that changed its class starts anew.
+    /// A handle was closed; with the last one an unlinked file goes away, and one that changed its
+    /// class starts anew.
     pub(crate) fn close(&self, state: &Arc<FileState>) {
         let _names = self.changing.lock();
         if state.handles.fetch_sub(1, Ordering::AcqRel) > 1 || self.env.is_closed() {
@@ -402,7 +435,8 @@ impl Namespace {
         stat.same_file(id.ino, id.generation, id.btime_ns).then_some(known)
     }
 
-    /// The file at `path`, opened once if it is not known yet, so that pinning a file that nobody opened works.
+    /// The file at `path`, opened once if it is not known yet, so that pinning a file that nobody
+    /// opened works.
     pub(crate) fn known(&self, path: &Path) -> Result<crate::names::held::Known<'_>> {
         Ok(crate::names::held::Known { names: self, state: self.open(path, OpenMode::WRITE)? })
     }
@@ -429,9 +463,13 @@ impl Namespace {
     }
 
     /// Before step 1: what loses its last name cannot be opened any more, so it stays open for
-    /// those who use it. One that nobody uses and that cannot be opened must not wait for a sync with
-    /// its blocks: another file could have its inode number by then.
-    pub(crate) fn hold_open(&self, victim: Option<&Arc<FileState>>, settled: Settled) -> Result<Settled> {
+    /// those who use it. One that nobody uses and that cannot be opened must not wait for a sync
+    /// with its blocks: another file could have its inode number by then.
+    pub(crate) fn hold_open(
+        &self,
+        victim: Option<&Arc<FileState>>,
+        settled: Settled,
+    ) -> Result<Settled> {
         let Some(file) = victim else { return Ok(settled) };
         // The removal could not be announced.
         file.placed.as_ref().map_or(Ok(()), |placed| placed.tier.sound())?;

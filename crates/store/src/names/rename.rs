@@ -1,14 +1,16 @@
 //! Renaming with flags, and of whole directories.
 //!
 //! # Renaming, and what a power cut leaves
-//! The tier knows a file by its inode number; the path in its slot is a hint. So a rename is home's alone, and a cut leaves the old or the
-//! new name, with all blocks. A file that loses its last name by the rename goes as with an unlink ([`super`]).
+//! The tier knows a file by its inode number; the path in its slot is a hint. So a rename is home's
+//! alone, and a cut leaves the old or the new name, with all blocks. A file that loses its last
+//! name by the rename goes as with an unlink ([`super`]).
 //!
 //! # When a new name has another class
-//! A file keeps its class, and its blocks, as long as it is open. When nobody has it open it goes home whole, leaves the tier, and gets the
-//! class of its name when it is opened next. So `temp-1.aof`, written and synced as `pass` and renamed to a name of class `redo`, becomes redo
-//! with the next opening; a `data` file that becomes `pass` is first made whole at home; and a WAL segment renamed to be written again keeps
-//! its blocks, since both names are `redo`.
+//! A file keeps its class, and its blocks, as long as it is open. When nobody has it open it goes
+//! home whole, leaves the tier, and gets the class of its name when it is opened next. So
+//! `temp-1.aof`, written and synced as `pass` and renamed to a name of class `redo`, becomes redo
+//! with the next opening; a `data` file that becomes `pass` is first made whole at home; and a WAL
+//! segment renamed to be written again keeps its blocks, since both names are `redo`.
 
 use crate::error::{Error, Result};
 use crate::home::{FileKind, HomeStat, Named, RenameFlags};
@@ -99,7 +101,8 @@ impl Namespace {
 
     /// The files last seen below a directory, with the rest of their path.
     fn below(&self, dir: &Path) -> Vec<(Arc<FileState>, PathBuf)> {
-        let rest = |file: &Arc<FileState>| file.path.lock().strip_prefix(dir).ok().map(Path::to_path_buf);
+        let rest =
+            |file: &Arc<FileState>| file.path.lock().strip_prefix(dir).ok().map(Path::to_path_buf);
         let files = self.files.all().into_iter();
         files.filter_map(|file| rest(&file).map(|rest| (file, rest))).collect()
     }

@@ -1,8 +1,8 @@
 //! Names that become durable when somebody syncs the file or its directory, and not before.
 //!
 //! POSIX asks for no more, and a sync of home takes as long as a commit of the database. So a door
-//! for programs leaves the names of files that it makes, renames and removes to the next sync:
-//! a program's, or the background's a second later. Until then a power cut leaves the old or the new
+//! for programs leaves the names of files that it makes, renames and removes to the next sync: a
+//! program's, or the background's a second later. Until then a power cut leaves the old or the new
 //! name, as on home itself, and each file whole.
 //!
 //! # A file that was just made, and what a power cut leaves
@@ -17,8 +17,8 @@
 //!
 //! # A file whose last name went
 //! The steps are those of [`super`]. Between 2 and 3 it keeps its slot and its blocks, for its name
-//! may come back, and stays open at home, so that no other file gets its inode number. Of such files
-//! there are [`MOST`] at most: who removes one more syncs for all of them.
+//! may come back, and stays open at home, so that no other file gets its inode number. Of such
+//! files there are [`MOST`] at most: who removes one more syncs for all of them.
 //!
 //! Deliberately absent: names that are durable on return; those are synced where they are made
 //! ([`super`]).
@@ -106,7 +106,8 @@ impl Namespace {
                 return Ok(());
             }
             let path = file.path.lock().clone();
-            let lost = file.placed.as_ref().is_some_and(|p| p.tier.planted.is(Planted::NameNotSynced));
+            let lost =
+                file.placed.as_ref().is_some_and(|p| p.tier.planted.is(Planted::NameNotSynced));
             let synced = if lost { Ok(()) } else { self.settle_name(&path, || file.home.sync()) };
             match synced {
                 Ok(()) => self.name_is_durable(file, changes),
@@ -118,7 +119,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// Step 5, if nothing has happened to the file's names since there were so many changes of them.
+    /// Step 5, if nothing has happened to the file's names since there were so many changes of
+    /// them.
     fn name_is_durable(&self, file: &FileState, changes: u64) {
         // A removal sets the flag anew, under this lock.
         let _names = self.changing.lock();
@@ -165,7 +167,8 @@ impl Namespace {
         let _settling = self.settling.lock();
         let Unsettled { named, removed, bytes, .. } = std::mem::take(&mut *self.unsettled.lock());
         let named: Vec<_> = named.iter().filter_map(Weak::upgrade).collect();
-        let counted: Vec<_> = named.iter().filter_map(|f| f.name.unsettled().map(|n| (f, n))).collect();
+        let counted: Vec<_> =
+            named.iter().filter_map(|f| f.name.unsettled().map(|n| (f, n))).collect();
         let waiting = removed.iter().filter(|f| !f.removal_durable.load(Ordering::Acquire));
         let files = counted.iter().map(|(file, _)| *file).chain(waiting);
         let paths: BTreeSet<PathBuf> = files.map(|file| file.path.lock().clone()).collect();
@@ -182,8 +185,9 @@ impl Namespace {
         }
         let _names = self.changing.lock();
         // Renamed since: it found itself waiting.
-        let again =
-            named.iter().filter(|f| f.name.unsettled().is_some() && !f.unlinked.load(Ordering::Acquire));
+        let again = named
+            .iter()
+            .filter(|f| f.name.unsettled().is_some() && !f.unlinked.load(Ordering::Acquire));
         self.unsettled.lock().named.extend(again.map(Arc::downgrade));
         for file in &removed {
             file.removal_durable.store(true, Ordering::Release);

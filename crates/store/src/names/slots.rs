@@ -33,8 +33,8 @@
 //! durably so; and a sentinel, by which the next attach sees that a server ran without the tier.
 //!
 //! # Locks
-//! A tier's `making_slots`, then `changing`, then those of a file ([`crate::file`]). A tier's `table` is
-//! taken last, for a look or a change in DRAM.
+//! A tier's `making_slots`, then `changing`, then those of a file ([`crate::file`]). A tier's
+//! `table` is taken last, for a look or a change in DRAM.
 
 use super::Namespace;
 use crate::error::{Error, Result};
@@ -135,15 +135,17 @@ impl Namespace {
             _ => WAIT,
         };
         let has_slot = || tier.table.lock().free_for(wanted) > 0;
-        // Once, and not where that was just tried: it sends everything home that can go. That somebody
-        // was just refused says nothing: of many openings each may come soon after another.
+        // Once, and not where that was just tried: it sends everything home that can go. That
+        // somebody was just refused says nothing: of many openings each may come soon after
+        // another.
         let mut may_empty_tier = true;
         let just_tried = || tier.table.lock().emptied.is_some_and(|at| at.elapsed() < WAIT);
         let result = loop {
             let why = {
                 let left = patience.saturating_sub(began.elapsed());
                 let Some(_turn) = tier.making_slots.try_lock_for(left) else {
-                    let why = "another opening has waited longer for home to take blocks of closed files";
+                    let why =
+                        "another opening has waited longer for home to take blocks of closed files";
                     break Err(self.table_full(lacks, path, Some(why.into())));
                 };
                 if has_slot() || (tier.may_grow_table_for(wanted, true) && tier.grow_table()) {
@@ -176,12 +178,14 @@ impl Namespace {
 
     fn table_full(&self, lacks: &NoSlot, path: &Path, why: Option<String>) -> Error {
         let tier = &lacks.tier;
-        let open = self.files.on(tier).iter().filter(|f| f.handles.load(Ordering::Acquire) > 0).count();
+        let open =
+            self.files.on(tier).iter().filter(|f| f.handles.load(Ordering::Acquire) > 0).count();
         let counts = tier.table_counts();
         let kept = lacks.wanted.guest.then(|| {
             let kept = counts.not_guests;
             format!(
-                "{kept} are kept for redo and for files of the home's owner, and this file is another user's"
+                "{kept} are kept for redo and for files of the home's owner, and this file is \
+                 another user's"
             )
         });
         let why: Vec<String> = kept.into_iter().chain(why).collect();
@@ -360,10 +364,17 @@ impl Namespace {
     }
 
     /// What the tier will hold newer blocks of must itself be there after a power cut.
-    pub(crate) fn settle_name(&self, path: &Path, sync: impl FnOnce() -> std::io::Result<()>) -> Result<()> {
+    pub(crate) fn settle_name(
+        &self,
+        path: &Path,
+        sync: impl FnOnce() -> std::io::Result<()>,
+    ) -> Result<()> {
         sync().map_err(Error::io("cannot sync", path))?;
         for name in path.ancestors().filter(|p| !p.as_os_str().is_empty()) {
-            self.env.home.sync_dir(name).map_err(Error::io("cannot sync the directory of", name))?;
+            self.env
+                .home
+                .sync_dir(name)
+                .map_err(Error::io("cannot sync the directory of", name))?;
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! A directory of plain files for the simulator: any [`Home`], above all one that can lose power. For tests.
+//! A directory of plain files for the simulator: any [`Home`], above all one that can lose power.
+//! For tests.
 
 use super::{LentDir, Plain, PlainName};
 use crate::home::{Home, OpenMode};

@@ -1,15 +1,20 @@
 //! The directory of the plain files: beside the first member of a tier, on the tier's own medium.
 //!
-//! A plain file is called by the uuid of its tier, the id of its file there and the number of its loan ([`PlainName`]), so that one of another tier, of
-//! an older loan, or of a copy of the tier that went another way is never taken for it. The directory is `MEMBER.lent`, mode 0700; a plain file
-//! has mode 0600 and the owner of the member: a daemon's own user ([`crate::Options::members_of`]).
+//! A plain file is called by the uuid of its tier, the id of its file there and the number of its
+//! loan ([`PlainName`]), so that one of another tier, of an older loan, or of a copy of the tier
+//! that went another way is never taken for it. The directory is `MEMBER.lent`, mode 0700; a plain
+//! file has mode 0600 and the owner of the member: a daemon's own user
+//! ([`crate::Options::members_of`]).
 //!
 //! # What makes a write of the kernel durable
-//! The kernel opens the plain file for itself, with the flags the program used: flags of our own descriptor do not reach it. What reaches it is
-//! the attribute of the inode that `chattr +S` sets: every write to it is synced before it returns. On media that survive a power cut a plain file
-//! has it, or nothing is lent; where a file only stands for such a medium (emulated), it promises what the tier beside it does, and needs none.
+//! The kernel opens the plain file for itself, with the flags the program used: flags of our own
+//! descriptor do not reach it. What reaches it is the attribute of the inode that `chattr +S` sets:
+//! every write to it is synced before it returns. On media that survive a power cut a plain file
+//! has it, or nothing is lent; where a file only stands for such a medium (emulated), it promises
+//! what the tier beside it does, and needs none.
 //!
-//! Deliberately not here: which file is lent, and when. Invariants: nothing is opened through a link; a file that is not ours is not opened.
+//! Deliberately not here: which file is lent, and when. Invariants: nothing is opened through a
+//! link; a file that is not ours is not opened.
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod in_home;
@@ -46,7 +51,8 @@ pub(crate) trait LentDir: Send + Sync + Debug {
     /// Makes a plain file of `len` bytes, its space reserved.
     ///
     /// # Errors
-    /// What the file system says, above all when there is one; `Unsupported` where it cannot reserve space, or sync each write. Nothing is left then.
+    /// What the file system says, above all when there is one; `Unsupported` where it cannot
+    /// reserve space, or sync each write. Nothing is left then.
     fn make(&self, name: PlainName, len: u64) -> io::Result<Plain>;
 
     /// Opens a plain file.
@@ -100,20 +106,22 @@ pub(crate) struct PlainName {
     pub(crate) loan: u64,
 }
 
-/// Bits of a loan's number that tell loans of one attach apart; above them is the number of the attach.
+/// Bits of a loan's number that tell loans of one attach apart; above them is the number of the
+/// attach.
 const LOAN_BITS: u32 = 28;
 /// Bits of the number of the attach.
 const ATTACH_BITS: u32 = 20;
 
 impl PlainName {
-    /// The number of a loan that begins now; never 0. `now_ns` and `seq`, the line's sequence, tell it from those of the same attach, and of a copy
-    /// of the tier that had one of the same number.
+    /// The number of a loan that begins now; never 0. `now_ns` and `seq`, the line's sequence, tell
+    /// it from those of the same attach, and of a copy of the tier that had one of the same number.
     pub(crate) fn new_loan(attach_count: u64, now_ns: u64, seq: u64) -> u64 {
         let mixed = crate::format::mix(now_ns ^ seq.rotate_left(32)) & ((1 << LOAN_BITS) - 1);
         (attach_count & ((1 << ATTACH_BITS) - 1)) << LOAN_BITS | mixed.max(1)
     }
 
-    /// Whether it was lent before the attach of this number. One that was not, when nothing was lent yet, is of a newer state of the tier.
+    /// Whether it was lent before the attach of this number. One that was not, when nothing was
+    /// lent yet, is of a newer state of the tier.
     pub(crate) fn is_before(self, attach_count: u64) -> bool {
         self.loan >> LOAN_BITS < attach_count & ((1 << ATTACH_BITS) - 1)
     }
@@ -169,7 +177,8 @@ pub(crate) enum Unfit {
     Unreadable(io::Error),
 }
 
-/// [`LentDir`] beside a member that is a file, in the directory that was held when the member was opened.
+/// [`LentDir`] beside a member that is a file, in the directory that was held when the member was
+/// opened.
 #[derive(Debug)]
 pub(crate) struct BesideMember {
     beside: Dir,
@@ -204,7 +213,8 @@ impl BesideMember {
         Ok(dir)
     }
 
-    /// Looks at a plain file as [`LentDir::open`] does, without opening it, and changes nothing. Returns its size.
+    /// Looks at a plain file as [`LentDir::open`] does, without opening it, and changes nothing.
+    /// Returns its size.
     ///
     /// # Errors
     /// What an attach would not take it for.
@@ -214,10 +224,11 @@ impl BesideMember {
             e => Unfit::Unreadable(e.into()),
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let dir = rustix::fs::openat(&self.beside, &self.name, flags, Mode::empty()).map_err(unreadable)?;
+        let dir = rustix::fs::openat(&self.beside, &self.name, flags, Mode::empty())
+            .map_err(unreadable)?;
         let of_dir = rustix::fs::fstat(&dir).map_err(unreadable)?;
-        let stat =
-            rustix::fs::statat(&dir, name.to_string(), AtFlags::SYMLINK_NOFOLLOW).map_err(unreadable)?;
+        let stat = rustix::fs::statat(&dir, name.to_string(), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(unreadable)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(Unfit::NoFile);
         }
@@ -252,7 +263,8 @@ impl BesideMember {
             let safe = if what == self.path { "700" } else { "600" };
             let (path, mode) = (what.display(), stat.st_mode & 0o7777);
             return Err(io::Error::other(format!(
-                "{which}{path} has mode {mode:o}, which lets others in: `chmod {safe} {path}`, if it is as you left it"
+                "{which}{path} has mode {mode:o}, which lets others in: `chmod {safe} {path}`, if \
+                 it is as you left it"
             )));
         }
         Ok(())
@@ -298,9 +310,10 @@ impl BesideMember {
 
 fn unsupported(e: Errno) -> io::Error {
     match e {
-        Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY | Errno::INVAL => {
-            io::Error::new(io::ErrorKind::Unsupported, format!("its file system cannot do it ({e})"))
-        }
+        Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY | Errno::INVAL => io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("its file system cannot do it ({e})"),
+        ),
         other => other.into(),
     }
 }
@@ -310,7 +323,8 @@ fn plain(name: PlainName, fd: OwnedFd) -> io::Result<Plain> {
     Ok(Plain { name, file: RealHome::file(File::from(fd)), descriptor: Some(Arc::new(same)) })
 }
 
-const OPEN: OFlags = OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+const OPEN: OFlags =
+    OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
 impl LentDir for BesideMember {
     fn make(&self, name: PlainName, len: u64) -> io::Result<Plain> {
@@ -337,9 +351,12 @@ impl LentDir for BesideMember {
 
     fn open(&self, name: PlainName) -> io::Result<Plain> {
         let dir = self.directory()?;
-        let fd = rustix::fs::openat(&dir, name.to_string(), OPEN | OFlags::NONBLOCK, Mode::empty())?;
+        let fd =
+            rustix::fs::openat(&dir, name.to_string(), OPEN | OFlags::NONBLOCK, Mode::empty())?;
         self.check_file(&rustix::fs::fstat(&fd)?, name)?;
-        if self.syncs && !rustix::fs::ioctl_getflags(&fd).is_ok_and(|flags| flags.contains(IFlags::SYNC)) {
+        if self.syncs
+            && !rustix::fs::ioctl_getflags(&fd).is_ok_and(|flags| flags.contains(IFlags::SYNC))
+        {
             // A restored copy has lost it; nothing was promised by it since.
             let flags = rustix::fs::ioctl_getflags(&fd).map_err(unsupported)? | IFlags::SYNC;
             rustix::fs::ioctl_setflags(&fd, flags).map_err(unsupported)?;
@@ -485,7 +502,8 @@ mod tests {
             return;
         }
         let lent = dir.path().join("tier.lent");
-        std::os::unix::fs::symlink(lent.join(name(1).to_string()), lent.join(name(2).to_string())).unwrap();
+        std::os::unix::fs::symlink(lent.join(name(1).to_string()), lent.join(name(2).to_string()))
+            .unwrap();
         assert!(place.open(name(2)).is_err(), "a link is not followed");
         std::fs::create_dir(lent.join(name(3).to_string())).unwrap();
         assert!(place.open(name(3)).is_err());
@@ -532,19 +550,25 @@ mod tests {
             }
             other => other.unwrap(),
         };
-        let flags = |plain: &Plain| rustix::fs::ioctl_getflags(plain.descriptor.as_ref().unwrap()).unwrap();
+        let flags =
+            |plain: &Plain| rustix::fs::ioctl_getflags(plain.descriptor.as_ref().unwrap()).unwrap();
         let found = flags(&made);
         assert!(found.contains(IFlags::SYNC));
-        rustix::fs::ioctl_setflags(made.descriptor.as_ref().unwrap(), found - IFlags::SYNC).unwrap();
+        rustix::fs::ioctl_setflags(made.descriptor.as_ref().unwrap(), found - IFlags::SYNC)
+            .unwrap();
         assert!(!flags(&made).contains(IFlags::SYNC));
         drop(made);
         let again = place.open(name(1)).unwrap();
-        assert!(flags(&again).contains(IFlags::SYNC), "it is set again before the kernel gets the file");
+        assert!(
+            flags(&again).contains(IFlags::SYNC),
+            "it is set again before the kernel gets the file"
+        );
     }
 
     #[test]
     fn only_a_name_of_ours_is_one() {
-        let ours = PlainName { tier: [0xab; 16], id: 0x12_3456_789a, loan: PlainName::new_loan(3, 1, 2) };
+        let ours =
+            PlainName { tier: [0xab; 16], id: 0x12_3456_789a, loan: PlainName::new_loan(3, 1, 2) };
         assert_eq!(PlainName::parse(ours.to_string().as_bytes()), Some(ours));
         assert!(ours.is_before(4) && !ours.is_before(3) && !ours.is_before(2));
         let text = ours.to_string();

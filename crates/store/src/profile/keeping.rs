@@ -80,12 +80,15 @@ impl CacheRules {
     ///
     /// # Errors
     /// Names every rule that cannot be read.
-    pub fn parse<'a>(rules: impl IntoIterator<Item = &'a str>) -> Result<CacheRules, CacheRulesError> {
+    pub fn parse<'a>(
+        rules: impl IntoIterator<Item = &'a str>,
+    ) -> Result<CacheRules, CacheRulesError> {
         let (mut read, mut bad) = (Vec::new(), Vec::new());
         let mut patterns = GlobSetBuilder::new();
         for text in rules {
             let (word, pattern) = text.split_once('=').unwrap_or((text, ""));
-            let Some(keeping) = Keeping::LEAVING.into_iter().find(|keeping| keeping.name() == word) else {
+            let Some(keeping) = Keeping::LEAVING.into_iter().find(|keeping| keeping.name() == word)
+            else {
                 bad.push(format!("the cache rule `{text}` begins with none of the three words"));
                 continue;
             };
@@ -142,9 +145,13 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_matches_decides() {
-        let rules =
-            CacheRules::parse(["none=base/5/16401*", "keep=base/5/*", "default=/base/**", "none=*.tmp"])
-                .unwrap();
+        let rules = CacheRules::parse([
+            "none=base/5/16401*",
+            "keep=base/5/*",
+            "default=/base/**",
+            "none=*.tmp",
+        ])
+        .unwrap();
         for (path, keeping) in [
             ("base/5/16401.1", Keeping::None),
             ("base/5/16400", Keeping::Keep),
@@ -159,7 +166,9 @@ mod tests {
         assert_eq!(rules.rules()[1].to_string(), "keep=base/5/*");
         assert_eq!(CacheRules::default().keeping(Path::new("a")), Keeping::Default);
         let all = CacheRules::parse(["keep=**"]).unwrap();
-        assert!(["a", "a/b", "a/b/c"].iter().all(|path| all.keeping(Path::new(path)) == Keeping::Keep));
+        assert!(
+            ["a", "a/b", "a/b/c"].iter().all(|path| all.keeping(Path::new(path)) == Keeping::Keep)
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What the built-in profiles say about the files of real databases: one table per database, and the names that are
-//! renamed into each other.
+//! What the built-in profiles say about the files of real databases: one table per database, and
+//! the names that are renamed into each other.
 
 use std::fs;
 use std::path::Path;
@@ -128,7 +128,8 @@ fn mariadb_and_mysql_files_belong_where_they_need_them() {
     );
 }
 
-/// The whole directory of a MySQL 9.7.4 after a load, kills and restarts, as it was listed; 8.0.30 and newer have the same names.
+/// The whole directory of a MySQL 9.7.4 after a load, kills and restarts, as it was listed; 8.0.30
+/// and newer have the same names.
 #[test]
 fn the_files_of_a_mysql_server_that_ran_belong_where_it_needs_them() {
     expect(
@@ -240,10 +241,18 @@ fn a_file_keeps_its_placement_when_its_program_renames_it() {
         ("mariadb", "shop/orders.ibd", "shop/#sql-backup-4711-9.ibd"),
         ("mariadb", "shop/#sql-alter-4711-9.MYD", "shop/orders.MYD"),
         ("mariadb", "ib_buffer_pool.incomplete", "ib_buffer_pool"),
-        ("redis", "appendonlydir/temp-appendonly.aof.incr", "appendonlydir/appendonly.aof.2.incr.aof"),
+        (
+            "redis",
+            "appendonlydir/temp-appendonly.aof.incr",
+            "appendonlydir/appendonly.aof.2.incr.aof",
+        ),
         ("redis", "temp-rewriteaof-bg-4711.aof", "appendonlydir/appendonly.aof.2.base.rdb"),
         ("redis", "temp-4711.rdb", "dump.rdb"),
-        ("redis", "appendonlydir/temp-appendonly.aof.manifest", "appendonlydir/appendonly.aof.manifest"),
+        (
+            "redis",
+            "appendonlydir/temp-appendonly.aof.manifest",
+            "appendonlydir/appendonly.aof.manifest",
+        ),
         ("generic", "state.json.tmp", "state.json"),
     ];
     for (profile, from, to) in renames {
@@ -277,7 +286,10 @@ fn a_home_is_recognized_by_the_files_in_it() {
         (&["ibdata1", "ib_logfile0"], Some("mariadb")),
         (&["mysql.ibd"], Some("mariadb")),
         (&["aria_log_control"], Some("mariadb")),
-        (&["#innodb_redo/#ib_redo31", "auto.cnf", "ibdata1", "undo_001", "binlog.000001"], Some("mariadb")),
+        (
+            &["#innodb_redo/#ib_redo31", "auto.cnf", "ibdata1", "undo_001", "binlog.000001"],
+            Some("mariadb"),
+        ),
         (&["appendonlydir/appendonly.aof.manifest"], Some("redis")),
         (&["dump.rdb"], Some("redis")),
         (&["app.sqlite3"], Some("sqlite")),
@@ -309,10 +321,16 @@ fn what_is_never_needed_after_a_crash_is_said_to_be_so_and_nothing_else() {
     for path in ["ibtmp1", "#innodb_temp/temp_1.ibt"] {
         assert!(temporary("mysql", path), "{path}");
     }
-    for path in ["base/5/16400", "pg_wal/1", "postgresql.auto.conf", "pg_twophase/1", "global/pg_control"] {
+    for path in
+        ["base/5/16400", "pg_wal/1", "postgresql.auto.conf", "pg_twophase/1", "global/pg_control"]
+    {
         assert!(!temporary("postgres", path), "{path}");
     }
-    assert!(!temporary("valkey", "dump.rdb") && !temporary("mariadb", "db/t.frm") && !temporary("pass", "x"));
+    assert!(
+        !temporary("valkey", "dump.rdb")
+            && !temporary("mariadb", "db/t.frm")
+            && !temporary("pass", "x")
+    );
 }
 
 #[test]

@@ -1,24 +1,29 @@
-//! Profiles: which files of a database are redo, which are data, which are left alone, and in blocks of which size.
+//! Profiles: which files of a database are redo, which are data, which are left alone, and in
+//! blocks of which size.
 //!
-//! A profile is a commented TOML file (`profiles/*.toml`, built in; a user may bring one). Its rules are tried in
-//! order against the path of a file relative to home, and the first that matches decides; a file no rule matches gets
-//! the profile's default. Reading the files is in `parse.rs`, with what they may hold; what the built-in ones say about
-//! the files of real databases is pinned in `layouts.rs`.
+//! A profile is a commented TOML file (`profiles/*.toml`, built in; a user may bring one). Its
+//! rules are tried in order against the path of a file relative to home, and the first that matches
+//! decides; a file no rule matches gets the profile's default. Reading the files is in `parse.rs`,
+//! with what they may hold; what the built-in ones say about the files of real databases is pinned
+//! in `layouts.rs`.
 //!
 //! # Which class is right
 //!
-//! - `redo` files are written in place, and persistent memory is atomic to 8 bytes, not to a sector. So only a file
-//!   whose program never changes bytes it has acknowledged, and finds a torn tail by a checksum of each *record*, may
-//!   be `redo`. A log that rewrites its last sector under a checksum of the *sector* is `data`.
+//! - `redo` files are written in place, and persistent memory is atomic to 8 bytes, not to a
+//!   sector. So only a file whose program never changes bytes it has acknowledged, and finds a torn
+//!   tail by a checksum of each *record*, may be `redo`. A log that rewrites its last sector under
+//!   a checksum of the *sector* is `data`.
 //! - `data` is right for every file: each block is one whole version.
 //! - `pass` is right for every file, and best for small, temporary and memory-mapped ones.
 //!
 //! # Invariants
 //!
-//! - A name a program writes first and the name it renames it to have the same placement (`layouts.rs` lists them).
+//! - A name a program writes first and the name it renames it to have the same placement
+//!   (`layouts.rs` lists them).
 //! - The block size is a power of two from [`MIN_BLOCK_SIZE`] to [`MAX_BLOCK_SIZE`].
 //!
-//! Deliberately absent: looking into files. A name decides, so that it can be decided before the file has any bytes.
+//! Deliberately absent: looking into files. A name decides, so that it can be decided before the
+//! file has any bytes.
 
 pub(crate) mod keeping;
 mod parse;
@@ -44,7 +49,8 @@ pub const MAX_BLOCK_SIZE: u32 = 32768;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileClass {
-    /// Written in place in the tier and drained to home in the background: its own format detects a torn tail.
+    /// Written in place in the tier and drained to home in the background: its own format detects a
+    /// torn tail.
     Redo,
     /// Written by pointer switch: each aligned block is one whole version.
     Data,
@@ -52,7 +58,8 @@ pub enum FileClass {
     Pass,
 }
 
-/// Where a file belongs: its class, and the size of its blocks in bytes (which means nothing for `pass`).
+/// Where a file belongs: its class, and the size of its blocks in bytes (which means nothing for
+/// `pass`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Placement {
     /// How the file is treated.
@@ -109,7 +116,8 @@ const BUILT_IN: [(&str, &str); 6] = [
 ];
 
 impl Profile {
-    /// The built-in profile of this name; `mysql`, `postgresql` and `valkey` are other names of three.
+    /// The built-in profile of this name; `mysql`, `postgresql` and `valkey` are other names of
+    /// three.
     ///
     /// # Errors
     /// If there is none; the error lists those there are.
@@ -129,11 +137,12 @@ impl Profile {
         }
     }
 
-    /// A profile from the text of a TOML file; `name` is what it is called from here on, also in errors.
+    /// A profile from the text of a TOML file; `name` is what it is called from here on, also in
+    /// errors.
     ///
     /// # Errors
-    /// If the text is not TOML, has a key or class that is not known, a block size that is not possible or a pattern
-    /// that cannot be read.
+    /// If the text is not TOML, has a key or class that is not known, a block size that is not
+    /// possible or a pattern that cannot be read.
     pub fn parse(name: &str, toml: &str) -> Result<Profile, ProfileError> {
         parse::parse(name, toml)
     }
@@ -147,8 +156,8 @@ impl Profile {
         Profile::parse(name, toml).expect("BUG: a built-in profile cannot be read")
     }
 
-    /// The built-in profile whose files are in this directory; nothing if it looks like none of them (then `generic`
-    /// fits). A directory that cannot be read looks like none.
+    /// The built-in profile whose files are in this directory; nothing if it looks like none of
+    /// them (then `generic` fits). A directory that cannot be read looks like none.
     pub fn detect(home: &Path) -> Option<Profile> {
         Profile::builtin().find(|profile| profile.fits(home))
     }
@@ -169,12 +178,14 @@ impl Profile {
         self.rule(rel).map_or(self.default, |rule| rule.placement)
     }
 
-    /// Whether the database never needs the file at this path after a crash, so that its syncs may be left out.
+    /// Whether the database never needs the file at this path after a crash, so that its syncs may
+    /// be left out.
     pub fn is_temporary(&self, rel: &Path) -> bool {
         self.rule(rel).is_some_and(|rule| rule.temporary)
     }
 
-    /// Whether the file at this path has a fixed size and may be lent: written by the kernel itself, in a plain file beside the tier.
+    /// Whether the file at this path has a fixed size and may be lent: written by the kernel
+    /// itself, in a plain file beside the tier.
     pub fn is_lent(&self, rel: &Path) -> bool {
         self.rule(rel).is_some_and(|rule| rule.lend)
     }
@@ -184,12 +195,14 @@ impl Profile {
         self.lent_in.as_deref()
     }
 
-    /// Why the file at this path belongs where it does, for a person; nothing if it got the default.
+    /// Why the file at this path belongs where it does, for a person; nothing if it got the
+    /// default.
     pub fn why(&self, rel: &Path) -> Option<&str> {
         self.rule(rel).map(|rule| rule.why.as_str())
     }
 
-    /// Bytes that a tier must have for blocks so that this database's redo can be written and drained at the same time.
+    /// Bytes that a tier must have for blocks so that this database's redo can be written and
+    /// drained at the same time.
     pub fn redo_at_least(&self) -> u64 {
         self.redo_at_least
     }
@@ -211,9 +224,14 @@ impl Profile {
 
     fn rule(&self, rel: &Path) -> Option<&Rule> {
         // `./base/1` and `base//1` are the same file as `base/1`.
-        let plain: PathBuf = rel.components().filter(|part| matches!(part, Component::Normal(_))).collect();
+        let plain: PathBuf =
+            rel.components().filter(|part| matches!(part, Component::Normal(_))).collect();
         let matching = self.patterns.matches(plain);
-        matching.iter().filter_map(|pattern| self.rule_of.get(*pattern)).min().map(|rule| &self.rules[*rule])
+        matching
+            .iter()
+            .filter_map(|pattern| self.rule_of.get(*pattern))
+            .min()
+            .map(|rule| &self.rules[*rule])
     }
 }
 
@@ -221,8 +239,9 @@ impl Sign {
     fn is_in(&self, home: &Path) -> bool {
         match self {
             Sign::Path(path) => home.join(path).symlink_metadata().is_ok(),
-            Sign::Name(name) => std::fs::read_dir(home)
-                .is_ok_and(|entries| entries.flatten().any(|entry| name.is_match(entry.file_name()))),
+            Sign::Name(name) => std::fs::read_dir(home).is_ok_and(|entries| {
+                entries.flatten().any(|entry| name.is_match(entry.file_name()))
+            }),
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! ```toml
 //! description = "for people, one sentence"
-//! # The home is this database's if all paths of one of the lists are there. The last part of a path directly in home
-//! # may be a pattern. No list: never detected, only named.
+//! # The home is this database's if all paths of one of the lists are there. The last part of a
+//! # path directly in home may be a pattern. No list: never detected, only named.
 //! detect = [["PG_VERSION", "global/pg_control"]]
 //!
 //! # Files of class data or redo that every server writes when it starts: by them the next attach
@@ -16,13 +16,16 @@
 //! block_size = 8192    # a power of two from 4096 to 32768
 //!
 //! [[rule]]             # the first rule that matches decides
-//! files = ["base/**"]  # patterns on the path relative to home: `?` and `*` stay within a part, `**` crosses parts,
-//!                      # `[0-9]` is one of these characters, `{a,b}` either of the two
+//! files = ["base/**"]  # patterns on the path relative to home: `?` and `*` stay within a part,
+//!                      # `**` crosses parts, `[0-9]` is one of these characters, `{a,b}` either
+//!                      # of the two
 //! class = "data"
 //! block_size = 8192    # that of the default if absent
-//! temporary = true     # never needed after a crash, so no sync has to wait for it; false if absent
-//! lend = true          # of class redo, made whole before it is written, and never grown: the kernel may write it itself, in a plain file beside
-//!                      # the tier; false if absent
+//! temporary = true     # never needed after a crash, so no sync has to wait for it; false if
+//!                      # absent
+//! lend = true          # of class redo, made whole before it is written, and never grown: the
+//!                      # kernel may write it itself, in a plain file beside the tier; false if
+//!                      # absent
 //! why = "shown to people who ask why a file is where it is"
 //! ```
 //!
@@ -40,7 +43,10 @@ use super::{FileClass, MAX_BLOCK_SIZE, MIN_BLOCK_SIZE, Placement, Profile, Rule,
 #[non_exhaustive]
 pub enum ProfileError {
     /// No built-in profile has the name.
-    #[error("there is no profile called `{name}`: use one of {known}, or give a profile file of your own")]
+    #[error(
+        "there is no profile called `{name}`: use one of {known}, or give a profile file of your \
+         own"
+    )]
     Unknown {
         /// The name that was asked for.
         name: String,
@@ -96,7 +102,8 @@ pub enum ProfileError {
     },
     /// A rule that lends files of another class.
     #[error(
-        "profile `{profile}` lends files of class `{class}` {place}: only `redo` can be lent; remove `lend` or change the class"
+        "profile `{profile}` lends files of class `{class}` {place}: only `redo` can be lent; \
+         remove `lend` or change the class"
     )]
     LendsNoRedo {
         /// The profile.
@@ -108,7 +115,8 @@ pub enum ProfileError {
     },
     /// A sentinel that the tier would know nothing of.
     #[error(
-        "profile `{profile}` has the sentinel `{}`, which is of class `pass`: name a file of class `data` or `redo` that every server \
+        "profile `{profile}` has the sentinel `{}`, which is of class `pass`: name a file of class \
+         `data` or `redo` that every server \
          writes when it starts", sentinel.display()
     )]
     SentinelPasses {
@@ -118,7 +126,9 @@ pub enum ProfileError {
         sentinel: PathBuf,
     },
     /// A rule without patterns.
-    #[error("profile `{profile}` has no pattern in `files` {place}: name some files or remove the rule")]
+    #[error(
+        "profile `{profile}` has no pattern in `files` {place}: name some files or remove the rule"
+    )]
     NoPattern {
         /// The profile.
         profile: String,
@@ -168,8 +178,10 @@ struct Reader<'a> {
 }
 
 pub(super) fn parse(name: &str, toml: &str) -> Result<Profile, ProfileError> {
-    let text: ProfileText = toml::from_str(toml)
-        .map_err(|source| ProfileError::Syntax { profile: name.to_owned(), source: Box::new(source) })?;
+    let text: ProfileText = toml::from_str(toml).map_err(|source| ProfileError::Syntax {
+        profile: name.to_owned(),
+        source: Box::new(source),
+    })?;
     let reader = Reader { profile: name };
     let default = reader.placement("in [default]", text.default.class, text.default.block_size)?;
     let mut patterns = GlobSetBuilder::new();
@@ -190,7 +202,11 @@ pub(super) fn parse(name: &str, toml: &str) -> Result<Profile, ProfileError> {
         let placement =
             reader.placement(&place, rule.class, rule.block_size.unwrap_or(default.block_size))?;
         if rule.lend && rule.class != FileClass::Redo {
-            return Err(ProfileError::LendsNoRedo { profile: name.to_owned(), place, class: rule.class });
+            return Err(ProfileError::LendsNoRedo {
+                profile: name.to_owned(),
+                place,
+                class: rule.class,
+            });
         }
         rules.push(Rule { placement, temporary: rule.temporary, lend: rule.lend, why: rule.why });
     }
@@ -199,7 +215,8 @@ pub(super) fn parse(name: &str, toml: &str) -> Result<Profile, ProfileError> {
         place: "in its rules together".to_owned(),
         source,
     })?;
-    let detect = text.detect.iter().map(|signs| signs.iter().map(|sign| reader.sign(sign)).collect());
+    let detect =
+        text.detect.iter().map(|signs| signs.iter().map(|sign| reader.sign(sign)).collect());
     let detect = detect.collect::<Result<Vec<Vec<Sign>>, ProfileError>>()?;
     // A list of nothing would fit every directory.
     let detect = detect.into_iter().filter(|signs| !signs.is_empty()).collect();
@@ -223,8 +240,14 @@ pub(super) fn parse(name: &str, toml: &str) -> Result<Profile, ProfileError> {
 }
 
 impl Reader<'_> {
-    fn placement(&self, place: &str, class: FileClass, block_size: u32) -> Result<Placement, ProfileError> {
-        if !block_size.is_power_of_two() || !(MIN_BLOCK_SIZE..=MAX_BLOCK_SIZE).contains(&block_size) {
+    fn placement(
+        &self,
+        place: &str,
+        class: FileClass,
+        block_size: u32,
+    ) -> Result<Placement, ProfileError> {
+        if !block_size.is_power_of_two() || !(MIN_BLOCK_SIZE..=MAX_BLOCK_SIZE).contains(&block_size)
+        {
             let (profile, place) = (self.profile.to_owned(), place.to_owned());
             return Err(ProfileError::BlockSize { profile, place, block_size });
         }
@@ -269,7 +292,8 @@ mod tests {
     #[test]
     fn the_first_rule_that_matches_decides() {
         let rules = "[[rule]]\nfiles = ['a/*.x']\nclass = 'redo'\nwhy = 'first'\n\
-                     [[rule]]\nfiles = ['b', 'a/**']\nclass = 'data'\nblock_size = 8192\nwhy = 'second'\n";
+                     [[rule]]\nfiles = ['b', 'a/**']\nclass = 'data'\nblock_size = 8192\nwhy = \
+                     'second'\n";
         let profile = Profile::parse("mine", &format!("{DEFAULT}{rules}")).unwrap();
         let of = |path: &str| (profile.placement(Path::new(path)), profile.why(Path::new(path)));
         let placed = |class, block_size| Placement { class, block_size };
@@ -282,7 +306,8 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_named_with_its_line() {
-        let message = error_of("[[rule]]\nfiles = ['a']\nclass = 'data'\nwhy = ''\nblocksize = 8192\n");
+        let message =
+            error_of("[[rule]]\nfiles = ['a']\nclass = 'data'\nwhy = ''\nblocksize = 8192\n");
         assert!(message.contains("profile `mine`") && message.contains("`blocksize`"), "{message}");
         assert!(message.contains("line 9"), "{message}");
     }
@@ -290,18 +315,25 @@ mod tests {
     #[test]
     fn an_unknown_class_is_answered_with_the_three_there_are() {
         let message = error_of("[[rule]]\nfiles = ['a']\nclass = 'log'\nwhy = ''\n");
-        assert!(message.contains("`log`") && message.contains("`redo`, `data`, `pass`"), "{message}");
+        assert!(
+            message.contains("`log`") && message.contains("`redo`, `data`, `pass`"),
+            "{message}"
+        );
     }
 
     #[test]
     fn a_block_size_that_is_no_power_of_two_or_out_of_range_is_refused() {
         for block_size in [0u32, 512, 2048, 6000, 12288, 65536] {
             let rule = format!(
-                "[[rule]]\nfiles = ['a']\nclass = 'data'\nwhy = ''\n[[rule]]\nfiles = ['b']\nclass = 'data'\n\
+                "[[rule]]\nfiles = ['a']\nclass = 'data'\nwhy = ''\n[[rule]]\nfiles = ['b']\nclass \
+                 = 'data'\n\
                  block_size = {block_size}\nwhy = ''\n"
             );
             let message = error_of(&rule);
-            assert!(message.contains(&format!("blocks of {block_size} bytes in rule 2")), "{message}");
+            assert!(
+                message.contains(&format!("blocks of {block_size} bytes in rule 2")),
+                "{message}"
+            );
             assert!(message.contains("a power of two from 4096 to 32768"), "{message}");
         }
     }
@@ -315,7 +347,8 @@ mod tests {
     #[test]
     fn a_pattern_no_file_can_match_is_refused() {
         for pattern in ["/base", "base//x", "./x", "../x", "", "base/"] {
-            let message = error_of(&format!("[[rule]]\nfiles = ['{pattern}']\nclass = 'data'\nwhy = ''\n"));
+            let message =
+                error_of(&format!("[[rule]]\nfiles = ['{pattern}']\nclass = 'data'\nwhy = ''\n"));
             assert!(message.contains("no file can match"), "{pattern}: {message}");
         }
     }

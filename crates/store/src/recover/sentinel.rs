@@ -27,7 +27,8 @@ pub(super) fn compare(recovered: &[Recovered], profile: &Profile) -> Result<Opti
     let Some((path, how, file)) = told else { return Ok(None) };
     let newer = |file: &&Recovered| {
         let line = file.placed.meta.lock().line.clone();
-        // A longer file may have no block where it ends, and one that was cut need have none at all.
+        // A longer file may have no block where it ends, and one that was cut need have none at
+        // all.
         let has_size = line.size > line.home_size;
         file.placed.map.counts().0 > 0 || has_size || file.flags & (LENT | TRUNCATING) != 0
     };

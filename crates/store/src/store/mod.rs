@@ -1,6 +1,7 @@
 //! A home with its tiers: the rooms, put together, and nothing else.
 //!
-//! Who opens a door goes from here down: [`Store::names`] opens files, [`Store::io`] reads and changes them, [`Store::mover`] brings blocks home.
+//! Who opens a door goes from here down: [`Store::names`] opens files, [`Store::io`] reads and
+//! changes them, [`Store::mover`] brings blocks home.
 
 mod stats;
 

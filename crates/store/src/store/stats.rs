@@ -11,7 +11,8 @@ use crate::waits;
 use tiersmith_events::Registry;
 
 impl Store {
-    /// In a forked child: nothing but why. It takes no lock, for the thread that held one may not be there.
+    /// In a forked child: nothing but why. It takes no lock, for the thread that held one may not
+    /// be there.
     pub(crate) fn stats_of_another_process(&self, why: &Error) -> Stats {
         Stats {
             tiers: Vec::new(),

@@ -1,16 +1,20 @@
-//! Which frames are free: a set in DRAM, rebuilt from the maps at every open, never written to the medium.
+//! Which frames are free: a set in DRAM, rebuilt from the maps at every open, never written to the
+//! medium.
 //!
 //! A unit serves one purpose at a time: map pages, blocks of one size, or the file table, which
 //! keeps it. A unit whose blocks are all free again can be given another purpose when the free
 //! lists of that one are empty. The allocator's mutex is off the overwrite path: a lane keeps a few
 //! free blocks of its own ([`crate::ledger::lanes`]) and comes here for several at a time.
 //!
-//! Whoever waits for room reserves what becomes free ([`Allocator::reserve_for`]); without that, others would take it before the one who
-//! waits has a look, and a tier of few units could be called full while megabytes of it are free.
+//! Whoever waits for room reserves what becomes free ([`Allocator::reserve_for`]); without that,
+//! others would take it before the one who waits has a look, and a tier of few units could be
+//! called full while megabytes of it are free.
 //!
-//! A unit lies on one member, and is given to what that member holds only ([`Role`]): metadata and blocks never share a unit.
+//! A unit lies on one member, and is given to what that member holds only ([`Role`]): metadata and
+//! blocks never share a unit.
 //!
-//! **Invariant**: frames given out, plus frames in the lists, plus frames of free units, are all frames of the tier.
+//! **Invariant**: frames given out, plus frames in the lists, plus frames of free units, are all
+//! frames of the tier.
 
 use super::Role;
 use super::geometry::Geometry;
@@ -118,7 +122,10 @@ impl Census {
             return Err(format!("it points to frame {}, the tier has {total}", frame.0));
         }
         if !frame.0.is_multiple_of(count) {
-            return Err(format!("it points to frame {}, which is not a multiple of {count}", frame.0));
+            return Err(format!(
+                "it points to frame {}, which is not a multiple of {count}",
+                frame.0
+            ));
         }
         let unit = (frame.0 / self.unit_frames) as usize;
         let role = self.roles[unit % self.roles.len()];
@@ -128,7 +135,9 @@ impl Census {
         match self.purposes[unit] {
             None => self.purposes[unit] = Some(purpose),
             Some(p) if p == purpose => {}
-            Some(p) => return Err(format!("it points into unit {unit}, which holds {p}, not {purpose}")),
+            Some(p) => {
+                return Err(format!("it points into unit {unit}, which holds {p}, not {purpose}"));
+            }
         }
         for f in frame.0..frame.0 + count {
             let (word, bit) = ((f / 64) as usize, 1u64 << (f % 64));
@@ -180,15 +189,18 @@ impl Census {
                 list.reverse();
             }
             alloc.free_frames.store(free_frames, Ordering::Relaxed);
-            alloc.total_frames.store(self.purposes.len() as u64 * self.unit_frames, Ordering::Relaxed);
+            alloc
+                .total_frames
+                .store(self.purposes.len() as u64 * self.unit_frames, Ordering::Relaxed);
         }
         alloc
     }
 }
 
 impl Allocator {
-    /// Keeps free pieces for this thread until [`Allocator::end_reservation`]: those for `purpose`, and free units; with `None` everything.
-    /// Others are told that there are none. One reservation at a time; a new one replaces it.
+    /// Keeps free pieces for this thread until [`Allocator::end_reservation`]: those for `purpose`,
+    /// and free units; with `None` everything. Others are told that there are none. One reservation
+    /// at a time; a new one replaces it.
     pub(crate) fn reserve_for(&self, purpose: Option<Purpose>) {
         self.lists.lock().reserved = Some(Reservation { thread: thread::current().id(), purpose });
     }
@@ -198,7 +210,8 @@ impl Allocator {
         self.lists.lock().reserved = None;
     }
 
-    /// Takes up to `count` free pieces; fewer (or none) when there are no more, or when they are kept for another thread.
+    /// Takes up to `count` free pieces; fewer (or none) when there are no more, or when they are
+    /// kept for another thread.
     pub(crate) fn take(&self, purpose: Purpose, count: usize, into: &mut Vec<Frame>) {
         let mut lists = self.lists.lock();
         let others = lists.reserved.as_ref().filter(|r| r.thread != thread::current().id());
@@ -263,9 +276,9 @@ impl Allocator {
         (0..lists.units.len()).find(|n| {
             let unit = lists.units[*n];
             let fits = self.role_of(*n as u64).holds(purpose);
-            fits && unit
-                .purpose
-                .is_some_and(|p| p != purpose && u64::from(unit.free) * p.frames() == self.unit_frames)
+            fits && unit.purpose.is_some_and(|p| {
+                p != purpose && u64::from(unit.free) * p.frames() == self.unit_frames
+            })
         })
     }
 
@@ -276,7 +289,8 @@ impl Allocator {
             Some(at) => lists.free_units.remove(at),
             None => {
                 let Some(unit) = self.freed_unit(lists, purpose) else { return false };
-                let old = lists.units[unit].purpose.expect("BUG: a unit found by its purpose has one");
+                let old =
+                    lists.units[unit].purpose.expect("BUG: a unit found by its purpose has one");
                 let (unit_frames, unit) = (self.unit_frames, unit as u64);
                 lists.free[old.list()].retain(|f| f.0 / unit_frames != unit);
                 unit

@@ -1,8 +1,8 @@
-//! What can be done with the bytes of a block, wherever they lie: a frame's member and medium are looked
-//! up here, and nobody above says a member's number.
+//! What can be done with the bytes of a block, wherever they lie: a frame's member and medium are
+//! looked up here, and nobody above says a member's number.
 //!
-//! Deliberately absent: which block a frame holds, and when a write becomes the block's newest version
-//! ([`crate::ledger`]).
+//! Deliberately absent: which block a frame holds, and when a write becomes the block's newest
+//! version ([`crate::ledger`]).
 
 use super::alloc::Purpose;
 use super::{Few, Tier};
@@ -26,7 +26,12 @@ impl Tier {
     }
 
     /// The same, and bytes that the medium has lost are an error on every medium.
-    pub(crate) fn read_block_checked(&self, frame: Frame, inner: usize, into: &mut [u8]) -> Result<()> {
+    pub(crate) fn read_block_checked(
+        &self,
+        frame: Frame,
+        inner: usize,
+        into: &mut [u8],
+    ) -> Result<()> {
         let (medium, at) = self.medium_of(frame);
         medium.read_checked(at + inner as u64, into)
     }
@@ -124,8 +129,9 @@ impl Tier {
         latched
     }
 
-    /// Latches a free piece, unless it is latched already: a free piece may be, from the block it held last,
-    /// and then the latch belongs to whoever has taken the piece. `false` when somebody still looks at it.
+    /// Latches a free piece, unless it is latched already: a free piece may be, from the block it
+    /// held last, and then the latch belongs to whoever has taken the piece. `false` when somebody
+    /// still looks at it.
     pub(crate) fn own(&self, frame: Frame, frames: u64) -> bool {
         let (medium, at) = self.medium_of(frame);
         let owned = medium.is_latched(at, frames as usize * FRAME)
@@ -147,9 +153,15 @@ impl Tier {
         medium.is_latched(at, frames as usize * FRAME)
     }
 
-    /// What can be found out of a block's write before its lane is locked, where the medium can tell.
+    /// What can be found out of a block's write before its lane is locked, where the medium can
+    /// tell.
     #[inline(always)]
-    pub(crate) fn prepare_block(&self, frame: Frame, inner: usize, len: usize) -> Option<PreparedWrite<'_>> {
+    pub(crate) fn prepare_block(
+        &self,
+        frame: Frame,
+        inner: usize,
+        len: usize,
+    ) -> Option<PreparedWrite<'_>> {
         let (memory, at) = self.memory_of(frame)?;
         memory.prepare_write(at + inner as u64, len)
     }
@@ -160,8 +172,8 @@ impl Tier {
         medium.prepare(at, size.bytes())
     }
 
-    /// A hint that some pieces are filled soon, fresh from the free lists: those that follow each other, as
-    /// they do in a fresh unit, cost one call instead of a page fault each.
+    /// A hint that some pieces are filled soon, fresh from the free lists: those that follow each
+    /// other, as they do in a fresh unit, cost one call instead of a page fault each.
     pub(crate) fn prepare_fresh(&self, pieces: &[Frame], size: BlockSize) {
         let (Some(first), Some(last)) = (pieces.iter().min(), pieces.iter().max()) else { return };
         let frames = last.0 + size.frames() - first.0;
@@ -174,7 +186,12 @@ impl Tier {
     }
 
     /// Takes and latches free pieces until `into` has `count`; `false` when there are too few.
-    pub(crate) fn take_latched(&self, purpose: Purpose, count: usize, into: &mut Few<Frame>) -> bool {
+    pub(crate) fn take_latched(
+        &self,
+        purpose: Purpose,
+        count: usize,
+        into: &mut Few<Frame>,
+    ) -> bool {
         if into.len() == count {
             return true;
         }
@@ -186,7 +203,11 @@ impl Tier {
                 break;
             }
             for frame in got {
-                if self.own(frame, purpose.frames()) { into.push(frame) } else { viewed.push(frame) }
+                if self.own(frame, purpose.frames()) {
+                    into.push(frame)
+                } else {
+                    viewed.push(frame)
+                }
             }
         }
         self.allocator.give(purpose, viewed);

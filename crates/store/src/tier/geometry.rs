@@ -1,7 +1,8 @@
 //! Where a frame lies: members, allocation units and offsets.
 //!
-//! Unit `n` of the tier is unit `n / members` of member `n % members`, so neighbouring units are on different members
-//! (striping). The superblock's numbers never change but the length; all members have the same.
+//! Unit `n` of the tier is unit `n / members` of member `n % members`, so neighbouring units are on
+//! different members (striping). The superblock's numbers never change but the length; all members
+//! have the same.
 
 use super::Role;
 use crate::address::{FRAME, Frame};
@@ -44,8 +45,18 @@ impl Geometry {
     }
 
     /// Offset of the first unit on member `member` of a tier with these counts.
-    pub(crate) fn data_start_for(member: u32, lanes: u32, batches: u32, slots: u64, unit: u64) -> u64 {
-        let end = if member == 0 { Self::slots_at(lanes, batches) + slots * SLOT as u64 } else { LANES_AT };
+    pub(crate) fn data_start_for(
+        member: u32,
+        lanes: u32,
+        batches: u32,
+        slots: u64,
+        unit: u64,
+    ) -> u64 {
+        let end = if member == 0 {
+            Self::slots_at(lanes, batches) + slots * SLOT as u64
+        } else {
+            LANES_AT
+        };
         end.next_multiple_of(unit)
     }
 
@@ -78,7 +89,8 @@ impl Geometry {
 
     /// Units of the tier when every member has `len` bytes.
     pub(crate) fn units(&self, len: u64) -> u64 {
-        let smallest = self.data_start.iter().map(|start| len.saturating_sub(*start) / self.unit).min();
+        let smallest =
+            self.data_start.iter().map(|start| len.saturating_sub(*start) / self.unit).min();
         smallest.unwrap_or(0) * self.members
     }
 

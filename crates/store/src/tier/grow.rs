@@ -1,4 +1,5 @@
-//! Growing a tier in steps, up to its maximum (what Oracle calls `AUTOEXTEND ON NEXT .. MAXSIZE ..`).
+//! Growing a tier in steps, up to its maximum (what Oracle calls
+//! `AUTOEXTEND ON NEXT .. MAXSIZE ..`).
 //!
 //! | step | what is done | a power cut after it leaves |
 //! |---|---|---|

@@ -24,7 +24,8 @@ pub struct MemberLabel {
 }
 
 impl MemberLabel {
-    /// Reads the superblock of a member. `None`: it has none that is whole, or one of another format.
+    /// Reads the superblock of a member. `None`: it has none that is whole, or one of another
+    /// format.
     ///
     /// # Errors
     /// What the system says.

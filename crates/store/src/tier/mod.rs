@@ -1,8 +1,8 @@
 //! A tier: members striped into one space of frames.
 //!
-//! [`geometry`] knows where things lie, [`alloc`] what is free, [`blocks`] what can be done with the bytes of a
-//! block, [`open`] how a tier is formatted and opened, [`grow`] how it gets larger, [`table`] how many slots for
-//! files it has.
+//! [`geometry`] knows where things lie, [`alloc`] what is free, [`blocks`] what can be done with
+//! the bytes of a block, [`open`] how a tier is formatted and opened, [`grow`] how it gets larger,
+//! [`table`] how many slots for files it has.
 //!
 //! **Deliberately absent**: what the frames hold, which is the ledger's to say ([`crate::ledger`]).
 
@@ -62,7 +62,8 @@ pub(crate) struct Member {
     pub(crate) path: PathBuf,
 }
 
-/// A piece that no entry points to any more, except durable ones while the log has not come to this change.
+/// A piece that no entry points to any more, except durable ones while the log has not come to this
+/// change.
 pub(crate) struct Retired {
     change: u64,
     purpose: Purpose,
@@ -97,7 +98,8 @@ pub(crate) struct Tier {
     /// Which files may live here.
     pub(crate) holds_redo: bool,
     pub(crate) holds_data: bool,
-    /// Pieces that are free when a log has made durable what no longer points to them ([`Tier::retire`]).
+    /// Pieces that are free when a log has made durable what no longer points to them
+    /// ([`Tier::retire`]).
     pub(crate) retired: Mutex<VecDeque<Retired>>,
     /// Metadata is durable by a log ([`crate::medium::log`]).
     pub(crate) has_log: bool,
@@ -115,7 +117,8 @@ impl Tier {
         self.superblocks.lock()[0].tier_uuid
     }
 
-    /// Whether a block may be `Dirty` here: the media survive power loss, or the user said they may be taken to.
+    /// Whether a block may be `Dirty` here: the media survive power loss, or the user said they may
+    /// be taken to.
     pub(crate) fn holds_dirty(&self) -> bool {
         self.durability.may_hold_only_copy()
     }
@@ -126,24 +129,26 @@ impl Tier {
         self.members[member].medium.mapped()
     }
 
-    /// Waits until what this thread has written to metadata is durable, and to blocks of mapped media.
+    /// Waits until what this thread has written to metadata is durable, and to blocks of mapped
+    /// media.
     #[inline]
     pub(crate) fn fence(&self) {
         self.words(0).fence();
     }
 
-    /// Sees to it that nothing that is stored later is durable without what this thread has stored. What that replaced
-    /// is free only when it is durable: see [`Tier::retire`].
+    /// Sees to it that nothing that is stored later is durable without what this thread has stored.
+    /// What that replaced is free only when it is durable: see [`Tier::retire`].
     ///
     /// # Durability
-    /// As of a fence, except where a log keeps the order: there a sync of the file makes it durable, or a fence of anybody.
+    /// As of a fence, except where a log keeps the order: there a sync of the file makes it
+    /// durable, or a fence of anybody.
     #[inline]
     pub(crate) fn order(&self) {
         self.words(0).order();
     }
 
-    /// Whether everything that was fenced is durable: a fence itself does not say so, since on mapped memory it
-    /// cannot fail.
+    /// Whether everything that was fenced is durable: a fence itself does not say so, since on
+    /// mapped memory it cannot fail.
     ///
     /// # Errors
     /// What the device said when it was not. It keeps to that: nothing more is written there.
@@ -155,17 +160,24 @@ impl Tier {
         self.members.iter().filter_map(|member| member.medium.log()).try_for_each(Log::check)
     }
 
-    /// Takes pieces whose entries have been replaced, in order but not yet durably: others get them when that is durable.
+    /// Takes pieces whose entries have been replaced, in order but not yet durably: others get them
+    /// when that is durable.
     pub(crate) fn retire(&self, purpose: Purpose, frames: impl IntoIterator<Item = Frame>) {
-        let Some(log) = self.members[0].medium.log().filter(|_| !self.planted.is(Planted::ReuseUnsynced))
+        let Some(log) =
+            self.members[0].medium.log().filter(|_| !self.planted.is(Planted::ReuseUnsynced))
         else {
             return self.allocator.give(purpose, frames);
         };
         let change = log.changes();
-        self.retired.lock().extend(frames.into_iter().map(|frame| Retired { change, purpose, frame }));
+        self.retired.lock().extend(frames.into_iter().map(|frame| Retired {
+            change,
+            purpose,
+            frame,
+        }));
     }
 
-    /// Gives those pieces to others that no durable entry points to. Whether there are more that a sync would free.
+    /// Gives those pieces to others that no durable entry points to. Whether there are more that a
+    /// sync would free.
     pub(crate) fn free_retired(&self) -> bool {
         let Some(log) = self.members[0].medium.log() else { return false };
         let durable = log.durable();
@@ -184,8 +196,8 @@ impl Tier {
         self.words(at.member()).write_meta(at.offset(), bytes);
     }
 
-    /// Between having latched frames and writing to them. Who copies from them without a pin and gets anything
-    /// that is written under the latch sees also that the entry has moved on.
+    /// Between having latched frames and writing to them. Who copies from them without a pin and
+    /// gets anything that is written under the latch sees also that the entry has moved on.
     #[inline]
     pub(crate) fn latches_are_visible(&self) {
         fence(Ordering::Release);

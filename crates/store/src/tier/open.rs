@@ -12,8 +12,8 @@ use crate::format::entry::{Place, seal_value};
 use crate::format::record::BATCH_RECORD;
 use crate::format::slot::SLOT;
 use crate::format::superblock::{
-    COPY_AT, FLAG_EMULATED, FLAG_VOLATILE, FORMATTING, LANES_AT, MAGIC, SUPERBLOCK, Superblock, TierState,
-    Unusable,
+    COPY_AT, FLAG_EMULATED, FLAG_VOLATILE, FORMATTING, LANES_AT, MAGIC, SUPERBLOCK, Superblock,
+    TierState, Unusable,
 };
 use crate::medium::held::Held;
 use crate::medium::log::{Log, Place as LogPlace};
@@ -31,11 +31,13 @@ use std::path::{Path, PathBuf};
 /// The members of a tier as found, before it is known whose they are.
 pub(crate) struct Found {
     pub(crate) members: Vec<Member>,
-    /// The superblocks in member order, of a volatile tier those that are there; `None` for a tier never formatted.
+    /// The superblocks in member order, of a volatile tier those that are there; `None` for a tier
+    /// never formatted.
     pub(crate) superblocks: Option<Vec<Superblock>>,
 }
 
-/// One file or device as two members, whatever it is called: the second would be said to be in use by this very process.
+/// One file or device as two members, whatever it is called: the second would be said to be in use
+/// by this very process.
 pub(crate) fn refuse_twice(tiers: &[TierSpec]) -> Result<()> {
     #[derive(PartialEq, Eq, Hash)]
     enum Which<'a> {
@@ -48,7 +50,8 @@ pub(crate) fn refuse_twice(tiers: &[TierSpec]) -> Result<()> {
         let which = match std::fs::metadata(path) {
             Ok(found) => Which::File(found.dev(), found.ino()),
             Err(_) => {
-                let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                let parent =
+                    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
                 let Ok(parent) = parent.canonicalize() else { continue };
                 Which::Place(parent, path.file_name())
             }
@@ -64,8 +67,9 @@ pub(crate) fn refuse_twice(tiers: &[TierSpec]) -> Result<()> {
     Ok(())
 }
 
-/// Opens the members a specification names, at their `places`. A device is mapped whole, a file in the length it has; one that is empty or missing
-/// gets the size of the specification. `owner` as in [`crate::Options::members_of`]; `made` gets what was opened, also when a later one fails.
+/// Opens the members a specification names, at their `places`. A device is mapped whole, a file in
+/// the length it has; one that is empty or missing gets the size of the specification. `owner` as
+/// in [`crate::Options::members_of`]; `made` gets what was opened, also when a later one fails.
 pub(crate) fn map_members(
     spec: &TierSpec,
     places: &[Held],
@@ -74,10 +78,12 @@ pub(crate) fn map_members(
 ) -> Result<Vec<Member>> {
     let mut map = |place: &Held| {
         let device = place.was(FileType::CharacterDevice).is_some();
-        let existing = place.was(FileType::RegularFile).map_or(0, |was| was.st_size.cast_unsigned());
+        let existing =
+            place.was(FileType::RegularFile).map_or(0, |was| was.st_size.cast_unsigned());
         let wanted = if existing == 0 { spec.size } else { existing };
         if spec.medium == Medium::Flash {
-            let (len, max_len) = (if existing == 0 { wanted } else { 0 }, spec.max_size.max(wanted));
+            let (len, max_len) =
+                (if existing == 0 { wanted } else { 0 }, spec.max_size.max(wanted));
             let medium = OnSectors::open(place, len, max_len, owner)?;
             made.push(medium.file().and_then(|file| tiersmith_dir::Found::of(file).ok()));
             let medium = Backing::OnSectors(Box::new(medium));
@@ -129,8 +135,9 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
                 }
             })
             .collect();
-        // Even one copy counts, and even to overwrite: a program that knows the format may have been stopped
-        // before it had written the other one, and the tier may hold the only copy of a block.
+        // Even one copy counts, and even to overwrite: a program that knows the format may have
+        // been stopped before it had written the other one, and the tier may hold the only copy of
+        // a block.
         let other_format = copies.iter().find_map(|(_, sb)| match sb {
             Err(Unusable::OtherFormat(why)) => Some(why.clone()),
             _ => None,
@@ -142,7 +149,8 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
         if let Some(sb) = newest {
             if copies.iter().any(|(_, sb)| sb.is_err()) {
                 log::warn!(
-                    "{}: one copy of the superblock is damaged or was being written; the other is used and both are rewritten",
+                    "{}: one copy of the superblock is damaged or was being written; the other is \
+                     used and both are rewritten",
                     member.path.display()
                 );
             }
@@ -153,15 +161,16 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
             // Unreadable is not empty: it must not be formatted.
             return Err(e);
         }
-        // The marks go in one after the other; then copy 1 keeps its mark while copy 0 is written, and is written when
-        // copy 0 is whole.
+        // The marks go in one after the other; then copy 1 keeps its mark while copy 0 is written,
+        // and is written when copy 0 is whole.
         let cut_while_formatting = copies.iter().any(|(bytes, _)| &bytes[..8] == FORMATTING);
         let nothing = copies.iter().all(|(bytes, _)| bytes.iter().all(|b| *b == 0));
         if nothing || cut_while_formatting || spec.overwrite {
             empty.push(member.path.display().to_string());
             continue;
         }
-        let why = |n: usize| copies[n].1.as_ref().err().map(Unusable::to_string).unwrap_or_default();
+        let why =
+            |n: usize| copies[n].1.as_ref().err().map(Unusable::to_string).unwrap_or_default();
         if copies.iter().any(|(bytes, _)| &bytes[..8] == MAGIC) {
             return Err(Error::Damaged {
                 path: member.path.clone(),
@@ -181,13 +190,16 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
         return Ok(Found { members, superblocks: None });
     }
     let clean_copies = |sb: &Superblock| unused(sb) || sb.flags & FLAG_VOLATILE != 0;
-    if !empty.is_empty() && spec.medium == Medium::Volatile && superblocks.iter().all(clean_copies) {
-        // A volatile tier is formatted at every attach, member by member: one that was killed then leaves some without a superblock.
+    if !empty.is_empty() && spec.medium == Medium::Volatile && superblocks.iter().all(clean_copies)
+    {
+        // A volatile tier is formatted at every attach, member by member: one that was killed then
+        // leaves some without a superblock.
         return Ok(Found { members, superblocks: Some(superblocks) });
     }
     if let Some(path) = empty.first() {
         return Err(Error::WrongTier(format!(
-            "there is nothing on {path}, and the other members are of tier `{}` and in use; give that member's file or device as \
+            "there is nothing on {path}, and the other members are of tier `{}` and in use; give \
+             that member's file or device as \
              it was, mounted",
             superblocks[0].name
         )));
@@ -197,12 +209,14 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
 }
 
 fn spec_minimum(spec: &TierSpec, len: u64) -> u64 {
-    let front = Geometry::data_start_for(0, spec.lanes, spec.batches, spec.slot_count(len, 0), spec.unit);
+    let front =
+        Geometry::data_start_for(0, spec.lanes, spec.batches, spec.slot_count(len, 0), spec.unit);
     front + spec.log_len(len) + 4 * spec.unit
 }
 
-/// Before members are made a tier again: both copies of all of them say `detached`. A detach that was ended between two members, or between two
-/// copies, left one that does not, and it would look in use beside one whose marks the making had written already.
+/// Before members are made a tier again: both copies of all of them say `detached`. A detach that
+/// was ended between two members, or between two copies, left one that does not, and it would look
+/// in use beside one whose marks the making had written already.
 ///
 /// # Durability
 /// Durable on return; a cut leaves the old or the new state, member by member.
@@ -223,7 +237,8 @@ fn fit(members: &[Member], superblocks: &[Superblock], spec: &TierSpec) -> Resul
     if first.members as usize != members.len() {
         let given: Vec<String> = members.iter().map(|m| m.path.display().to_string()).collect();
         return Err(Error::WrongTier(format!(
-            "tier `{}` has {} members, and {} were given ({}); name all members, in the order in which it was made",
+            "tier `{}` has {} members, and {} were given ({}); name all members, in the order in \
+             which it was made",
             first.name,
             first.members,
             members.len(),
@@ -237,13 +252,15 @@ fn fit(members: &[Member], superblocks: &[Superblock], spec: &TierSpec) -> Resul
         }
         if sb.member as usize != n {
             return Err(Error::WrongTier(format!(
-                "{path} is member {} and was given as member {n}; name the members in the order in which the tier was made",
+                "{path} is member {} and was given as member {n}; name the members in the order in \
+                 which the tier was made",
                 sb.member
             )));
         }
         if member.medium.len() < sb.len {
             return Err(Error::WrongTier(format!(
-                "{path} has {} bytes and had {} when last used; it was cut short, restore it to its full length",
+                "{path} has {} bytes and had {} when last used; it was cut short, restore it to \
+                 its full length",
                 member.medium.len(),
                 sb.len
             )));
@@ -260,7 +277,9 @@ fn fit(members: &[Member], superblocks: &[Superblock], spec: &TierSpec) -> Resul
                 detail: format!("units begin at {}, the counts give {expected}", sb.data_start),
             });
         }
-        if sb.flags & FLAG_EMULATED != 0 && spec.medium != Medium::Emulated && sb.state != TierState::Detached
+        if sb.flags & FLAG_EMULATED != 0
+            && spec.medium != Medium::Emulated
+            && sb.state != TierState::Detached
         {
             return Err(Error::WrongTier(format!(
                 "{path} was attached as emulated persistent memory; attach it with emulate again"
@@ -276,11 +295,13 @@ fn fit_log(sb: &Superblock, member: &Member) -> Result<()> {
     let found = member.medium.sector_size();
     match (member.medium.log().is_some(), sb.log_len > 0) {
         (true, true) if found != sb.sector_size => wrong(format!(
-            "{path} was made with sectors of {} bytes and has sectors of {found}; give the device that it was made on",
+            "{path} was made with sectors of {} bytes and has sectors of {found}; give the device \
+             that it was made on",
             sb.sector_size
         )),
         (true, false) => wrong(format!(
-            "{path} was attached as memory, not as flash; attach it as it was: with emulate, or on its DAX file system"
+            "{path} was attached as memory, not as flash; attach it as it was: with emulate, or on \
+             its DAX file system"
         )),
         (false, true) => {
             wrong(format!("{path} was attached as flash; attach it without emulate or volatile"))
@@ -305,8 +326,8 @@ fn log_places<'a>(
 /// this tier.
 ///
 /// # Durability
-/// Durable on return. A cut before leaves no valid superblock, or the old one in state `Detached` or `Attaching`; the
-/// tier is then formatted again.
+/// Durable on return. A cut before leaves no valid superblock, or the old one in state `Detached`
+/// or `Attaching`; the tier is then formatted again.
 pub(crate) fn format(
     members: &[Member],
     before: Vec<Superblock>,
@@ -320,7 +341,8 @@ pub(crate) fn format(
     let minimum = spec_minimum(spec, len);
     if len < minimum {
         return Err(Error::Options(format!(
-            "each member of tier `{}` needs at least {minimum} bytes, the smallest has {len}; give a larger size",
+            "each member of tier `{}` needs at least {minimum} bytes, the smallest has {len}; give \
+             a larger size",
             spec.name
         )));
     }
@@ -345,7 +367,8 @@ pub(crate) fn format(
             unit: spec.unit,
             data_start: Geometry::data_start_for(n, spec.lanes, spec.batches, slots, spec.unit)
                 + spec.log_len(len),
-            sector_size: members[n as usize].medium.sector_size() * u32::from(spec.log_len(len) > 0),
+            sector_size: members[n as usize].medium.sector_size()
+                * u32::from(spec.log_len(len) > 0),
             log_len: spec.log_len(len),
             lanes: spec.lanes,
             batches: spec.batches,
@@ -369,8 +392,8 @@ pub(crate) fn format(
         member.medium.mapped().set_metadata_range(*start);
     }
     let_go(members, before);
-    // The old superblocks go first, an 8-byte word each: a cut among the new structures leaves neither them under an
-    // old superblock nor something that could be anybody's.
+    // The old superblocks go first, an 8-byte word each: a cut among the new structures leaves
+    // neither them under an old superblock nor something that could be anybody's.
     for at in COPY_AT {
         for member in members {
             let medium = member.medium.mapped();
@@ -379,11 +402,14 @@ pub(crate) fn format(
         }
         first.fence();
     }
-    // Nothing of them may stay behind the marks: the new mark is the old one, so the first words of a new copy to arrive would make
-    // the old one whole again.
+    // Nothing of them may stay behind the marks: the new mark is the old one, so the first words of
+    // a new copy to arrive would make the old one whole again.
     for at in COPY_AT {
         for member in members {
-            member.medium.mapped().zero_meta(at + FORMATTING.len() as u64, SUPERBLOCK - FORMATTING.len());
+            member
+                .medium
+                .mapped()
+                .zero_meta(at + FORMATTING.len() as u64, SUPERBLOCK - FORMATTING.len());
         }
     }
     first.zero_meta(LANES_AT, (geometry.lanes as usize) * 128);
@@ -392,7 +418,8 @@ pub(crate) fn format(
     }
     let mut empty = [0; SLOT];
     for slot in 0..slots {
-        empty[..8].copy_from_slice(&seal_value(geometry.seed, 0, Place::Slot(slot), 0).to_le_bytes());
+        empty[..8]
+            .copy_from_slice(&seal_value(geometry.seed, 0, Place::Slot(slot), 0).to_le_bytes());
         first.write_meta(geometry.slot_at(slot), &empty);
     }
     first.fence();
@@ -406,8 +433,9 @@ pub(crate) fn format(
     Ok(superblocks)
 }
 
-/// Writes both copies of every superblock, one copy of all after the other. Of each member the newest whole copy comes last: a cut among
-/// earlier writes may have left the other one in parts, and a second cut here must not leave both so.
+/// Writes both copies of every superblock, one copy of all after the other. Of each member the
+/// newest whole copy comes last: a cut among earlier writes may have left the other one in parts,
+/// and a second cut here must not leave both so.
 ///
 /// # Durability
 /// Durable on return; a cut leaves the old or the new one, member by member.
@@ -442,7 +470,8 @@ pub(crate) fn assemble(
     spec: &TierSpec,
     planted: Planted,
 ) -> Result<Tier> {
-    // A cut while they were written leaves members that differ: the shortest length counts, and the next update makes them equal.
+    // A cut while they were written leaves members that differ: the shortest length counts, and the
+    // next update makes them equal.
     let len = superblocks.iter().map(|sb| sb.len).min().unwrap_or(0);
     let seq = superblocks.iter().map(|sb| sb.seq).max().unwrap_or(0);
     let attach_count = superblocks.iter().map(|sb| sb.attach_count).max().unwrap_or(0);

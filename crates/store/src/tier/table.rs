@@ -17,8 +17,8 @@
 //! # Invariants
 //! 1. Some slots are kept for redo files: data files that fill the table never send redo home.
 //! 2. No slot of an extent is used before the superblocks of all members name it.
-//! 3. Files of guests ([`Wanted`]) leave some slots besides to the others, and some extents: a guest
-//!    who fills the table does not send the home's owner away.
+//! 3. Files of guests ([`Wanted`]) leave some slots besides to the others, and some extents: a
+//!    guest who fills the table does not send the home's owner away.
 //!
 //! Deliberately not here: giving slots back and waiting for one ([`crate::names::slots`]).
 
@@ -115,7 +115,8 @@ impl FileTable {
     /// growth that was cut.
     pub(crate) fn of(superblocks: &mut [Superblock]) -> Self {
         let first = &superblocks[0];
-        let same = |n: &usize| superblocks.iter().all(|sb| sb.extents.get(*n) == first.extents.get(*n));
+        let same =
+            |n: &usize| superblocks.iter().all(|sb| sb.extents.get(*n) == first.extents.get(*n));
         let count = (0..first.extents.len()).take_while(same).count();
         for sb in superblocks.iter_mut() {
             sb.extents.truncate(count);
@@ -301,7 +302,8 @@ impl Tier {
             for n in 0..slots {
                 let number = first + frame * slots + n;
                 let word = seal_value(self.seed, 0, Place::Slot(number), 0);
-                bytes[n as usize * SLOT..n as usize * SLOT + 8].copy_from_slice(&word.to_le_bytes());
+                bytes[n as usize * SLOT..n as usize * SLOT + 8]
+                    .copy_from_slice(&word.to_le_bytes());
             }
             self.write_meta(at.plus(frame * FRAME as u64), &bytes);
         }
@@ -423,9 +425,12 @@ mod tests {
         let mut table = table(32, []);
         let guest = Wanted { guest: true, ..DATA };
         while table.take(guest).is_some() {}
-        let refused = || Some(Refused { at: Instant::now(), class: FileClass::Data, message: String::new() });
+        let refused =
+            || Some(Refused { at: Instant::now(), class: FileClass::Data, message: String::new() });
         (table.refused, table.refused_guest) = (refused(), refused());
-        assert!(table.take(DATA).is_some() && table.refused.is_none() && table.refused_guest.is_some());
+        assert!(
+            table.take(DATA).is_some() && table.refused.is_none() && table.refused_guest.is_some()
+        );
         (0..9).for_each(|slot| table.give(Some(slot), 0));
         assert!(table.take(guest).is_some() && table.refused_guest.is_none());
     }

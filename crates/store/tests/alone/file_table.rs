@@ -72,7 +72,11 @@ fn a_home_of_many_files_takes_no_more_of_a_striped_tier_than_of_one_member() {
     let spec = TierSpec { slots: 0, ..place.striped(16, 32 * MIB) };
     let home = attached(&place, spec);
     let tier = home.stats().tiers[0].clone();
-    assert!(tier.usable_bytes >= 28 * MIB, "{} bytes of 32 MiB are left for blocks", tier.usable_bytes);
+    assert!(
+        tier.usable_bytes >= 28 * MIB,
+        "{} bytes of 32 MiB are left for blocks",
+        tier.usable_bytes
+    );
     write_page(&home, 1, 1);
     home.detach().unwrap();
 }
@@ -106,7 +110,12 @@ fn a_data_file_is_refused_and_not_written_without_atomicity_when_every_slot_is_i
     let refused = loop {
         match home.open(name(held.len()), OpenMode::CREATE) {
             Ok(file) => {
-                assert_eq!(file.class(), FileClass::Data, "file {} goes straight to home", held.len());
+                assert_eq!(
+                    file.class(),
+                    FileClass::Data,
+                    "file {} goes straight to home",
+                    held.len()
+                );
                 held.push(file);
                 assert!(held.len() < 50 * SLOTS, "nothing is refused");
             }
@@ -114,7 +123,10 @@ fn a_data_file_is_refused_and_not_written_without_atomicity_when_every_slot_is_i
         }
     };
     assert_eq!(refused.errno(), rustix::io::Errno::NFILE.raw_os_error(), "{refused}");
-    assert!(!place.aside().join(name(held.len())).exists(), "what was refused was made all the same");
+    assert!(
+        !place.aside().join(name(held.len())).exists(),
+        "what was refused was made all the same"
+    );
     drop(held.pop());
     drop(home.open(name(5000), OpenMode::CREATE).unwrap());
 }
@@ -169,7 +181,10 @@ fn guests_who_fill_the_table_leave_slots_to_the_owner_of_the_home() {
     let (guests, refused) = fill_as_guest(&home);
     assert_eq!(guests.len(), SLOTS - kept as usize);
     assert_eq!(refused.errno(), rustix::io::Errno::NFILE.raw_os_error(), "{refused}");
-    assert!(refused.to_string().contains("are kept for redo and for files of the home's owner"), "{refused}");
+    assert!(
+        refused.to_string().contains("are kept for redo and for files of the home's owner"),
+        "{refused}"
+    );
     // Reading needs none.
     let reader = home.open(name(guests.len()), OpenMode::READ).unwrap();
     assert_eq!(home.stats().tiers[0].slot_refused.as_deref(), Some(refused.to_string().as_str()));
@@ -362,7 +377,10 @@ fn threads_that_open_and_close_more_files_than_slots_see_their_own_writes() {
         for (n, version) in versions.iter().enumerate() {
             let n = thread * 1000 + n;
             let found = std::fs::read(place.home().join(name(n))).ok();
-            assert!(found == version.map(|version| page(n, version)), "file {n} is not {version:?}");
+            assert!(
+                found == version.map(|version| page(n, version)),
+                "file {n} is not {version:?}"
+            );
         }
     }
 }
@@ -429,7 +447,12 @@ fn writes_until_it_is_killed() {
 
 fn start(directory: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &full_name!("writes_until_it_is_killed"), "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            &full_name!("writes_until_it_is_killed"),
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(DIRECTORY, directory)
         .stdout(Stdio::piped())
         .spawn()
@@ -447,7 +470,8 @@ fn two_thousand_files_killed_with_a_full_table_lost_no_acknowledged_page() {
         let mut last = None;
         let mut seen = 0;
         for line in lines.map_while(Result::ok) {
-            let Some((n, version)) = line.strip_prefix("acknowledged ").and_then(|l| l.split_once(' '))
+            let Some((n, version)) =
+                line.strip_prefix("acknowledged ").and_then(|l| l.split_once(' '))
             else {
                 continue;
             };
@@ -465,7 +489,10 @@ fn two_thousand_files_killed_with_a_full_table_lost_no_acknowledged_page() {
             let at_least = if n <= last { version } else { version - 1 };
             let found = place::read(&home, &name(n));
             let is = |version: u64| found == page(n, version);
-            assert!(is(at_least) || is(at_least + 1), "file {n} is not version {at_least} or the next");
+            assert!(
+                is(at_least) || is(at_least + 1),
+                "file {n} is not version {at_least} or the next"
+            );
         }
         drop(home);
     }

@@ -103,7 +103,10 @@ fn a_child_is_refused_by_every_call_and_what_it_drops_is_the_parents_still() {
         ];
         for (number, error) in refused.iter().enumerate() {
             let error = error.as_ref().unwrap_or_else(|| panic!("call {number} was let through"));
-            assert!(matches!(error, Error::Forked { .. }) && names(error, opener), "{number}: {error}");
+            assert!(
+                matches!(error, Error::Forked { .. }) && names(error, opener),
+                "{number}: {error}"
+            );
         }
         assert!(file.read_ref(0).is_none() && !home.is_of_this_process());
         assert!(!home.spare_descriptors(), "a child closes its parent's files");
@@ -202,7 +205,8 @@ fn attach_beside_the_child_of_a_killed_owner(unseen: bool) -> Result<(), Error> 
 
 fn announced_child(owner: &mut Child) -> i32 {
     let lines = BufReader::new(owner.stdout.take().unwrap()).lines();
-    let child = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("child ")?.parse().ok());
+    let child =
+        lines.map_while(Result::ok).find_map(|line| line.strip_prefix("child ")?.parse().ok());
     child.unwrap_or_else(|| {
         let mut said = String::new();
         owner.stderr.take().unwrap().read_to_string(&mut said).unwrap();
@@ -238,7 +242,8 @@ fn owner_whose_child_writes_unseen() {
 #[test]
 fn with_forks_unseen_a_child_writes_to_its_parents_tier() {
     let place = Place::in_memory();
-    let done = alone("owner_whose_child_writes_unseen", place.home().parent().unwrap()).output().unwrap();
+    let done =
+        alone("owner_whose_child_writes_unseen", place.home().parent().unwrap()).output().unwrap();
     assert!(String::from_utf8_lossy(&done.stdout).contains("written 1"), "{done:?}");
 }
 

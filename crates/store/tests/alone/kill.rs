@@ -1,10 +1,14 @@
-//! A real process on real files, killed at random, hundreds of times: nothing acknowledged is missing, nothing is torn.
+//! A real process on real files, killed at random, hundreds of times: nothing acknowledged is
+//! missing, nothing is torn.
 //!
-//! The test runs itself again as the writer, which prints a line for each operation acknowledged; the parent kills it (SIGKILL),
-//! attaches, and compares with what the lines promise (`kill/workload.rs`). The tier is a fraction of the data, so growing, destaging, evicting
-//! and waiting for free blocks go on all the time. In the second kind of run the writer attaches and detaches all the time.
+//! The test runs itself again as the writer, which prints a line for each operation acknowledged;
+//! the parent kills it (SIGKILL), attaches, and compares with what the lines promise
+//! (`kill/workload.rs`). The tier is a fraction of the data, so growing, destaging, evicting and
+//! waiting for free blocks go on all the time. In the second kind of run the writer attaches and
+//! detaches all the time.
 //!
-//! `TIERSMITH_SEED` repeats the operations of a run (not its timing); `TIERSMITH_KILLS` sets how many kills each test does.
+//! `TIERSMITH_SEED` repeats the operations of a run (not its timing); `TIERSMITH_KILLS` sets how
+//! many kills each test does.
 
 use crate::place;
 // Two programs have this file.
@@ -61,8 +65,8 @@ impl Run {
         loop {
             match attach(&self.dir.join("db"), &self.spec(), options.clone()) {
                 Ok(attached) => return attached,
-                // A writer that another test is just starting has, until its exec, copies of this process's descriptors and their
-                // locks.
+                // A writer that another test is just starting has, until its exec, copies of this
+                // process's descriptors and their locks.
                 Err(Error::Owned { .. }) if Instant::now() < end => {
                     std::thread::sleep(Duration::from_millis(1))
                 }
@@ -168,7 +172,8 @@ fn step(
 /// A detached home is a plain directory with the newest contents.
 fn assert_plain(home: &Path, model: &Model) {
     for name in model.name_list() {
-        let found = std::fs::read(home.join(&name)).unwrap_or_else(|e| panic!("{name} after detaching: {e}"));
+        let found = std::fs::read(home.join(&name))
+            .unwrap_or_else(|e| panic!("{name} after detaching: {e}"));
         assert!(
             Some(&found[..]) == model.contents(&name),
             "{name} after detaching is not what it was before"
@@ -192,7 +197,8 @@ fn start(run: &Run) -> (Child, mpsc::Receiver<String>) {
     let out = BufReader::new(child.stdout.take().unwrap());
     std::thread::spawn(move || {
         for line in out.lines() {
-            // The last line may be cut off only where the pipe is; a line without its end was not acknowledged.
+            // The last line may be cut off only where the pipe is; a line without its end was not
+            // acknowledged.
             let Ok(line) = line else { return };
             if tell.send(line).is_err() {
                 return;
@@ -242,8 +248,14 @@ fn kill_after(run: &Run, time: Duration) -> Killed {
     Killed { acked }
 }
 
-/// What the writer's files hold, thread by thread, after `acked` operations and what may have come of the next one.
-fn verify(run: &Run, before: &[Model], killed: &Killed, attached: &AttachedHome) -> (Vec<Model>, [u64; 2]) {
+/// What the writer's files hold, thread by thread, after `acked` operations and what may have come
+/// of the next one.
+fn verify(
+    run: &Run,
+    before: &[Model],
+    killed: &Killed,
+    attached: &AttachedHome,
+) -> (Vec<Model>, [u64; 2]) {
     let mut in_flight = [0; 2];
     let mut all = Vec::new();
     for (thread, start) in before.iter().enumerate() {
@@ -258,7 +270,8 @@ fn verify(run: &Run, before: &[Model], killed: &Killed, attached: &AttachedHome)
         let found = Model::found(attached, thread);
         if let Err(why) = model.allows(&after, &op, &found) {
             panic!(
-                "thread {thread} after {} acknowledged operations, while {op:?} was under way: {why} \
+                "thread {thread} after {} acknowledged operations, while {op:?} was under way: \
+                 {why} \
                  (TIERSMITH_SEED of this round {})",
                 killed.acked[thread], run.seed
             );
@@ -283,10 +296,15 @@ fn kill_again_and_again(
     let mut run = Run { dir: place.path().into(), members, seed, cycling };
     let mut models: Vec<Model> = {
         let attached = run.attach(false);
-        attached.open(workload::SHARED, OpenMode::CREATE).unwrap().truncate(workload::shared_size()).unwrap();
+        attached
+            .open(workload::SHARED, OpenMode::CREATE)
+            .unwrap()
+            .truncate(workload::shared_size())
+            .unwrap();
         (0..THREADS).map(|t| Model::found(&attached, t)).collect()
     };
-    let (began, mut acked, mut in_flight, mut recovery) = (Instant::now(), 0, [0; 2], Duration::ZERO);
+    let (began, mut acked, mut in_flight, mut recovery) =
+        (Instant::now(), 0, [0; 2], Duration::ZERO);
     for round in 0..kills {
         run.seed = rng.u64(..);
         // Half of the kills early: while the first operations, or the attach, are under way.
@@ -308,7 +326,8 @@ fn kill_again_and_again(
     attached.detach().unwrap();
     models.iter().for_each(|m| assert_plain(&place.home(), m));
     println!(
-        "{what}: {kills} kills in {:.1} s, {acked} operations acknowledged, all found; of those under way {} were not to be seen \
+        "{what}: {kills} kills in {:.1} s, {acked} operations acknowledged, all found; of those \
+         under way {} were not to be seen \
          and {} were; reopening took {:.1} ms on average",
         began.elapsed().as_secs_f64(),
         in_flight[0],
@@ -319,7 +338,10 @@ fn kill_again_and_again(
 
 /// How many kills: what the test asks for, or what `TIERSMITH_KILLS` says.
 fn kills(usual: u64) -> u64 {
-    std::env::var("TIERSMITH_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(place::times(usual))
+    std::env::var("TIERSMITH_KILLS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(place::times(usual))
 }
 
 const LONG: Duration = Duration::from_millis(200);
@@ -341,6 +363,20 @@ fn a_killed_writer_on_a_disk_lost_nothing_acknowledged() {
 
 #[test]
 fn a_process_killed_while_attaching_or_detaching_lost_nothing_acknowledged() {
-    kill_again_and_again("attaching and detaching", &Place::in_memory(), 2, true, kills(60), LONG / 4);
-    kill_again_and_again("attaching and detaching, on disk", &Place::new(), 1, true, kills(12), LONG / 2);
+    kill_again_and_again(
+        "attaching and detaching",
+        &Place::in_memory(),
+        2,
+        true,
+        kills(60),
+        LONG / 4,
+    );
+    kill_again_and_again(
+        "attaching and detaching, on disk",
+        &Place::new(),
+        1,
+        true,
+        kills(12),
+        LONG / 2,
+    );
 }

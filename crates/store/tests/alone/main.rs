@@ -1,5 +1,5 @@
-//! Tests that start processes. They are apart from the others because a process has copies of this one's descriptors, and their locks,
-//! until its exec.
+//! Tests that start processes. They are apart from the others because a process has copies of this
+//! one's descriptors, and their locks, until its exec.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

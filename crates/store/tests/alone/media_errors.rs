@@ -25,8 +25,10 @@ fn spec(place: &Place) -> TierSpec {
 fn ahead_of_home(place: &Place) -> AttachedHome {
     std::fs::write(place.home().join("a.d8"), vec![0xa0; 20 * B]).unwrap();
     let attached = attach(&place.home(), &[spec(place)], place::options()).unwrap();
-    let (a, b) =
-        (attached.open("a.d8", OpenMode::WRITE).unwrap(), attached.open("b.redo", OpenMode::CREATE).unwrap());
+    let (a, b) = (
+        attached.open("a.d8", OpenMode::WRITE).unwrap(),
+        attached.open("b.redo", OpenMode::CREATE).unwrap(),
+    );
     for n in 0..20 {
         a.write(n * B as u64, &[n as u8 + 1; B]).unwrap();
         b.write(n * 4096, &[n as u8 + 101; 4096]).unwrap();
@@ -39,7 +41,8 @@ fn ahead_of_home(place: &Place) -> AttachedHome {
 /// so on.
 fn positions(place: &Place, first: u8) -> Vec<u64> {
     let tier = std::fs::read(place.member("tier")).unwrap();
-    let find = |byte| tier.chunks(4096).position(|frame| frame == [byte; 4096]).unwrap() as u64 * 4096;
+    let find =
+        |byte| tier.chunks(4096).position(|frame| frame == [byte; 4096]).unwrap() as u64 * 4096;
     (first..first + 20).map(find).collect()
 }
 
@@ -76,9 +79,10 @@ fn metadata_that_the_medium_does_not_give_ends_the_attach_with_a_sentence_and_no
         cut(&copy, len);
         let spec = TierSpec { members: vec![copy.clone()], ..spec(&place) };
         let tiers = vec![(spec, vec![Arc::new(mapping)])];
-        let error = testing::attach_simulated_at(&place.home(), tiers, &place::profile(), place::options())
-            .expect_err(what)
-            .to_string();
+        let error =
+            testing::attach_simulated_at(&place.home(), tiers, &place::profile(), place::options())
+                .expect_err(what)
+                .to_string();
         assert!(error.contains("cannot read ") && error.contains("/copy: "), "{what}: {error}");
         assert!(error.contains("truncated") && error.contains("restore"), "{what}: {error}");
         std::fs::remove_file(&copy).unwrap();
@@ -110,7 +114,9 @@ fn a_block_that_cannot_be_read_on_its_way_home_is_named_stays_and_keeps_no_other
     let said = error.to_string();
     let Error::Unreadable { path, block, .. } = error else { panic!("{said}") };
     assert_eq!((path, block), (PathBuf::from("a.d8"), lost[0]), "{said}");
-    for part in [&*format!("block {block} of a.d8"), "/tier: ", "exists only there", "--skip-unreadable"] {
+    for part in
+        [&*format!("block {block} of a.d8"), "/tier: ", "exists only there", "--skip-unreadable"]
+    {
         assert!(said.contains(part), "{part:?} in {said}");
     }
     // What could be read is at home, and what could not is nobody else's.
@@ -120,7 +126,10 @@ fn a_block_that_cannot_be_read_on_its_way_home_is_named_stays_and_keeps_no_other
     // The same for the redo file alone, and whatever is tried again.
     for _ in 0..2 {
         let error = attached.destage(Some(Path::new("b.redo"))).unwrap_err();
-        assert!(matches!(&error, Error::Unreadable { path, .. } if path == Path::new("b.redo")), "{error}");
+        assert!(
+            matches!(&error, Error::Unreadable { path, .. } if path == Path::new("b.redo")),
+            "{error}"
+        );
         let error = attached.background_step();
         assert!(error.is_ok() || matches!(error, Err(Error::Unreadable { .. })), "{error:?}");
     }
@@ -136,9 +145,13 @@ fn detaching_gives_up_unreadable_blocks_only_when_told_to_and_lists_them() {
     let (_, lost) = lose_the_end(&place);
     assert!(attached.clone().detach().is_err());
     let listed = attached.detach_giving_up_unreadable().unwrap();
-    let names: Vec<(PathBuf, u64)> = listed.iter().map(|lost| (lost.path.clone(), lost.block)).collect();
-    let expected: Vec<(PathBuf, u64)> =
-        lost.iter().map(|n| ("a.d8".into(), *n)).chain((0..20).map(|n| ("b.redo".into(), n))).collect();
+    let names: Vec<(PathBuf, u64)> =
+        listed.iter().map(|lost| (lost.path.clone(), lost.block)).collect();
+    let expected: Vec<(PathBuf, u64)> = lost
+        .iter()
+        .map(|n| ("a.d8".into(), *n))
+        .chain((0..20).map(|n| ("b.redo".into(), n)))
+        .collect();
     assert_eq!(names, expected);
     let (first, from) = (lost[0], lost[0] * B as u64);
     let said = format!("block {first} of a.d8 (bytes {from} to {})", from + B as u64);
@@ -167,7 +180,8 @@ fn a_fault_while_a_program_reads_names_member_byte_file_and_block_where_that_was
         let place = Place::in_memory();
         let attached = ahead_of_home(&place);
         let _watch = (role != "unwatched").then(|| attached.watch_sigbus().unwrap());
-        let file = attached.open(if role == "redo" { "b.redo" } else { "a.d8" }, OpenMode::READ).unwrap();
+        let file =
+            attached.open(if role == "redo" { "b.redo" } else { "a.d8" }, OpenMode::READ).unwrap();
         let (_, lost) = lose_the_end(&place);
         println!("lost block {}; {}", lost[0], place.path().display());
         let mut bytes = [0; 16];
@@ -176,7 +190,8 @@ fn a_fault_while_a_program_reads_names_member_byte_file_and_block_where_that_was
     }
     for role in ["watched", "redo", "unwatched"] {
         let ended = child(NAME, role);
-        let (said, out) = (String::from_utf8_lossy(&ended.stderr), String::from_utf8_lossy(&ended.stdout));
+        let (said, out) =
+            (String::from_utf8_lossy(&ended.stderr), String::from_utf8_lossy(&ended.stdout));
         // Who is ended like this takes nothing away.
         let told = out.lines().find_map(|line| line.split_once("lost block ")?.1.split_once("; "));
         let (lost, left) = told.unwrap_or_else(|| panic!("{role}: {said} {out}"));
@@ -191,8 +206,9 @@ fn a_fault_while_a_program_reads_names_member_byte_file_and_block_where_that_was
             }
         };
         assert!(said.contains("tiersmith: SIGBUS at byte "), "{role}: {said}");
-        let words =
-            format!(" of {left}/tier: it is in {which} (Dirty: its newest version exists only there)\n");
+        let words = format!(
+            " of {left}/tier: it is in {which} (Dirty: its newest version exists only there)\n"
+        );
         assert!(said.contains(&words), "{role}: {said}");
     }
 }

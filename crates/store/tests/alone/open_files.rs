@@ -65,7 +65,8 @@ fn process_that_may_open_few_files() {
     drop(attached);
     let attached = attach_at(&dir);
     // Three times as many open at once as the process may open.
-    let open: Vec<_> = (0..3 * LIMIT).map(|n| attached.open(name(n), OpenMode::WRITE).unwrap()).collect();
+    let open: Vec<_> =
+        (0..3 * LIMIT).map(|n| attached.open(name(n), OpenMode::WRITE).unwrap()).collect();
     for (n, file) in (0..).zip(&open) {
         assert!(contents(file) == pattern(n, 0, BLOCK), "file {n}");
     }

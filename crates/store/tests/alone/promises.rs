@@ -1,5 +1,6 @@
-//! The eight promises of the design, each by a test of its number. Where another file proves one in depth, this is the short form:
-//! 1 and 2 in `crash_suite`, `model*.rs` and `kill.rs`, 5 in `hostile*.rs`, 6 in `full.rs`, 7 in `src/home/suite.rs`.
+//! The eight promises of the design, each by a test of its number. Where another file proves one in
+//! depth, this is the short form: 1 and 2 in `crash_suite`, `model*.rs` and `kill.rs`, 5 in
+//! `hostile*.rs`, 6 in `full.rs`, 7 in `src/home/suite.rs`.
 
 use crate::place;
 
@@ -20,8 +21,8 @@ use tiersmith_store::crash::{Budget, CutState, Recorder, explore};
 use tiersmith_store::home::{SimHome, sim::SimOptions};
 use tiersmith_store::testing::{OpenDevice, TestMember};
 use tiersmith_store::{
-    AttachedHome, Durability, Error, File, FileClass, Guard, Medium, OpenMode, Options, TierSpec, attach,
-    testing, waits,
+    AttachedHome, Durability, Error, File, FileClass, Guard, Medium, OpenMode, Options, TierSpec,
+    attach, testing, waits,
 };
 
 const MIB: u64 = 1 << 20;
@@ -42,12 +43,14 @@ fn attach_to(
 
 /// A member that is mapped, with its blocks on a device of sectors where there is one.
 fn member(mapping: Mapping, device: Option<sim::Device>) -> TestMember {
-    let open = |device: sim::Device| -> OpenDevice { Arc::new(move || Device::simulated(device.clone())) };
+    let open =
+        |device: sim::Device| -> OpenDevice { Arc::new(move || Device::simulated(device.clone())) };
     TestMember { mapping: Arc::new(mapping), blocks: device.map(open), on_flash: None }
 }
 
-/// Records what `run` does with an attached home on simulated media and tries every power cut: `holds` gets what is found, and how many
-/// operations were acknowledged. On mapped media, and with the blocks on a device of sectors.
+/// Records what `run` does with an attached home on simulated media and tries every power cut:
+/// `holds` gets what is found, and how many operations were acknowledged. On mapped media, and with
+/// the blocks on a device of sectors.
 fn at_every_cut(
     prepare: impl Fn(&AttachedHome),
     run: impl Fn(&AttachedHome, &Recorder),
@@ -77,11 +80,12 @@ fn at_every_cut_on(
         let mapping = Mapping::in_memory(&found.tiers[0], 0);
         let device = found.tiers.get(1).map(|image| Simulator::new().device(image.clone(), 512));
         let acked = found.acked;
-        let attached =
-            attach_to(Arc::new(found.home), &spec, member(mapping, device)).map_err(|e| e.to_string())?;
+        let attached = attach_to(Arc::new(found.home), &spec, member(mapping, device))
+            .map_err(|e| e.to_string())?;
         holds(&attached, acked)
     };
-    let report = explore(&recorder.recording(), &Budget { images_per_cut: 60, ..Budget::default() }, found);
+    let report =
+        explore(&recorder.recording(), &Budget { images_per_cut: 60, ..Budget::default() }, found);
     println!("{report}");
     report.assert_sound();
 }
@@ -156,7 +160,8 @@ fn promise_2_atomic_a_block_is_old_or_new_and_a_batch_is_all_or_nothing() {
             file.write(0, &new(0)).unwrap();
             recorder.acked();
             let data: Vec<_> = (1..4).map(new).collect();
-            let batch: Vec<(u64, &[u8])> = (1..).zip(&data).map(|(n, d)| (n * BLOCK, &d[..])).collect();
+            let batch: Vec<(u64, &[u8])> =
+                (1..).zip(&data).map(|(n, d)| (n * BLOCK, &d[..])).collect();
             file.write_batch(&batch).unwrap();
             recorder.acked();
         },
@@ -171,7 +176,9 @@ fn promise_2_atomic_a_block_is_old_or_new_and_a_batch_is_all_or_nothing() {
                 .collect::<Result<_, _>>()?;
             match (is_new[0], &is_new[1..], acked) {
                 (false, _, 1..) | (_, [false, ..], 2..) => Err("acknowledged, and old".into()),
-                (_, [a, b, c], _) if a != b || b != c => Err(format!("part of the batch: {is_new:?}")),
+                (_, [a, b, c], _) if a != b || b != c => {
+                    Err(format!("part of the batch: {is_new:?}"))
+                }
                 _ => Ok(()),
             }
         },
@@ -196,8 +203,9 @@ fn promise_3_home_is_truth_for_clean_blocks() {
     let spec = place.striped(2, 2 * MIB);
     let attached = attach(&place.home(), std::slice::from_ref(&spec), place::options()).unwrap();
     let old = attached.open("old.d8", OpenMode::WRITE).unwrap();
-    let at_home =
-        |from: usize, to: usize| std::fs::read(place.aside().join("old.d8")).unwrap()[from..to].to_vec();
+    let at_home = |from: usize, to: usize| {
+        std::fs::read(place.aside().join("old.d8")).unwrap()[from..to].to_vec()
+    };
     // Admitted by reading, and destaged after writing: in both cases home has the bytes.
     place::contents(&old);
     assert_eq!(old.blocks_in_tier(), (0, 13));
@@ -261,7 +269,8 @@ fn promise_4_volatile_media_never_hold_the_only_copy() {
         );
     }
     // A step or the background may just have given the copies up; reading brings them back.
-    let has_copies = (0..100).any(|_| !place::contents(&file).is_empty() && file.blocks_in_tier().1 > 0);
+    let has_copies =
+        (0..100).any(|_| !place::contents(&file).is_empty() && file.blocks_in_tier().1 > 0);
     assert!(has_copies);
     assert_eq!(attached.stats().tiers[0].dirty_bytes, 0);
     // What only a persistent tier can do is not offered; what is written is durable at home's sync.
@@ -275,7 +284,8 @@ fn promise_4_volatile_media_never_hold_the_only_copy() {
         if lost {
             std::fs::write(place.member("fast"), vec![0; MIB as usize]).unwrap();
         }
-        let attached = attach(&place.home(), std::slice::from_ref(&spec), place::options()).unwrap();
+        let attached =
+            attach(&place.home(), std::slice::from_ref(&spec), place::options()).unwrap();
         let tier = &attached.stats().tiers[0];
         assert_eq!((tier.cached_bytes, tier.dirty_bytes, tier.files), (0, 0, 0));
         assert!(place::read(&attached, "old.d8") == expected);
@@ -309,7 +319,11 @@ fn promise_5_never_silently_wrong_damage_and_a_changed_home_are_noticed() {
     let place = Place::new();
     let spec = place.tier(MIB);
     let attached = attach(&place.home(), std::slice::from_ref(&spec), place::options()).unwrap();
-    attached.open("a.d8", OpenMode::CREATE).unwrap().write(0, &place::pattern(1, 0, 20_000)).unwrap();
+    attached
+        .open("a.d8", OpenMode::CREATE)
+        .unwrap()
+        .write(0, &place::pattern(1, 0, 20_000))
+        .unwrap();
     drop(attached);
     let whole = std::fs::read(place.member("fast")).unwrap();
     let with = |bytes: &[u8]| {
@@ -358,14 +372,16 @@ const WRITER: &str = "TIERSMITH_PROMISE_7";
 fn writer_of_promise_7() {
     let Ok(dir) = std::env::var(WRITER) else { return };
     let dir = Path::new(&dir);
-    let attached = attach(&dir.join("db"), &[place::small(dir.join("fast"), MIB)], place::options()).unwrap();
+    let attached =
+        attach(&dir.join("db"), &[place::small(dir.join("fast"), MIB)], place::options()).unwrap();
     attached.open("a.d8", OpenMode::CREATE).unwrap().write(0, &place::pattern(1, 0, 9000)).unwrap();
     println!("\nwritten");
     std::thread::sleep(std::time::Duration::from_secs(600));
 }
 
 fn assert_only_the_note(place: &Place) {
-    let names: Vec<_> = std::fs::read_dir(place.home()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(place.home()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["README-TIERSMITH.txt"]);
     let note = std::fs::read_to_string(place.home().join("README-TIERSMITH.txt")).unwrap();
     for said in [&place.home(), &place.aside(), &place.member("fast")] {
@@ -447,12 +463,18 @@ fn promise_7_no_back_door_the_databases_user_does_not_reach_the_files() {
         std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
         if me.is_root() {
             let all = [place.path().to_path_buf(), place.home(), place.home().join("PG_VERSION")];
-            all.iter().for_each(|path| std::os::unix::fs::chown(path, Some(user), Some(user)).unwrap());
+            all.iter()
+                .for_each(|path| std::os::unix::fs::chown(path, Some(user), Some(user)).unwrap());
             std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
         }
         let mut writer = Command::new(&program);
         writer
-            .args(["--exact", &full_name!("writer_of_promise_7"), "--nocapture", "--test-threads=1"])
+            .args([
+                "--exact",
+                &full_name!("writer_of_promise_7"),
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env(WRITER, place.path())
             .stdout(Stdio::piped());
         if me.is_root() && !root_attaches {
@@ -472,7 +494,10 @@ fn promise_7_no_back_door_the_databases_user_does_not_reach_the_files() {
         let _ = tiersmith_store::attachment(&place.home()).unwrap().unwrap();
         assert_eq!(owner_and_mode(&place.vault()), locked);
         let attached = attach(&place.home(), &[place.tier(MIB)], place::options()).unwrap();
-        assert_eq!(owner_and_mode(&place.vault()), if me.is_root() { (0, 0o700) } else { (user, 0) });
+        assert_eq!(
+            owner_and_mode(&place.vault()),
+            if me.is_root() { (0, 0o700) } else { (user, 0) }
+        );
         assert!(!gets_in(&place, user), "attached again");
         assert!(place::read(&attached, "a.d8") == place::pattern(1, 0, 9000));
         attached.detach().unwrap();
@@ -511,8 +536,12 @@ fn measured() -> (Arc<SimHome>, AttachedHome) {
 }
 
 /// An operation and the events it records: how often, and how many bytes.
-type Measured =
-    (&'static str, fn(&AttachedHome, &Files), &'static [(EventId, u64, u64)], &'static [(CounterId, u64)]);
+type Measured = (
+    &'static str,
+    fn(&AttachedHome, &Files),
+    &'static [(EventId, u64, u64)],
+    &'static [(CounterId, u64)],
+);
 
 struct Files {
     data: File,
@@ -533,7 +562,12 @@ const OPERATIONS: &[Measured] = &[
         &[(waits::CACHED_READ, 1, 100)],
         &[(waits::TIER_HITS, 1)],
     ),
-    ("an overwrite", |_, f| f.data.write(0, &[1; 8192]).unwrap(), &[(waits::BLOCK_WRITE, 1, 8192)], &[]),
+    (
+        "an overwrite",
+        |_, f| f.data.write(0, &[1; 8192]).unwrap(),
+        &[(waits::BLOCK_WRITE, 1, 8192)],
+        &[],
+    ),
     (
         "a read of a dirty block",
         |_, f| drop(f.data.read(0, &mut [0; 8192])),
@@ -561,8 +595,18 @@ const OPERATIONS: &[Measured] = &[
         &[(waits::DIRTY_READ, 1, 512)],
         &[(waits::TIER_HITS, 1)],
     ),
-    ("a write of a pass file", |_, f| f.pass.write(0, b"more").unwrap(), &[(waits::PASS_IO, 1, 4)], &[]),
-    ("a read of a pass file", |_, f| drop(f.pass.read(0, &mut [0; 9])), &[(waits::PASS_IO, 1, 4)], &[]),
+    (
+        "a write of a pass file",
+        |_, f| f.pass.write(0, b"more").unwrap(),
+        &[(waits::PASS_IO, 1, 4)],
+        &[],
+    ),
+    (
+        "a read of a pass file",
+        |_, f| drop(f.pass.read(0, &mut [0; 9])),
+        &[(waits::PASS_IO, 1, 4)],
+        &[],
+    ),
     ("a sync of a pass file", |_, f| f.pass.sync().unwrap(), &[(waits::PASS_SYNC, 1, 0)], &[]),
     ("a cut", |_, f| f.data.truncate(24_576).unwrap(), &[(waits::RESIZE, 1, 0)], &[]),
     ("a lengthening", |_, f| f.data.extend(32_768).unwrap(), &[(waits::RESIZE, 1, 0)], &[]),
@@ -612,7 +656,8 @@ fn promise_8_measured_every_event_and_counter_is_recorded_by_the_operation_it_na
             .events()
             .enumerate()
             .filter_map(|(n, (d, _))| {
-                let (_, count, bytes) = events.iter().find(|(e, _, _)| *e == EventId::new(n as u16))?;
+                let (_, count, bytes) =
+                    events.iter().find(|(e, _, _)| *e == EventId::new(n as u16))?;
                 Some((d.name, *count, *bytes))
             })
             .collect();
@@ -622,7 +667,10 @@ fn promise_8_measured_every_event_and_counter_is_recorded_by_the_operation_it_na
         assert!(counters.iter().all(|(c, n)| since.counter(*c) == *n), "{what}: {counted:?}");
         for (event, _, _) in *events {
             let total = since.event(*event);
-            assert!(total.total_ns() > 0 && total.histogram().max_ns().is_some(), "{what}: no time");
+            assert!(
+                total.total_ns() > 0 && total.histogram().max_ns().is_some(),
+                "{what}: no time"
+            );
         }
         recorded.extend(found.iter().map(|(name, _, _)| *name));
         recorded.extend(counted.iter().map(|(d, _)| d.name));
@@ -639,14 +687,18 @@ fn promise_8_measured_every_event_and_counter_is_recorded_by_the_operation_it_na
     let one = |n| drop(attached.open(format!("{n}.d8"), OpenMode::CREATE).unwrap());
     let recycled = || attached.events().read().since(&before).counter(waits::RECYCLED);
     (0..2000).take_while(|_| recycled() == 0).for_each(one);
-    assert!(recycled() > 0 && attached.events().read().since(&before).event(waits::SLOT_WAIT).count() > 0);
+    assert!(
+        recycled() > 0
+            && attached.events().read().since(&before).event(waits::SLOT_WAIT).count() > 0
+    );
     recorded.extend(["file slot waits", "file slots recycled"]);
     // A clean copy that its disk does not give.
     let disk = tiersmith_pmem::sim::Simulator::new().device(vec![0; MIB as usize], 512);
     let on_disk = TierSpec { medium: Medium::Flash, log: 64 << 10, ..spec(MIB) };
     let tiers = vec![(on_disk, vec![testing::TestMember::on_flash(disk.clone(), MIB)])];
     let home = Arc::new(SimHome::new(None));
-    let attached = testing::attach_simulated(home, tiers, &place::profile(), place::options()).unwrap();
+    let attached =
+        testing::attach_simulated(home, tiers, &place::profile(), place::options()).unwrap();
     let file = attached.open("a.d8", OpenMode::CREATE).unwrap();
     file.write(0, &[1; 8192]).unwrap();
     attached.destage(None).unwrap();
@@ -655,8 +707,11 @@ fn promise_8_measured_every_event_and_counter_is_recorded_by_the_operation_it_na
     file.read(0, &mut bytes).unwrap();
     assert_eq!((attached.events().read().counter(waits::REPAIRED), bytes[0]), (1, 1));
     recorded.insert("blocks repaired from home");
-    let all: BTreeSet<_> =
-        waits::EVENTS.iter().map(|e| e.name).chain(waits::COUNTERS.iter().map(|c| c.name)).collect();
+    let all: BTreeSet<_> = waits::EVENTS
+        .iter()
+        .map(|e| e.name)
+        .chain(waits::COUNTERS.iter().map(|c| c.name))
+        .collect();
     assert_eq!(recorded, all, "not every event has an operation here that records it");
 }
 
@@ -676,13 +731,22 @@ fn promise_8_measured_an_emulated_medium_is_labelled_in_what_is_printed() {
     let place = Place::new();
     let specs = [
         place.tier(MIB),
-        TierSpec { medium: Medium::Volatile, name: "ram".into(), ..place::small(place.member("ram"), MIB) },
+        TierSpec {
+            medium: Medium::Volatile,
+            name: "ram".into(),
+            ..place::small(place.member("ram"), MIB)
+        },
     ];
     let attached = attach(&place.home(), &specs, place::options()).unwrap();
     let stats = attached.stats();
     assert_eq!(stats.tiers.iter().map(|t| t.emulated).collect::<Vec<_>>(), [true, false]);
     assert!(stats.tiers[0].media.iter().all(|m| m.contains("EMULATED")));
-    assert!(stats.tiers[1].media.iter().all(|m| !m.contains("EMULATED") && m.contains("does not survive")));
+    assert!(
+        stats.tiers[1]
+            .media
+            .iter()
+            .all(|m| !m.contains("EMULATED") && m.contains("does not survive"))
+    );
     assert!(format!("{stats:?}").contains("emulated: true"));
     attached.detach().unwrap();
 }

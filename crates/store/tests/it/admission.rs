@@ -1,8 +1,9 @@
-//! Admission by the background thread: what was read from home becomes a clean copy, and whatever else happens to the block
-//! meanwhile, the newest version is what is read.
+//! Admission by the background thread: what was read from home becomes a clean copy, and whatever
+//! else happens to the block meanwhile, the newest version is what is read.
 //!
-//! Admission by the reader itself (without a background thread) is in `promises.rs` and `between_steps.rs`; the power cuts of both are in
-//! `crash_suite/operations.rs`: the steps on the medium are the same.
+//! Admission by the reader itself (without a background thread) is in `promises.rs` and
+//! `between_steps.rs`; the power cuts of both are in `crash_suite/operations.rs`: the steps on the
+//! medium are the same.
 
 use crate::place;
 
@@ -190,7 +191,10 @@ fn a_full_tier_keeps_what_comes_again_and_does_not_copy_what_does_not_come_soon(
     for n in 1..4 {
         let (hits, evicted) = round();
         assert!(hits >= 100, "round {n}: {hits} hits; a tier that takes everything has none");
-        assert!(evicted <= 40, "round {n}: {evicted} copies made room for blocks that come too late");
+        assert!(
+            evicted <= 40,
+            "round {n}: {evicted} copies made room for blocks that come too late"
+        );
     }
     drop(file);
     attached.detach().unwrap();
@@ -245,10 +249,12 @@ fn what_is_to_be_kept_leaves_last_and_what_is_not_wanted_is_not_taken_and_goes_f
     const KEPT: u64 = 60;
     let place = Place::new();
     let blocks = |tag, count| place::pattern(tag, 0, count * BLOCK);
-    for (name, tag, count) in [("a.d8", 1, 512), ("kept.d8", 2, KEPT as usize), ("none.d8", 3, 60)] {
+    for (name, tag, count) in [("a.d8", 1, 512), ("kept.d8", 2, KEPT as usize), ("none.d8", 3, 60)]
+    {
         std::fs::write(place.home().join(name), blocks(tag, count)).unwrap();
     }
-    let attached = with_rules(&place, &["keep=kept.*", "none=/none.d8", "none=nothing.d8", "none=*.redo"]);
+    let attached =
+        with_rules(&place, &["keep=kept.*", "none=/none.d8", "none=nothing.d8", "none=*.redo"]);
     let unused: Vec<String> =
         attached.cache_rules_of_no_file().unwrap().iter().map(ToString::to_string).collect();
     assert_eq!(unused, ["none=nothing.d8", "none=*.redo"]);
@@ -286,7 +292,11 @@ fn what_is_to_be_kept_leaves_last_and_what_is_not_wanted_is_not_taken_and_goes_f
         written += 1;
         attached.background_step().unwrap();
     }
-    assert!(other.blocks_in_tier().0 > 20, "{:?}: others' blocks went home first", other.blocks_in_tier());
+    assert!(
+        other.blocks_in_tier().0 > 20,
+        "{:?}: others' blocks went home first",
+        other.blocks_in_tier()
+    );
     let rules = attached.cache_rules();
     assert_eq!((rules[0].files, rules[0].cached_bytes), (1, KEPT * BLOCK as u64));
     assert_eq!((rules[1].files, rules[1].cached_bytes, rules[2].files), (1, 0, 0));

@@ -1,7 +1,9 @@
-//! Media that take their time: a block is written without its lane, and its entry is switched if nothing moved meanwhile.
+//! Media that take their time: a block is written without its lane, and its entry is switched if
+//! nothing moved meanwhile.
 //!
-//! Here a mapping stands for one. What threads do to each other's blocks meanwhile is tried by chance, as often as it
-//! takes for the planted bugs to show; `crash_suite/random.rs` cuts the power of such tiers.
+//! Here a mapping stands for one. What threads do to each other's blocks meanwhile is tried by
+//! chance, as often as it takes for the planted bugs to show; `crash_suite/random.rs` cuts the
+//! power of such tiers.
 
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 use crate::crash_support::{Op, Run, Shape, print_count};
@@ -34,7 +36,8 @@ fn word(file: &File, at: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Four threads count, each in a word of its own of one block. Whether a count was ever lost, within so long.
+/// Four threads count, each in a word of its own of one block. Whether a count was ever lost,
+/// within so long.
 fn parts_of_a_block_are_lost(planted: Planted, patience: Duration) -> bool {
     let place = Place::in_memory();
     let home = home(&place, planted);
@@ -65,7 +68,8 @@ fn parts_of_a_block_are_lost(planted: Planted, patience: Duration) -> bool {
     lost.load(SeqCst)
 }
 
-/// One thread writes a block, others read it, which admits it. Whether an old version ever came back, within so long.
+/// One thread writes a block, others read it, which admits it. Whether an old version ever came
+/// back, within so long.
 fn an_old_version_comes_back(planted: Planted, patience: Duration) -> bool {
     let place = Place::in_memory();
     let home = home(&place, planted);

@@ -1,5 +1,6 @@
-//! What goes wrong between two steps: home fails or the process dies in the middle of a cut, a removal, a destage, and threads meet
-//! there. Each test was a defect once, found by reading the code with the promises in hand.
+//! What goes wrong between two steps: home fails or the process dies in the middle of a cut, a
+//! removal, a destage, and threads meet there. Each test was a defect once, found by reading the
+//! code with the promises in hand.
 
 use crate::place;
 
@@ -98,7 +99,8 @@ fn a_cut_on_a_volatile_tier_leaves_no_dirty_block() {
 fn extending_never_cuts_what_another_thread_appended() {
     let (_h, gate, attached, _m) = sim(Medium::Emulated, MIB, Some(&[9; 100]));
     let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
-    // A write past the end holds `sizing` while it reads the rest of its block from home; `extend` asks for the length then.
+    // A write past the end holds `sizing` while it reads the rest of its block from home; `extend`
+    // asks for the length then.
     let other = file.clone();
     let (t, r) = std::sync::mpsc::channel();
     gate.after_next_read(move || {
@@ -220,7 +222,12 @@ fn killed_while_destaging_then_a_power_cut_still_attaches() {
         }
     }
     drop(again);
-    assert_eq!(refused, 0, "{refused} of {} images refused although nobody touched home", choices.len());
+    assert_eq!(
+        refused,
+        0,
+        "{refused} of {} images refused although nobody touched home",
+        choices.len()
+    );
 }
 
 #[test]
@@ -277,7 +284,12 @@ fn lengthening_home_is_synced_before_detach() {
         .iter()
         .filter(|c| player.image(c).home().contents(Path::new("a.d8")).unwrap().len() != 50_000)
         .count();
-    assert_eq!(bad, 0, "after detach and a power cut {bad} of {} homes have a short file", choices.len());
+    assert_eq!(
+        bad,
+        0,
+        "after detach and a power cut {bad} of {} homes have a short file",
+        choices.len()
+    );
 }
 
 #[test]
@@ -303,7 +315,10 @@ fn a_refused_write_does_not_lengthen_the_file() {
     let (home, _gate, attached, _m) = sim(Medium::Emulated, 512 * KIB, None);
     let file = attached.open("a.d8", OpenMode::CREATE).unwrap();
     let other = attached.open("b.d8", OpenMode::CREATE).unwrap();
-    let limit = tiersmith_store::home::sim::SimOptions { capacity: Some(home.used()), ..Default::default() };
+    let limit = tiersmith_store::home::sim::SimOptions {
+        capacity: Some(home.used()),
+        ..Default::default()
+    };
     home.set_options(limit);
     let mut n = 0u64;
     while other.write(n * B as u64, &[1; B]).is_ok() {
@@ -337,7 +352,10 @@ fn a_volatile_write_that_fails_half_way_leaves_no_copy_unlike_home() {
         place::contents(&other);
     });
     // four blocks in place, then no space
-    let limit = tiersmith_store::home::sim::SimOptions { capacity: Some(home.used()), ..Default::default() };
+    let limit = tiersmith_store::home::sim::SimOptions {
+        capacity: Some(home.used()),
+        ..Default::default()
+    };
     home.set_options(limit);
     println!("{}", file.write(3 * B as u64, &vec![1; 2 * B]).unwrap_err());
     let plain = home.contents(Path::new("a.d8")).unwrap();
@@ -373,7 +391,8 @@ fn an_unlink_whose_directory_sync_failed_is_tried_again() {
 
 #[test]
 fn a_file_that_is_made_and_cannot_be_synced_is_not_there_when_the_caller_is_told_so() {
-    for (mode, nth) in [(OpenMode::CREATE_NEW, 1), (OpenMode::CREATE_NEW, 2), (OpenMode::CREATE, 2)] {
+    for (mode, nth) in [(OpenMode::CREATE_NEW, 1), (OpenMode::CREATE_NEW, 2), (OpenMode::CREATE, 2)]
+    {
         let (home, _g, attached, _m) = sim(Medium::Emulated, MIB, None);
         home.fail_nth_sync(nth);
         println!("{}", attached.open("a.d8", mode).unwrap_err());
@@ -445,7 +464,10 @@ fn the_attachment_note_cannot_be_renamed_over() {
     assert!(at.rename("x.txt", ".tiersmith").is_err());
 }
 
-fn at(home: Arc<SimHome>, bytes: &[u8]) -> (Result<AttachedHome, tiersmith_store::Error>, Arc<Mapping>) {
+fn at(
+    home: Arc<SimHome>,
+    bytes: &[u8],
+) -> (Result<AttachedHome, tiersmith_store::Error>, Arc<Mapping>) {
     let mapping = Arc::new(Mapping::in_memory(bytes, 0));
     let spec = place::small("fast".into(), bytes.len() as u64);
     (
@@ -635,7 +657,8 @@ fn a_cut_through_a_block_that_takes_the_last_free_frame_meanwhile_makes_room() {
     };
     assert!(matches!(refused, Error::TierFull { .. }), "{refused}");
     assert_eq!(file.blocks_in_tier(), (0, 0), "all of it went home to make room");
-    // One frame is free again. The cut needs none when it looks, and has begun when the block that it cuts in two takes it.
+    // One frame is free again. The cut needs none when it looks, and has begun when the block that
+    // it cuts in two takes it.
     drop(single);
     attached.unlink("c.d8").unwrap();
     let (other, (told, heard)) = (file.clone(), channel());
@@ -652,8 +675,9 @@ fn a_cut_through_a_block_that_takes_the_last_free_frame_meanwhile_makes_room() {
     assert_power_cut_keeps(&home, &mapping, &want);
 }
 
-/// Growing lengthens all members before a superblock says so, and lengthening is durable: so either length is right after a cut. The shortest needs less: a
-/// member whose file system lost its growth (member by member, as members may lie on several) is used as far as it goes.
+/// Growing lengthens all members before a superblock says so, and lengthening is durable: so either
+/// length is right after a cut. The shortest needs less: a member whose file system lost its growth
+/// (member by member, as members may lie on several) is used as far as it goes.
 #[test]
 fn members_left_at_two_lengths_are_used_as_far_as_the_shortest_goes() {
     const LEN: u64 = 256 * KIB;
@@ -685,7 +709,9 @@ fn members_left_at_two_lengths_are_used_as_far_as_the_shortest_goes() {
     assert_eq!(usable(&attached), before);
     // Being written full it grows by itself, over the part that the long member has already.
     let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
-    let fill = |add: u8| (0..64u8).for_each(|n| file.write(u64::from(n) * B as u64, &[n + add; B]).unwrap());
+    let fill = |add: u8| {
+        (0..64u8).for_each(|n| file.write(u64::from(n) * B as u64, &[n + add; B]).unwrap())
+    };
     fill(0);
     assert!(usable(&attached) > before);
     fill(1);

@@ -33,8 +33,9 @@ fn tests() -> BTreeSet<String> {
                     if line == "#[test]" {
                         marked = true;
                     } else if marked && let Some(rest) = line.strip_prefix("fn ") {
-                        let end =
-                            rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
+                        let end = rest
+                            .find(|c: char| !(c.is_alphanumeric() || c == '_'))
+                            .unwrap_or(rest.len());
                         found.insert(rest[..end].to_owned());
                         marked = false;
                     }
@@ -189,7 +190,9 @@ fn every_file_and_heading_the_documents_name_exists() {
             let target = if file.is_empty() { root().join(&document) } else { target };
             if !target.exists() {
                 faults.push(format!("{document}: the link {link} leads nowhere"));
-            } else if !anchor.is_empty() && !anchors(&fs::read_to_string(target).unwrap()).contains(anchor) {
+            } else if !anchor.is_empty()
+                && !anchors(&fs::read_to_string(target).unwrap()).contains(anchor)
+            {
                 faults.push(format!("{document}: the link {link} names no heading"));
             }
         }
@@ -213,8 +216,8 @@ fn written(text: &str) -> Vec<(usize, &str)> {
     let mut generated = false;
     let mut lines = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
-        generated =
-            (generated || line.starts_with("<!-- results: ")) && !line.starts_with("<!-- end of results");
+        generated = (generated || line.starts_with("<!-- results: "))
+            && !line.starts_with("<!-- end of results");
         if !generated {
             lines.push((number, line));
         }

@@ -1,4 +1,5 @@
-//! Attaching as a door does it: by the home alone, failing the first time, two processes at once, a tier too small, modelled homes.
+//! Attaching as a door does it: by the home alone, failing the first time, two processes at once, a
+//! tier too small, modelled homes.
 
 use crate::place;
 
@@ -9,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tiersmith_store::home::{Home, RealHome};
 use tiersmith_store::{
-    Attachment, Error, Guard, HomeModel, Medium, OpenMode, Options, Profile, TierSpec, attach, attachment,
+    Attachment, Error, Guard, HomeModel, Medium, OpenMode, Options, Profile, TierSpec, attach,
+    attachment,
 };
 
 fn spec(place: &Place) -> TierSpec {
@@ -39,7 +41,10 @@ fn a_home_says_how_it_was_attached_wherever_it_is() {
     let home = attach(&place.home(), std::slice::from_ref(&grows), options).unwrap();
     home.open("a.d4", OpenMode::WRITE).unwrap().write(0, &[2; 4096]).unwrap();
     let check = |found: Attachment| {
-        assert_eq!((found.aside, found.files.clone()), (true, place.aside().canonicalize().unwrap()));
+        assert_eq!(
+            (found.aside, found.files.clone()),
+            (true, place.aside().canonicalize().unwrap())
+        );
         assert_eq!((found.profile.as_str(), found.guard), ("test", Guard::MoveAside));
         assert_eq!(found.profile_file, Some(PathBuf::from("/etc/tiersmith/test.toml")));
         assert_eq!(found.door["mount.threads"], "4");
@@ -49,7 +54,10 @@ fn a_home_says_how_it_was_attached_wherever_it_is() {
     };
     // While it is attached, and after its process is gone.
     let found = check(attachment(&place.home()).unwrap().unwrap());
-    assert_eq!((found.max_size, found.grow_by, found.unit), (grows.max_size, grows.grow_by, grows.unit));
+    assert_eq!(
+        (found.max_size, found.grow_by, found.unit),
+        (grows.max_size, grows.grow_by, grows.unit)
+    );
     drop(home);
     let again = check(attachment(&place.home()).unwrap().unwrap());
     let home = attach(&place.home(), &[again], place::options()).unwrap();
@@ -78,7 +86,8 @@ fn an_edited_note_and_one_of_another_version_are_refused_and_nothing_is_changed(
     ] {
         std::fs::write(&note, &other).unwrap();
         let tier = std::fs::read(place.member("m0")).unwrap();
-        let error = attach(&place.home(), &[spec(&place)], place::options()).unwrap_err().to_string();
+        let error =
+            attach(&place.home(), &[spec(&place)], place::options()).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
         assert!(attachment(&place.home()).is_err());
         assert_eq!(std::fs::read_to_string(&note).unwrap(), other);
@@ -103,7 +112,8 @@ fn a_first_attach_that_fails_leaves_a_plain_home_and_no_tier() {
     // Too small for anything, and for the redo of the profile.
     for mib in [1, 2, 3, 4] {
         let small = TierSpec { size: mib << 20, max_size: mib << 20, ..spec(&place) };
-        let options = Options { profile: Some(Profile::named("postgres").unwrap()), ..place::options() };
+        let options =
+            Options { profile: Some(Profile::named("postgres").unwrap()), ..place::options() };
         let error = attach(&place.home(), &[small], options).unwrap_err();
         assert!(matches!(error, Error::Options(_)), "{mib} MiB: {error}");
         assert!(error.to_string().contains("at least"), "{mib} MiB: {error}");
@@ -115,7 +125,8 @@ fn a_first_attach_that_fails_leaves_a_plain_home_and_no_tier() {
     plain("no directory for the tier");
     // A second member that is not ours.
     std::fs::write(place.member("other"), vec![7; 1 << 20]).unwrap();
-    let foreign = TierSpec { members: vec![place.member("m0"), place.member("other")], ..spec(&place) };
+    let foreign =
+        TierSpec { members: vec![place.member("m0"), place.member("other")], ..spec(&place) };
     assert!(attach(&place.home(), &[foreign], place::options()).is_err());
     std::fs::remove_file(place.member("other")).unwrap();
     plain("a foreign member");
@@ -125,7 +136,8 @@ fn a_first_attach_that_fails_leaves_a_plain_home_and_no_tier() {
     assert!(attach(&place.home(), &[spec(&place)], place::options()).is_err());
     std::fs::remove_dir_all(place.vault()).unwrap();
     plain("two homes");
-    // A name too long to have a sibling fails when the door is closed, after the tier was formatted and the note written.
+    // A name too long to have a sibling fails when the door is closed, after the tier was formatted
+    // and the note written.
     let long = place.path().join("x".repeat(250));
     std::fs::rename(place.home(), &long).unwrap();
     let error = attach(&long, &[spec(&place)], place::options()).unwrap_err();
@@ -142,7 +154,8 @@ fn a_first_attach_that_fails_leaves_a_plain_home_and_no_tier() {
     attach(&place.home(), &[spec(&place)], place::options()).unwrap().detach().unwrap();
 }
 
-/// The door's steps (their numbers in `guard.rs`), stopped in turn: whatever is found, the next attach and detach end it.
+/// The door's steps (their numbers in `guard.rs`), stopped in turn: whatever is found, the next
+/// attach and detach end it.
 #[test]
 fn a_stop_at_any_step_of_moving_the_home_is_ended_by_the_next_attach_or_detach() {
     for exchange in [true, false] {
@@ -174,7 +187,11 @@ fn a_stop_at_any_step_of_moving_the_home_is_ended_by_the_next_attach_or_detach()
             again.detach().unwrap_or_else(|e| panic!("{what}: {e}"));
             assert_eq!(names(&place.home()), ["a.d4"], "{what}");
             assert_eq!(names(place.path()), ["db", "m0"], "{what}");
-            assert_eq!(std::fs::read(place.home().join("a.d4")).unwrap()[..4096], [2; 4096], "{what}");
+            assert_eq!(
+                std::fs::read(place.home().join("a.d4")).unwrap()[..4096],
+                [2; 4096],
+                "{what}"
+            );
         }
     }
 }
@@ -182,17 +199,23 @@ fn a_stop_at_any_step_of_moving_the_home_is_ended_by_the_next_attach_or_detach()
 #[test]
 fn a_tier_too_small_for_the_redo_says_how_large_it_must_be_and_that_is_enough() {
     let place = Place::new();
-    let options = || Options { profile: Some(Profile::named("postgres").unwrap()), ..place::options() };
+    let options =
+        || Options { profile: Some(Profile::named("postgres").unwrap()), ..place::options() };
     let small = TierSpec { size: 6 << 20, max_size: 6 << 20, unit: 32768, ..spec(&place) };
-    let said =
-        attach(&place.home(), &[TierSpec { size: 3 << 20, max_size: 3 << 20, ..small.clone() }], options())
-            .unwrap_err()
-            .to_string();
+    let said = attach(
+        &place.home(),
+        &[TierSpec { size: 3 << 20, max_size: 3 << 20, ..small.clone() }],
+        options(),
+    )
+    .unwrap_err()
+    .to_string();
     assert!(said.contains("redo of profile `postgres`") && said.contains("`fast`"), "{said}");
-    let mib: u64 = said.rsplit("at least ").next().unwrap().split(' ').next().unwrap().parse().unwrap();
+    let mib: u64 =
+        said.rsplit("at least ").next().unwrap().split(' ').next().unwrap().parse().unwrap();
     let enough = TierSpec { size: mib << 20, max_size: mib << 20, ..small };
     let home = attach(&place.home(), &[enough], options()).unwrap();
-    // It works: more redo than the tier holds goes through it, in two segments that keep as much as they may.
+    // It works: more redo than the tier holds goes through it, in two segments that keep as much as
+    // they may.
     std::fs::create_dir(place.aside().join("pg_wal")).unwrap();
     for name in ["pg_wal/1", "pg_wal/2"] {
         let file = home.create(name).unwrap();
@@ -251,7 +274,8 @@ fn an_attached_home_keeps_its_profile_when_none_is_given() {
     home.detach().unwrap();
 }
 
-/// The home may belong to the database's user: what he puts where the note is written is not written to.
+/// The home may belong to the database's user: what he puts where the note is written is not
+/// written to.
 #[test]
 fn a_note_is_never_written_into_what_somebody_put_in_its_place() {
     let place = Place::new();
@@ -338,7 +362,9 @@ fn racer() {
                 }
                 writeln!(said, "\nleft").unwrap();
             }
-            Err(Error::Owned { what, owner }) => writeln!(said, "\nrefused {what} {owner}").unwrap(),
+            Err(Error::Owned { what, owner }) => {
+                writeln!(said, "\nrefused {what} {owner}").unwrap()
+            }
             Err(e) => writeln!(said, "\nfailed {e}").unwrap(),
         }
     }
@@ -378,7 +404,9 @@ impl Racer {
 
     /// The next word; the limit is for a hang.
     fn hear(&self) -> String {
-        self.said.recv_timeout(std::time::Duration::from_secs(300)).expect("the racer says something")
+        self.said
+            .recv_timeout(std::time::Duration::from_secs(300))
+            .expect("the racer says something")
     }
 }
 
@@ -427,9 +455,12 @@ fn a_pipe_where_the_note_names_the_tier_is_not_waited_for() {
     // Somebody has the home locked, and the note says who that may be.
     let other = RealHome::open(&place.home()).unwrap();
     other.lock().unwrap();
-    let (home, elsewhere) = (place.home(), TierSpec { members: vec![place.member("kept")], ..spec(&place) });
+    let (home, elsewhere) =
+        (place.home(), TierSpec { members: vec![place.member("kept")], ..spec(&place) });
     let (done, ended) = std::sync::mpsc::channel();
-    drop(std::thread::spawn(move || done.send(attach(&home, &[elsewhere], place::options()).err())));
+    drop(std::thread::spawn(move || {
+        done.send(attach(&home, &[elsewhere], place::options()).err())
+    }));
     let refused = ended.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
     assert!(matches!(refused, Some(Error::Owned { .. })), "{refused:?}");
 }

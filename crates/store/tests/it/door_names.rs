@@ -1,4 +1,5 @@
-//! Names through a door: renaming with flags, directories, changes of class, links, removal while open, lists.
+//! Names through a door: renaming with flags, directories, changes of class, links, removal while
+//! open, lists.
 
 use crate::place;
 
@@ -97,7 +98,11 @@ fn a_file_gets_the_class_of_its_new_name_when_nobody_has_it_open() {
     home.rename("a.d4", "b.txt").unwrap();
     assert!(home.in_tier("b.txt").unwrap());
     let second = home.open_found("b.txt", OpenMode::READ).unwrap();
-    assert_eq!((held.class(), second.class()), (FileClass::Data, FileClass::Data), "as long as it is open");
+    assert_eq!(
+        (held.class(), second.class()),
+        (FileClass::Data, FileClass::Data),
+        "as long as it is open"
+    );
     drop((held, second));
     assert!(!home.in_tier("b.txt").unwrap());
     assert_eq!(std::fs::read(place.aside().join("b.txt")).unwrap(), vec![2; 9000]);
@@ -122,8 +127,10 @@ fn two_names_of_a_file_are_one_file() {
     let home = attached(&place);
     put(&home, "a.d4", 1, 9000);
     home.link("a.d4", "b.d4").unwrap();
-    let (a, b) =
-        (home.open_found("a.d4", OpenMode::WRITE).unwrap(), home.open_found("b.d4", OpenMode::READ).unwrap());
+    let (a, b) = (
+        home.open_found("a.d4", OpenMode::WRITE).unwrap(),
+        home.open_found("b.d4", OpenMode::READ).unwrap(),
+    );
     assert_eq!(a.key(), b.key());
     a.write(0, &[7; 4096]).unwrap();
     a.truncate(5000).unwrap();
@@ -135,7 +142,11 @@ fn two_names_of_a_file_are_one_file() {
     assert_eq!(home.files()[0].names, 1);
     assert_eq!(read(&home, "b.d4").len(), 5000);
     let missing = home.open_found("a.d4", OpenMode::CREATE).unwrap_err();
-    assert_eq!(missing.errno(), rustix::io::Errno::NOENT.raw_os_error(), "open_found makes nothing");
+    assert_eq!(
+        missing.errno(),
+        rustix::io::Errno::NOENT.raw_os_error(),
+        "open_found makes nothing"
+    );
 }
 
 #[test]
@@ -243,7 +254,10 @@ fn a_file_opened_for_reading_only_first_can_be_written_and_destaged_later() {
     drop(reader);
     home.detach().unwrap();
     assert_eq!(
-        std::fs::read(place.home().join("a.d4")).unwrap()[..4097].iter().filter(|b| **b == 2).count(),
+        std::fs::read(place.home().join("a.d4")).unwrap()[..4097]
+            .iter()
+            .filter(|b| **b == 2)
+            .count(),
         4096
     );
 }

@@ -1,4 +1,5 @@
-//! Ranges of a file through a door: zeroing, punching, reserving, holes, appending; on real files, in every class.
+//! Ranges of a file through a door: zeroing, punching, reserving, holes, appending; on real files,
+//! in every class.
 
 use crate::place;
 
@@ -23,7 +24,8 @@ fn contents(file: &File) -> Vec<u8> {
     bytes
 }
 
-/// Random ranges on every class, against a plain vector, with blocks in every state; then the same bytes after reopening and detaching.
+/// Random ranges on every class, against a plain vector, with blocks in every state; then the same
+/// bytes after reopening and detaching.
 #[test]
 fn random_ranges_on_every_class_equal_a_plain_model() {
     for seed in 0..6u64 {
@@ -114,7 +116,10 @@ fn holes_are_zeros(file: &File, model: &[u8], when: &str) {
         assert!(hole > data && hole <= model.len() as u64, "{when}: data from {data} to {hole}");
         at = hole;
     }
-    assert!(model[(at as usize).min(model.len())..].iter().all(|b| *b == 0), "{when}: a hole from {at} on");
+    assert!(
+        model[(at as usize).min(model.len())..].iter().all(|b| *b == 0),
+        "{when}: a hole from {at} on"
+    );
     assert_eq!(file.next_hole(model.len() as u64).unwrap(), None, "{when}");
 }
 
@@ -132,7 +137,8 @@ fn punching_gives_the_space_of_home_and_of_the_tier_back() {
     assert_eq!(file.blocks_in_tier(), (0, 0));
     if space() > 0 {
         eprintln!(
-            "skipped: that space is given back at home, because this file system keeps {} bytes of it",
+            "skipped: that space is given back at home, because this file system keeps {} bytes of \
+             it",
             space()
         );
     } else {
@@ -167,7 +173,9 @@ fn ranges_that_are_none_are_refused() {
     for name in NAMES {
         let file = home.open(name, OpenMode::CREATE).unwrap();
         assert!(
-            file.punch(0, 0).is_err() && file.zero(1, 0, true).is_err() && file.allocate(1, 0, true).is_err()
+            file.punch(0, 0).is_err()
+                && file.zero(1, 0, true).is_err()
+                && file.allocate(1, 0, true).is_err()
         );
         assert!(file.punch(u64::MAX, 2).is_err() && file.zero(u64::MAX - 1, 9, false).is_err());
         assert!(file.allocate(u64::MAX, 2, false).is_err());
@@ -215,11 +223,16 @@ fn reserving_space_on_a_full_home_fails_now_and_changes_nothing() {
     sim.put(Path::new("a.d4"), &[1; 8192]).unwrap();
     sim.rebase();
     let spec = place::small("/m0".into(), 1 << 20);
-    let mapping = std::sync::Arc::new(tiersmith_pmem::Mapping::in_memory(&vec![0; 1 << 20], 1 << 20));
+    let mapping =
+        std::sync::Arc::new(tiersmith_pmem::Mapping::in_memory(&vec![0; 1 << 20], 1 << 20));
     let tiers = vec![(spec, vec![mapping])];
-    let home =
-        tiersmith_store::testing::attach_simulated(sim.clone(), tiers, &place::profile(), place::options())
-            .unwrap();
+    let home = tiersmith_store::testing::attach_simulated(
+        sim.clone(),
+        tiers,
+        &place::profile(),
+        place::options(),
+    )
+    .unwrap();
     let file = home.open("a.d4", OpenMode::WRITE).unwrap();
     file.write(0, &[2; 4096]).unwrap();
     sim.set_options(SimOptions { capacity: Some(sim.used()), ..SimOptions::default() });
@@ -235,7 +248,8 @@ fn reserving_space_on_a_full_home_fails_now_and_changes_nothing() {
     assert_eq!(file.len().unwrap(), 1 << 20);
 }
 
-/// Writers, a puncher, a reserver, lookers and the background work on one file: nobody ever sees part of a block.
+/// Writers, a puncher, a reserver, lookers and the background work on one file: nobody ever sees
+/// part of a block.
 #[test]
 fn blocks_that_are_written_punched_and_destaged_at_the_same_time_are_never_mixed() {
     const BLOCKS: u64 = 48;
@@ -285,6 +299,9 @@ fn blocks_that_are_written_punched_and_destaged_at_the_same_time_are_never_mixed
         assert!(before.chunks(block).all(|b| b.iter().all(|byte| *byte == b[0])));
         drop(file);
         home.detach().unwrap();
-        assert!(std::fs::read(place.home().join(name)).unwrap() == before, "{name} after detaching");
+        assert!(
+            std::fs::read(place.home().join(name)).unwrap() == before,
+            "{name} after detaching"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The times of a file as programs see them: after writes, destaging, `utimensat`, reopening, detaching, a kill.
+//! The times of a file as programs see them: after writes, destaging, `utimensat`, reopening,
+//! detaching, a kill.
 
 use crate::place;
 
@@ -33,8 +34,8 @@ fn later() {
 }
 
 fn at_home(place: &Place, name: &str) -> FileTime {
-    let found =
-        std::fs::metadata(place.aside().join(name)).or_else(|_| std::fs::metadata(place.home().join(name)));
+    let found = std::fs::metadata(place.aside().join(name))
+        .or_else(|_| std::fs::metadata(place.home().join(name)));
     let found = found.unwrap();
     FileTime { sec: found.mtime(), nsec: found.mtime_nsec() as u32 }
 }
@@ -92,7 +93,11 @@ fn a_time_that_was_set_stays_through_destaging_reopening_and_detaching() {
     drop(home);
     home = attached(&place, false);
     for name in ["a.d4", "a.redo"] {
-        assert_eq!(seen(&home.open(name, OpenMode::WRITE).unwrap()).mtime, OLD, "{name} after reopening");
+        assert_eq!(
+            seen(&home.open(name, OpenMode::WRITE).unwrap()).mtime,
+            OLD,
+            "{name} after reopening"
+        );
     }
     home.detach().unwrap();
     for name in ["a.d4", "a.redo"] {
@@ -192,7 +197,11 @@ fn after_a_kill_a_file_with_newer_blocks_is_never_older_than_its_last_write() {
     let home = attached(&place, false);
     let data = home.open("a.d4", OpenMode::WRITE).unwrap();
     assert!(seen(&data).mtime >= written, "{:?} {written:?}", seen(&data));
-    assert_eq!(seen(&home.open("b.d4", OpenMode::WRITE).unwrap()).mtime, OLD, "what was set is durable");
+    assert_eq!(
+        seen(&home.open("b.d4", OpenMode::WRITE).unwrap()).mtime,
+        OLD,
+        "what was set is durable"
+    );
 }
 
 #[test]
@@ -213,7 +222,9 @@ fn a_tier_of_clean_copies_shows_the_times_of_home() {
     let mut bytes = vec![9; 20000];
     assert_eq!(file.read(0, &mut bytes).unwrap(), 15000);
     assert!(
-        bytes[..100] == [2; 100] && bytes[100..4096].iter().all(|b| *b == 0) && bytes[4096..5000] == [1; 904]
+        bytes[..100] == [2; 100]
+            && bytes[100..4096].iter().all(|b| *b == 0)
+            && bytes[4096..5000] == [1; 904]
     );
     assert!(bytes[5000..15000].iter().all(|b| *b == 0));
     drop(file);

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use tiersmith_pmem::Mapping;
 use tiersmith_store::home::{Named, SimHome};
-use tiersmith_store::{AttachedHome, File, Medium, OpenMode, Profile, RenameFlags, TierSpec, testing};
+use tiersmith_store::{
+    AttachedHome, File, Medium, OpenMode, Profile, RenameFlags, TierSpec, testing,
+};
 
 const BLOCK: usize = 8192;
 
@@ -17,10 +19,12 @@ fn attached(slots: u64) -> (Arc<SimHome>, AttachedHome) {
     home.rebase();
     let bytes = 4 << 20;
     let mapping = Arc::new(Mapping::in_memory(&vec![0; bytes], 0));
-    let spec = TierSpec { medium: Medium::Emulated, slots, ..place::small("fast".into(), bytes as u64) };
+    let spec =
+        TierSpec { medium: Medium::Emulated, slots, ..place::small("fast".into(), bytes as u64) };
     let tiers = vec![(spec, vec![mapping])];
     let attached =
-        testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options()).unwrap();
+        testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options())
+            .unwrap();
     (home, attached)
 }
 
@@ -36,7 +40,9 @@ fn remove(attached: &AttachedHome, name: &str) {
 fn rename(attached: &AttachedHome, from: &str, to: &str) {
     let (from, to) = (Path::new(from), Path::new(to));
     let at_home = || attached.home().rename(from, to);
-    attached.rename_by(Named::by_path(from), Named::by_path(to), RenameFlags::None, at_home).unwrap();
+    attached
+        .rename_by(Named::by_path(from), Named::by_path(to), RenameFlags::None, at_home)
+        .unwrap();
 }
 
 fn dirty(attached: &AttachedHome) -> u64 {
@@ -184,7 +190,8 @@ fn a_made_file_that_home_refused_to_remove_may_still_be_gone_after_a_cut() {
     let spec = TierSpec { medium: Medium::Emulated, ..place::small("fast".into(), 4 << 20) };
     let tiers = vec![(spec, vec![mapping.clone()])];
     let attached =
-        testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options()).unwrap();
+        testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options())
+            .unwrap();
     let before = home.snapshot();
     make(&attached, "a.d8").write(0, &[1; BLOCK]).unwrap();
     drop(make(&attached, "b.d8"));
@@ -192,7 +199,10 @@ fn a_made_file_that_home_refused_to_remove_may_still_be_gone_after_a_cut() {
     let refused = || Err(std::io::ErrorKind::PermissionDenied.into());
     let [from, to] = names.map(Named::by_path);
     attached.rename_by(from, to, RenameFlags::None, refused).unwrap_err();
-    assert_eq!(after_cut(&home, &mapping).map(|again| place::read(&again, "a.d8")).unwrap(), [1; BLOCK]);
+    assert_eq!(
+        after_cut(&home, &mapping).map(|again| place::read(&again, "a.d8")).unwrap(),
+        [1; BLOCK]
+    );
     let nothing = SimHome::from_image(&before, None);
     after_cut(&nothing, &mapping).expect("neither name had come to be durable");
 }
@@ -229,17 +239,19 @@ fn who_settles_names_waits_for_another_who_does() {
 
 #[test]
 fn a_made_file_is_settled_before_the_kernel_writes_it() {
-    let rule =
-        "[[rule]]\nfiles = [\"*.redo\"]\nclass = \"redo\"\nblock_size = 4096\nlend = true\nwhy = \"test\"\n";
-    let text =
-        "description = \"lending\"\n[default]\nclass = \"pass\"\nblock_size = 4096\n".to_owned() + rule;
+    let rule = "[[rule]]\nfiles = [\"*.redo\"]\nclass = \"redo\"\nblock_size = 4096\nlend = \
+                true\nwhy = \"test\"\n";
+    let text = "description = \"lending\"\n[default]\nclass = \"pass\"\nblock_size = 4096\n"
+        .to_owned()
+        + rule;
     let profile = Profile::parse("lending", &text).unwrap();
     let bytes = 4 << 20;
     let mapping = Arc::new(Mapping::in_memory(&vec![0; bytes], 0));
     let spec = TierSpec { medium: Medium::Emulated, ..place::small("fast".into(), bytes as u64) };
     let (home, lent) = (Arc::new(SimHome::new(None)), Arc::new(SimHome::new(None)));
     let tiers = vec![(spec, vec![mapping])];
-    let attached = testing::attach_simulated_lending(home, lent, tiers, &profile, place::options()).unwrap();
+    let attached =
+        testing::attach_simulated_lending(home, lent, tiers, &profile, place::options()).unwrap();
     let file = make(&attached, "w.redo");
     file.write(0, &[1; 12288]).unwrap();
     assert!(!file.is_settled());
@@ -254,10 +266,12 @@ fn gated(slots: u64) -> (Arc<Gate>, AttachedHome) {
     let gate = Gate::new(home);
     let bytes = 4 << 20;
     let mapping = Arc::new(Mapping::in_memory(&vec![0; bytes], 0));
-    let spec = TierSpec { medium: Medium::Emulated, slots, ..place::small("fast".into(), bytes as u64) };
+    let spec =
+        TierSpec { medium: Medium::Emulated, slots, ..place::small("fast".into(), bytes as u64) };
     let tiers = vec![(spec, vec![mapping])];
     let attached =
-        testing::attach_simulated(gate.clone(), tiers, &place::profile(), place::options()).unwrap();
+        testing::attach_simulated(gate.clone(), tiers, &place::profile(), place::options())
+            .unwrap();
     (gate, attached)
 }
 
@@ -272,7 +286,11 @@ fn a_removed_file_that_cannot_be_held_open_waits_for_no_sync() {
     let before = dirty(&attached);
     gate.refuse_open(Some(5));
     remove(&attached, "0.d8");
-    assert_eq!(before - dirty(&attached), BLOCK as u64, "its inode number may be another file's by now");
+    assert_eq!(
+        before - dirty(&attached),
+        BLOCK as u64,
+        "its inode number may be another file's by now"
+    );
 }
 
 #[test]

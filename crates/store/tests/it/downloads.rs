@@ -9,7 +9,8 @@ use std::process::{Command, Output};
 /// apt and cargo.
 const FETCHES: [&str; 5] = ["curl ", "wget ", "npm pack ", "npm install ", "git clone "];
 /// How apt is told to take what is not signed.
-const UNSIGNED: [&str; 4] = ["allow-unauthenticated", "AllowUnauthenticated", "AllowInsecure", "trusted=yes"];
+const UNSIGNED: [&str; 4] =
+    ["allow-unauthenticated", "AllowUnauthenticated", "AllowInsecure", "trusted=yes"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -45,7 +46,10 @@ fn a_download_with_another_checksum_is_refused_and_removed() {
     ] {
         let refused = verify(dir, contents, name, &list);
         let text = String::from_utf8_lossy(&refused.stderr);
-        assert!(!refused.status.success() && text.contains(said), "{contents:?}, {name}: {refused:?}");
+        assert!(
+            !refused.status.success() && text.contains(said),
+            "{contents:?}, {name}: {refused:?}"
+        );
         assert!(!dir.join("file").exists(), "{contents:?}, {name}: it was left");
     }
 }
@@ -85,7 +89,10 @@ fn every_checksum_is_one_and_has_one_name() {
     let mut names = std::collections::BTreeSet::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (sum, name) = line.split_once(' ').unwrap();
-        assert!([64, 128].contains(&sum.len()) && sum.bytes().all(|b| b.is_ascii_hexdigit()), "{line}");
+        assert!(
+            [64, 128].contains(&sum.len()) && sum.bytes().all(|b| b.is_ascii_hexdigit()),
+            "{line}"
+        );
         assert!(names.insert(name), "{name} is there twice");
     }
 }

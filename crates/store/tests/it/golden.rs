@@ -1,11 +1,11 @@
-//! Golden images of format version 1: a tier written by the release that introduced it must open for
-//! ever, and today's program must write the same bytes.
+//! Golden images of format version 1: a tier written by the release that introduced it must open
+//! for ever, and today's program must write the same bytes.
 //!
 //! `fixtures/store-v1/member0.txt` has every structure but an extent of the file table, which is in
 //! `grown.txt`. They hold the lines of 64 bytes that are not zero, each as `offset: bytes` in
 //! hexadecimal; the owner note, which holds a process number, is left out.
-//! `TIERSMITH_BLESS=1 cargo test --test it golden` writes them anew: once version 1 is released, only
-//! together with a new format version.
+//! `TIERSMITH_BLESS=1 cargo test --test it golden` writes them anew: once version 1 is released,
+//! only together with a new format version.
 
 use crate::crash_support;
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
@@ -28,7 +28,8 @@ const SMALL: &str = "store-v1/member0.txt";
 /// A file table of more than its first slots.
 const GROWN: &str = "store-v1/grown.txt";
 
-/// Work that leaves every structure behind: slots, maps, dirty and clean blocks, records, a drained redo file.
+/// Work that leaves every structure behind: slots, maps, dirty and clean blocks, records, a drained
+/// redo file.
 fn work() -> Vec<Op> {
     vec![
         Op::Write { name: "a.db", at: 0, len: 12288 },
@@ -60,7 +61,8 @@ fn work_on_many_files(attached: &tiersmith_store::AttachedHome) {
 
 const MANY: [&str; 8] = ["a.db", "b.db", "c.db", "d.db", "e.db", "f.db", "g.db", "r.redo"];
 
-/// The home after the work, and the image of the tier as the program of today leaves it when it is killed.
+/// The home after the work, and the image of the tier as the program of today leaves it when it is
+/// killed.
 fn today() -> (SimHome, Vec<u8>) {
     let files = [("a.db", 20000), ("b.big", 9000), ("r.redo", 0)];
     killed_after(small(), &files, |attached| {
@@ -139,7 +141,10 @@ fn golden(name: &str) -> (SimHome, Vec<u8>) {
     (home, golden)
 }
 
-fn attach(home: &Arc<SimHome>, image: &[u8]) -> tiersmith_store::Result<tiersmith_store::AttachedHome> {
+fn attach(
+    home: &Arc<SimHome>,
+    image: &[u8],
+) -> tiersmith_store::Result<tiersmith_store::AttachedHome> {
     attach_as(small(), home, image)
 }
 

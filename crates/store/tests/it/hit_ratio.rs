@@ -45,8 +45,9 @@ fn hits(cache: &mut dyn Cache, requests: &[u32]) -> u64 {
 #[test]
 fn no_policy_hits_more_than_belady_or_holds_more_than_its_size() {
     let mut random = fastrand::Rng::with_seed(7);
-    let requests: Vec<u32> =
-        (0..50_000).map(|_| (random.f64() * random.f64() * random.f64() * BLOCKS as f64) as u32).collect();
+    let requests: Vec<u32> = (0..50_000)
+        .map(|_| (random.f64() * random.f64() * random.f64() * BLOCKS as f64) as u32)
+        .collect();
     let best = belady::hits(&requests, BLOCKS, SIZE);
     for (name, mut cache) in all() {
         let hits = hits(&mut *cache, &requests);
@@ -88,12 +89,17 @@ fn a_trace_that_is_cut_empty_or_of_another_format_is_refused_with_a_sentence() {
         Trace::read(&path)
     };
     let header = [b"tsmtrac1".as_slice(), &8192u32.to_le_bytes(), &[0; 4]].concat();
-    let words: Vec<u8> = [5u64, 5 | 1 << 63, 1 << 40, 5].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let words: Vec<u8> =
+        [5u64, 5 | 1 << 63, 1 << 40, 5].iter().flat_map(|word| word.to_le_bytes()).collect();
     let whole = [header.clone(), words].concat();
     let trace = read("a.tstrace", &whole).unwrap();
     assert_eq!((trace.requests, trace.blocks, trace.writes), (vec![0, 0, 1, 0], 2, 1));
     for (name, bytes, says) in [
-        ("cut.tstrace", &whole[..whole.len() - 3], "is cut: after 3 requests of 8 bytes 5 bytes are left"),
+        (
+            "cut.tstrace",
+            &whole[..whole.len() - 3],
+            "is cut: after 3 requests of 8 bytes 5 bytes are left",
+        ),
         ("head.tstrace", &whole[..9], "does not begin with the 16 bytes of a header"),
         ("none.tstrace", &header[..], "holds no request"),
         ("cut.trace", &whole[..7], "is cut"),

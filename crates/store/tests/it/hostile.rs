@@ -1,6 +1,8 @@
-//! Wrong and hostile input on real files: each reason has its own message, which names the place and the remedy, and nothing is changed.
+//! Wrong and hostile input on real files: each reason has its own message, which names the place
+//! and the remedy, and nothing is changed.
 //!
-//! What happens to a home between two attaches is in `hostile_offline.rs`, flipped bytes are in `hostile_flips.rs`.
+//! What happens to a home between two attaches is in `hostile_offline.rs`, flipped bytes are in
+//! `hostile_flips.rs`.
 
 use crate::place;
 
@@ -65,8 +67,8 @@ fn refused_with(place: &Place, home: &Path, specs: &[TierSpec], options: Options
     error
 }
 
-/// A reason to refuse: sets the situation up, and gives the error and what its message must name. What stands before a colon is the
-/// reason; situations with one reason have one message.
+/// A reason to refuse: sets the situation up, and gives the error and what its message must name.
+/// What stands before a colon is the reason; situations with one reason have one message.
 type Reason = fn(&Place) -> (Error, Vec<String>);
 
 fn name(path: impl AsRef<Path>) -> String {
@@ -82,7 +84,8 @@ fn flip(path: &Path, at: u64) {
 }
 
 fn node(path: &Path, kind: FileType) {
-    rustix::fs::mknodat(rustix::fs::CWD, path, kind, rustix::fs::Mode::from_raw_mode(0o600), 0).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, path, kind, rustix::fs::Mode::from_raw_mode(0o600), 0)
+        .unwrap();
 }
 
 const REASONS: &[(&str, Reason)] = &[
@@ -107,7 +110,9 @@ const REASONS: &[(&str, Reason)] = &[
         let member = p.path().join("not/mounted");
         (refused(p, &p.home(), &[place::small(member.clone(), MIB)]), vec![name(member)])
     }),
-    ("too small for a tier", |p| (refused(p, &p.home(), &[p.tier(64 << 10)]), vec!["`fast`".into()])),
+    ("too small for a tier", |p| {
+        (refused(p, &p.home(), &[p.tier(64 << 10)]), vec!["`fast`".into()])
+    }),
     ("a tier of another home", |p| {
         let other = p.path().join("other");
         std::fs::create_dir(&other).unwrap();
@@ -154,7 +159,8 @@ const REASONS: &[(&str, Reason)] = &[
     ("members in the wrong order", |p| {
         let both = p.striped(2, 2 * MIB);
         attached_and_closed(p, std::slice::from_ref(&both));
-        let swapped = TierSpec { members: vec![p.member("fast1"), p.member("fast0")], ..both.clone() };
+        let swapped =
+            TierSpec { members: vec![p.member("fast1"), p.member("fast0")], ..both.clone() };
         let error = refused(p, &p.home(), &[swapped]);
         contents_are_there(p, &[both]);
         (error, vec![name(p.member("fast1"))])
@@ -247,7 +253,11 @@ const REASONS: &[(&str, Reason)] = &[
         (error, vec![name(p.member("fast"))])
     }),
     ("a tier is missing: one of two", |p| {
-        let redo = TierSpec { holds_data: false, name: "redo".into(), ..place::small(p.member("redo"), MIB) };
+        let redo = TierSpec {
+            holds_data: false,
+            name: "redo".into(),
+            ..place::small(p.member("redo"), MIB)
+        };
         let data = TierSpec { holds_redo: false, ..p.tier(MIB) };
         attached_and_closed(p, &[redo.clone(), data.clone()]);
         let error = refused(p, &p.home(), std::slice::from_ref(&redo));
@@ -271,8 +281,11 @@ const REASONS: &[(&str, Reason)] = &[
     ("a tier is missing, what was given is empty: a volatile one", |p| {
         attached_and_closed(p, &[p.tier(MIB)]);
         std::fs::write(p.member("ram"), vec![0; MIB as usize]).unwrap();
-        let ram =
-            TierSpec { name: "ram".into(), medium: Medium::Volatile, ..place::small(p.member("ram"), MIB) };
+        let ram = TierSpec {
+            name: "ram".into(),
+            medium: Medium::Volatile,
+            ..place::small(p.member("ram"), MIB)
+        };
         let error = refused(p, &p.home(), &[ram]);
         contents_are_there(p, &[p.tier(MIB)]);
         (error, vec![name(p.home())])
@@ -301,7 +314,9 @@ const REASONS: &[(&str, Reason)] = &[
     }),
     ("data at the path and moved aside", |p| {
         attached_and_closed(p, &[p.tier(MIB)]);
-        assert!(Command::new("chmod").args(["-R", "u+w"]).arg(p.home()).status().unwrap().success());
+        assert!(
+            Command::new("chmod").args(["-R", "u+w"]).arg(p.home()).status().unwrap().success()
+        );
         std::fs::remove_dir_all(p.home()).unwrap();
         std::fs::create_dir(p.home()).unwrap();
         std::fs::write(p.home().join("PG_VERSION"), "17").unwrap();
@@ -318,7 +333,10 @@ const REASONS: &[(&str, Reason)] = &[
     ("a symbolic link as a member", |p| {
         std::fs::write(p.path().join("elsewhere"), "").unwrap();
         std::os::unix::fs::symlink("elsewhere", p.member("fast")).unwrap();
-        (refused(p, &p.home(), &[p.tier(MIB)]), vec![name(p.member("fast")), "a symbolic link".into()])
+        (
+            refused(p, &p.home(), &[p.tier(MIB)]),
+            vec![name(p.member("fast")), "a symbolic link".into()],
+        )
     }),
     ("a FIFO as a member", |p| {
         // Not waited for, either.
@@ -331,7 +349,10 @@ const REASONS: &[(&str, Reason)] = &[
     }),
     ("a character device of another kind as a member", |p| {
         let spec = place::small("/dev/null".into(), MIB);
-        (refused(p, &p.home(), &[spec]), vec!["/dev/null".into(), "not a DAX character device".into()])
+        (
+            refused(p, &p.home(), &[spec]),
+            vec!["/dev/null".into(), "not a DAX character device".into()],
+        )
     }),
     ("a member named twice: by two paths", |p| {
         std::fs::create_dir(p.path().join("sub")).unwrap();
@@ -351,8 +372,9 @@ const REASONS: &[(&str, Reason)] = &[
 
 /// A message without what differs from run to run.
 fn bare(message: &str) -> String {
-    let words =
-        message.split_whitespace().filter(|w| !w.contains('/') && !w.contains(|c: char| c.is_ascii_digit()));
+    let words = message
+        .split_whitespace()
+        .filter(|w| !w.contains('/') && !w.contains(|c: char| c.is_ascii_digit()));
     words.collect::<Vec<_>>().join(" ")
 }
 
@@ -377,7 +399,8 @@ fn each_reason_to_refuse_has_its_own_message_that_names_the_place_and_nothing_is
             wrong.push(format!("{what}: the message does not name {name}: {message}"));
         }
         let kind = what.split(':').next().unwrap();
-        if let Some(other) = by_message.insert(bare(&message), kind).filter(|other| *other != kind) {
+        if let Some(other) = by_message.insert(bare(&message), kind).filter(|other| *other != kind)
+        {
             wrong.push(format!("{what}: the same message as for {other}: {message}"));
         }
     }
@@ -389,12 +412,18 @@ fn each_reason_to_refuse_has_its_own_message_that_names_the_place_and_nothing_is
 fn a_home_that_cannot_be_written_is_refused_and_says_so() {
     let place = Place::new();
     let tier = Place::new();
-    let ro = |on: &str| Command::new("mount").args(["-o", on]).arg(place.home()).arg(place.home()).status();
+    let ro = |on: &str| {
+        Command::new("mount").args(["-o", on]).arg(place.home()).arg(place.home()).status()
+    };
     let is_root = rustix::process::geteuid().is_root();
     if is_root {
         // Permissions do not stop root, a read-only mount does.
-        let mounted =
-            Command::new("mount").arg("--bind").arg(place.home()).arg(place.home()).output().unwrap();
+        let mounted = Command::new("mount")
+            .arg("--bind")
+            .arg(place.home())
+            .arg(place.home())
+            .output()
+            .unwrap();
         if !mounted.status.success() {
             println!(
                 "SKIPPED: a bind mount is not allowed here: {}",
@@ -415,7 +444,10 @@ fn a_home_that_cannot_be_written_is_refused_and_says_so() {
         std::fs::set_permissions(place.home(), write).unwrap();
     }
     let message = result.err().unwrap().to_string();
-    assert!(message.contains(&name(place.home())) && message.contains("cannot be written"), "{message}");
+    assert!(
+        message.contains(&name(place.home())) && message.contains("cannot be written"),
+        "{message}"
+    );
     assert!(!tier.member("fast").exists(), "a tier was made for a home that was refused");
     drop(attach(&place.home(), &[tier.tier(MIB)], place::options()).unwrap());
 }
@@ -426,7 +458,8 @@ fn files_beside_the_note_are_named_and_nothing_is_lost() {
     attached_and_closed(&place, &[place.tier(MIB)]);
     assert!(Command::new("chmod").arg("u+w").arg(place.home()).status().unwrap().success());
     std::fs::write(place.home().join("stray"), "x").unwrap();
-    // The note is whole, so the home can still be used; giving the path back cannot go on over somebody's file.
+    // The note is whole, so the home can still be used; giving the path back cannot go on over
+    // somebody's file.
     let attached = attach(&place.home(), &[place.tier(MIB)], place::options()).unwrap();
     let message = attached.detach().unwrap_err().to_string();
     assert!(message.contains(&name(place.home())) && message.contains("stray"), "{message}");
@@ -458,7 +491,12 @@ fn a_second_process_is_refused_and_told_which_the_first_is() {
     let other = place.path().join("other");
     std::fs::create_dir(&other).unwrap();
     let mut first = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &full_name!("owner_in_another_process"), "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            &full_name!("owner_in_another_process"),
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(OWNER, place.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

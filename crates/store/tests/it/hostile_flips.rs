@@ -1,7 +1,8 @@
-//! Every byte of the metadata of a tier flipped in turn: the attach gives an error that names the place, or, where there is a twin,
-//! goes on with the right data. Never a panic, never other data.
+//! Every byte of the metadata of a tier flipped in turn: the attach gives an error that names the
+//! place, or, where there is a twin, goes on with the right data. Never a panic, never other data.
 //!
-//! In memory and with a simulated home, for speed. The offline check is put through the same in `src/check/tests/`.
+//! In memory and with a simulated home, for speed. The offline check is put through the same in
+//! `src/check/tests/`.
 
 use crate::place;
 
@@ -48,7 +49,8 @@ impl Base {
         let spec = place::small("/simulated/fast".into(), SIZE);
         let mapping = Arc::new(Mapping::in_memory(&vec![0; SIZE as usize], 0));
         let tiers = vec![(spec.clone(), vec![mapping.clone()])];
-        let attached = testing::attach_simulated(home.clone(), tiers, &place::profile(), options()).unwrap();
+        let attached =
+            testing::attach_simulated(home.clone(), tiers, &place::profile(), options()).unwrap();
         let old = attached.open("old.d8", OpenMode::WRITE).unwrap();
         place::contents(&old);
         old.write(8192, &place::pattern(2, 8192, 9000)).unwrap();
@@ -59,7 +61,8 @@ impl Base {
         let redo = attached.open("log.redo", OpenMode::CREATE).unwrap();
         redo.write(0, &place::pattern(4, 0, 10_000)).unwrap();
         let expected = [("old.d8", &old), ("new.d4", &new), ("log.redo", &redo)];
-        let expected = expected.into_iter().map(|(name, file)| (name, place::contents(file))).collect();
+        let expected =
+            expected.into_iter().map(|(name, file)| (name, place::contents(file))).collect();
         drop((old, new, redo));
         drop(attached);
         Self { spec, image: place::image(&mapping), home: home.snapshot(), expected }
@@ -80,8 +83,8 @@ impl Base {
 
     /// Attaches with `damaged` in place of the image: right data or an error, else what was wrong.
     fn outcome(&self, damaged: &[u8]) -> Result<Option<String>, String> {
-        let attempt =
-            catch_unwind(AssertUnwindSafe(|| match attach(self.home.clone(), &self.spec, damaged) {
+        let attempt = catch_unwind(AssertUnwindSafe(|| {
+            match attach(self.home.clone(), &self.spec, damaged) {
                 Ok(attached) => {
                     for (name, expected) in &self.expected {
                         if place::read(&attached, name) != *expected {
@@ -91,12 +94,19 @@ impl Base {
                     Ok(None)
                 }
                 Err(e) => Ok(Some(e.to_string())),
-            }));
+            }
+        }));
         attempt.unwrap_or_else(|_| Err("it panicked".into()))
     }
 
-    /// Flips bytes of `range` one at a time; returns how many were refused and how many made no difference.
-    fn flip(&self, range: Range<u64>, masks: &[u8], refusal_names: impl Fn(u64) -> String) -> (u64, u64) {
+    /// Flips bytes of `range` one at a time; returns how many were refused and how many made no
+    /// difference.
+    fn flip(
+        &self,
+        range: Range<u64>,
+        masks: &[u8],
+        refusal_names: impl Fn(u64) -> String,
+    ) -> (u64, u64) {
         let mut image = self.image.clone();
         let (mut refused, mut the_same) = (0, 0);
         for at in range {
@@ -110,7 +120,10 @@ impl Base {
                             message.contains(&name),
                             "byte {at} ^ {mask:#x}: {name} is not named: {message}"
                         );
-                        assert!(message.contains("/simulated/fast"), "byte {at}: no path: {message}");
+                        assert!(
+                            message.contains("/simulated/fast"),
+                            "byte {at}: no path: {message}"
+                        );
                         refused += 1;
                     }
                     Err(why) => panic!("byte {at} ^ {mask:#x}: {why}"),
@@ -140,7 +153,8 @@ fn a_byte_flipped_in_both_superblock_copies_is_refused_and_named() {
         image[at + 4096] ^= 0x10;
         match base.outcome(&image) {
             Ok(Some(message)) => {
-                let named = message.contains("superblock") || message.contains("not a Tiersmith tier");
+                let named =
+                    message.contains("superblock") || message.contains("not a Tiersmith tier");
                 assert!(named && message.contains("/simulated/fast"), "byte {at}: {message}");
             }
             other => panic!("byte {at}: {other:?}"),
@@ -154,7 +168,8 @@ fn a_flipped_byte_of_a_used_file_slot_is_refused_or_costs_nothing() {
     let mut all = (0, 0);
     for (slot, masks) in [(0, &MASKS[..]), (1, &MASKS[..1]), (2, &MASKS[1..2])] {
         let (refused, the_same) = base.flip(base.slot(slot), masks, |_| format!("slot {slot}"));
-        // The in-use word, the identity, the roots; state lines and path hint have a twin or are not needed.
+        // The in-use word, the identity, the roots; state lines and path hint have a twin or are
+        // not needed.
         assert_eq!(refused, (8 + 48 + 24) * masks.len() as u64, "slot {slot}");
         all = (all.0 + refused, all.1 + the_same);
     }
@@ -225,7 +240,9 @@ fn an_image_cut_to_any_length_is_refused() {
     let base = Base::new();
     for len in (4096..SIZE).step_by(4096) {
         match base.outcome(&base.image[..len as usize]) {
-            Ok(Some(message)) => assert!(message.contains("/simulated/fast"), "{len} bytes: {message}"),
+            Ok(Some(message)) => {
+                assert!(message.contains("/simulated/fast"), "{len} bytes: {message}")
+            }
             other => panic!("{len} bytes: {other:?}"),
         }
     }
@@ -235,7 +252,8 @@ fn an_image_cut_to_any_length_is_refused() {
 fn zeros_or_noise_in_place_of_a_structure_are_refused() {
     let base = Base::new();
     let map = base.map_page(1);
-    let places = [("the file table", SLOTS_AT..UNITS_AT), ("a slot", base.slot(0)), ("a map page", map)];
+    let places =
+        [("the file table", SLOTS_AT..UNITS_AT), ("a slot", base.slot(0)), ("a map page", map)];
     for (what, range) in places {
         let len = (range.end - range.start) as usize;
         for filler in [vec![0; len], vec![0xff; len], place::pattern(8, 0, len)] {

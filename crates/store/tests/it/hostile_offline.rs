@@ -1,5 +1,6 @@
-//! What happens to a home between two attaches: clean copies of changed files are dropped, dirty blocks stop the attach with everything
-//! as it was, and files are recognised under other names, and not mistaken for others.
+//! What happens to a home between two attaches: clean copies of changed files are dropped, dirty
+//! blocks stop the attach with everything as it was, and files are recognised under other names,
+//! and not mistaken for others.
 
 use crate::place;
 
@@ -12,7 +13,9 @@ use std::time::Duration;
 use tiersmith_pmem::Mapping;
 use tiersmith_store::home::sim::SimOptions;
 use tiersmith_store::home::{Home, SimHome};
-use tiersmith_store::{AttachedHome, Bound, Error, OpenMode, Options, Planted, Profile, attach, testing};
+use tiersmith_store::{
+    AttachedHome, Bound, Error, OpenMode, Options, Planted, Profile, attach, testing,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -45,7 +48,8 @@ fn with_a_dirty_block(place: &Place) -> Vec<u8> {
     place::contents(&file)
 }
 
-/// Time stamps of files tick in steps of some milliseconds; a change within the same step as the last one cannot be told.
+/// Time stamps of files tick in steps of some milliseconds; a change within the same step as the
+/// last one cannot be told.
 fn let_the_clock_tick() {
     std::thread::sleep(Duration::from_millis(15));
 }
@@ -96,7 +100,8 @@ fn dirty_blocks_of_a_changed_file_stop_the_attach_and_nothing_is_touched_until_i
         let place = Place::new();
         let expected = with_a_dirty_block(&place);
         let path = place.aside().join("a.d8");
-        let (before, time) = (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
+        let (before, time) =
+            (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
         let tier = fs::read(place.member("fast")).unwrap();
         let_the_clock_tick();
         change(&path);
@@ -165,7 +170,12 @@ fn a_server_that_ran_on_the_files_stops_the_attach_also_when_it_left_newer_block
         if removed {
             fs::rename(path(), place.path().join("away")).unwrap();
         } else {
-            OpenOptions::new().write(true).open(path()).unwrap().write_all_at(b"in production", 0).unwrap();
+            OpenOptions::new()
+                .write(true)
+                .open(path())
+                .unwrap()
+                .write_all_at(b"in production", 0)
+                .unwrap();
         }
         let tier = fs::read(place.member("fast")).unwrap();
         let error = open(Planted::None).map(drop).unwrap_err();
@@ -194,7 +204,8 @@ fn a_server_that_ran_on_the_files_stops_the_attach_also_when_it_left_newer_block
     }
 }
 
-/// A size is newer than home's without any block: what the server wrote and the size would be of two databases.
+/// A size is newer than home's without any block: what the server wrote and the size would be of
+/// two databases.
 #[test]
 fn a_server_that_ran_stops_the_attach_when_the_tier_has_only_a_newer_size() {
     let profile = with_a_sentinel().profile.unwrap();
@@ -218,7 +229,8 @@ fn a_server_that_ran_stops_the_attach_when_the_tier_has_only_a_newer_size() {
             file.truncate(100).unwrap_err();
         }
         // As after a kill at this moment.
-        let (tier, home) = (place::image(&mapping), Arc::new(SimHome::from_image(&home.snapshot(), None)));
+        let (tier, home) =
+            (place::image(&mapping), Arc::new(SimHome::from_image(&home.snapshot(), None)));
         let state = home.open(Path::new("state.d4"), OpenMode::WRITE).unwrap();
         state.write_at(0, b"in production").unwrap();
         let error = attach(&home, Arc::new(Mapping::in_memory(&tier, 0))).map(drop).unwrap_err();
@@ -239,7 +251,10 @@ fn a_server_that_ran_is_noticed_although_the_file_table_was_short_of_slots() {
     for n in 0..500 {
         attached.open(format!("{n}.d4"), OpenMode::CREATE).unwrap().write(0, &[7; 4096]).unwrap();
     }
-    assert!(attached.stats().waits.counter(tiersmith_store::waits::RECYCLED) > 0, "every file has a slot");
+    assert!(
+        attached.stats().waits.counter(tiersmith_store::waits::RECYCLED) > 0,
+        "every file has a slot"
+    );
     drop(attached);
     let_the_clock_tick();
     fs::write(place.aside().join("state.d4"), [2; 4096]).unwrap();
@@ -258,7 +273,10 @@ fn a_server_that_ran_on_the_files_of_a_young_tier_is_told_of_and_does_no_harm() 
     let attached = open();
     let recovery = attached.stats().recovery;
     assert_eq!(recovery.ran_without.as_deref(), Some(Path::new("state.d4")));
-    assert!(recovery.to_string().contains("a server ran on the files without Tiersmith"), "{recovery}");
+    assert!(
+        recovery.to_string().contains("a server ran on the files without Tiersmith"),
+        "{recovery}"
+    );
     assert_eq!(place::read(&attached, "state.d4"), [2; 4096]);
     drop(attached);
     // It is known as it is now.
@@ -383,12 +401,19 @@ fn a_new_file_with_the_inode_number_of_a_removed_one_does_not_inherit_its_blocks
     fs::remove_file(&path).unwrap();
     fs::write(&path, place::pattern(9, 0, 20_000)).unwrap();
     let again = fs::metadata(&path).unwrap().ino() == ino;
-    println!("the inode number was {}used again by this file system", if again { "" } else { "not " });
+    println!(
+        "the inode number was {}used again by this file system",
+        if again { "" } else { "not " }
+    );
     let attached = open(&place);
     assert!(place::read(&attached, "a.d8") == place::pattern(9, 0, 20_000));
     // And while attached: the store removes the file and makes another.
     for round in 0..20 {
-        attached.open("n.d8", OpenMode::CREATE).unwrap().write(0, &place::pattern(round, 0, 16_384)).unwrap();
+        attached
+            .open("n.d8", OpenMode::CREATE)
+            .unwrap()
+            .write(0, &place::pattern(round, 0, 16_384))
+            .unwrap();
         attached.unlink("n.d8").unwrap();
         let new = attached.create("n.d8").unwrap();
         new.extend(16_384).unwrap();
@@ -419,7 +444,8 @@ fn an_inode_number_reused_at_once_is_told_by_birth_time_or_generation() {
         };
         let tiers = vec![(spec.clone(), vec![mapping.clone()])];
         let attached =
-            testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options()).unwrap();
+            testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options())
+                .unwrap();
         let ino = attached.stat("a.d8").unwrap().ino;
         place::read(&attached, "a.d8");
         // While attached.
@@ -448,19 +474,22 @@ fn an_inode_number_reused_at_once_is_told_by_birth_time_or_generation() {
         let tiers = vec![(spec.clone(), place::loaded(&place::image(&mapping)))];
         let dirty = tiers[0].1[0].clone();
         let attached =
-            testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options()).unwrap();
+            testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options())
+                .unwrap();
         attached.open("a.d8", OpenMode::WRITE).unwrap().write(0, b"dirty").unwrap();
         drop(attached);
         home.unlink(Path::new("a.d8")).unwrap();
         home.put(Path::new("a.d8"), &place::pattern(3, 0, 20_000)).unwrap();
         assert_eq!(home.stat(Path::new("a.d8")).unwrap().ino, ino);
         let tiers = vec![(spec.clone(), place::loaded(&place::image(&dirty)))];
-        let error = testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options());
+        let error =
+            testing::attach_simulated(home.clone(), tiers, &place::profile(), place::options());
         assert!(matches!(error, Err(Error::HomeChanged { .. })), "{:?}", error.err());
     }
 }
 
-/// What a tier held of somebody's file is his, whatever mode the file has by now; what is another's is not touched.
+/// What a tier held of somebody's file is his, whatever mode the file has by now; what is another's
+/// is not touched.
 #[test]
 fn a_file_that_its_owner_may_only_read_is_destaged_and_keeps_its_mode() {
     let place = Place::new();
@@ -524,7 +553,8 @@ fn give(path: &Path, uid: u32) {
     }
 }
 
-/// `a.d8` and its log, which has `log_bytes` bytes in the tier. Of `a.d8` the tier has clean copies only.
+/// `a.d8` and its log, which has `log_bytes` bytes in the tier. Of `a.d8` the tier has clean copies
+/// only.
 fn with_a_log(place: &Place, log_bytes: usize) {
     with_clean_copies(place);
     let attached = open(place);
@@ -536,8 +566,12 @@ fn with_a_log(place: &Place, log_bytes: usize) {
 
 fn bound(place: &Place, doubt: Option<&str>) -> Result<AttachedHome, Error> {
     let logs = vec!["no.redo".into(), "a.redo".into()];
-    let bound =
-        Bound { file: "a.d8".into(), logs, doubt: doubt.map(Into::into), aside: Some("aside.d4".into()) };
+    let bound = Bound {
+        file: "a.d8".into(),
+        logs,
+        doubt: doubt.map(Into::into),
+        aside: Some("aside.d4".into()),
+    };
     attach(&place.home(), &[place.tier(MIB)], Options { bound: Some(bound), ..place::options() })
 }
 
@@ -547,7 +581,8 @@ fn a_changed_file_is_refused_while_its_log_holds_something() {
         let place = Place::new();
         with_a_log(&place, 5000);
         let path = place.aside().join("a.d8");
-        let (before, time) = (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
+        let (before, time) =
+            (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
         let tier = fs::read(place.member("fast")).unwrap();
         let_the_clock_tick();
         change(&path);
@@ -556,12 +591,21 @@ fn a_changed_file_is_refused_while_its_log_holds_something() {
         let since = time.duration_since(std::time::UNIX_EPOCH).unwrap();
         let remedy = format!("touch -d @{}.{:09})", since.as_secs(), since.subsec_nanos());
         assert!(refused.contains(&remedy), "{what}: {refused}");
-        let Err(Error::LogOfAnother { path: named, log, log_bytes: 5000, expected: Some(expected), .. }) =
-            bound(&place, None)
+        let Err(Error::LogOfAnother {
+            path: named,
+            log,
+            log_bytes: 5000,
+            expected: Some(expected),
+            ..
+        }) = bound(&place, None)
         else {
             panic!("{what}: it must be refused")
         };
-        assert_eq!((named.as_path(), log.as_path()), (Path::new("a.d8"), Path::new("a.redo")), "{what}");
+        assert_eq!(
+            (named.as_path(), log.as_path()),
+            (Path::new("a.d8"), Path::new("a.redo")),
+            "{what}"
+        );
         assert_eq!(expected.size, 20_000, "{what}");
         assert!(fs::read(&path).unwrap() == changed, "{what}: the home was touched");
         assert!(fs::read(place.member("fast")).unwrap() == tier, "{what}: the tier was touched");

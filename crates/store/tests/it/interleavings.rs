@@ -1,17 +1,24 @@
-//! The protocol of claims, turns and entries as a model, run in every order on x86 and on a weaker memory (`explorer`): a reader never gets torn bytes, another
-//! block's, or older ones than were acknowledged before it began; what is lent is not written.
+//! The protocol of claims, turns and entries as a model, run in every order on x86 and on a weaker
+//! memory (`explorer`): a reader never gets torn bytes, another block's, or older ones than were
+//! acknowledged before it began; what is lent is not written.
 //!
-//! Each model is the sequence of accesses to shared memory of the functions it names, with one frame of two words for 4 KiB. Whoever changes one of
-//! these functions changes the model with it. What needs more than this one has (pieces that are laid out, redo blocks on the medium) is in `explorer` too.
-//! That a model is worth something its flaws show: each leaves out one step, and must be found.
+//! Each model is the sequence of accesses to shared memory of the functions it names, with one
+//! frame of two words for 4 KiB. Whoever changes one of these functions changes the model with it.
+//! What needs more than this one has (pieces that are laid out, redo blocks on the medium) is in
+//! `explorer` too. That a model is worth something its flaws show: each leaves out one step, and
+//! must be found.
 //!
-//! A model imports nothing of the code. Each scene here but `growing` is played by shuttle on the code itself, with the same flaws planted there
-//! (`shuttle.rs`; `scenes` lists both, `explorer/bound.rs` compares them); this one stays for the weak orders of memory, and for every order.
+//! A model imports nothing of the code. Each scene here but `growing` is played by shuttle on the
+//! code itself, with the same flaws planted there (`shuttle.rs`; `scenes` lists both,
+//! `explorer/bound.rs` compares them); this one stays for the weak orders of memory, and for every
+//! order.
 //!
-//! Deliberately not here: power cuts (`crash_suite/operations.rs`), and the real code under chance (`threads.rs`, `torture.rs`).
+//! Deliberately not here: power cuts (`crash_suite/operations.rs`), and the real code under chance
+//! (`threads.rs`, `torture.rs`).
 
 mod bound;
 mod explorer;
+mod growing;
 mod laid_out;
 mod redo;
 
@@ -156,18 +163,24 @@ impl Store {
             size: scene.word(1),
             home: [scene.word(0), scene.word(0)],
             acked: scene.word(0),
-            lane: Rc::new(RefCell::new(Lane { ready: vec![2, 1], for_batches: vec![3], ..Lane::default() })),
+            lane: Rc::new(RefCell::new(Lane {
+                ready: vec![2, 1],
+                for_batches: vec![3],
+                ..Lane::default()
+            })),
         }
     }
 
-    /// The same after some overwrites of block 0: its frame is claimed, and so is the next piece, which is laid out; a third one is pending.
+    /// The same after some overwrites of block 0: its frame is claimed, and so is the next piece,
+    /// which is laid out; a third one is pending.
     fn overwritten(scene: &mut Scene, flaw: Flaw) -> Self {
         let mut store = Self::new(scene, flaw);
         for frame in 0..3 {
             store.claims[frame] = scene.word(CLAIM);
         }
         store.shown = scene.word(2);
-        *store.lane.borrow_mut() = Lane { next: Some((1, true)), pending: Some(Some(2)), ..Lane::default() };
+        *store.lane.borrow_mut() =
+            Lane { next: Some((1, true)), pending: Some(Some(2)), ..Lane::default() };
         store
     }
 
@@ -189,7 +202,8 @@ impl Store {
 
     /// `Frames::view`.
     async fn view(&self, t: &Thread, frame: usize) -> bool {
-        let before = t.modify(self.claims[frame], (Acquire, Relaxed), |n| Some(n + 1)).await.unwrap();
+        let before =
+            t.modify(self.claims[frame], (Acquire, Relaxed), |n| Some(n + 1)).await.unwrap();
         if before & CLAIM == 0 || self.flaw == Flaw::ViewOfClaimed {
             return true;
         }
@@ -204,8 +218,10 @@ impl Store {
 
     /// `Frames::release`.
     async fn release(&self, t: &Thread, frame: usize) {
-        let before =
-            t.modify(self.claims[frame], (Relaxed, Release), |n| Some(n.wrapping_sub(CLAIM))).await.unwrap();
+        let before = t
+            .modify(self.claims[frame], (Relaxed, Release), |n| Some(n.wrapping_sub(CLAIM)))
+            .await
+            .unwrap();
         t.check(before & CLAIM != 0, || "released what is not claimed".into());
     }
 
@@ -258,9 +274,12 @@ impl Store {
             self.unlock_lane(t).await;
             return false;
         }
-        // Writing looks again and ends the program where the frame is not claimed; with the flaw it goes on here, to show what a reader would get.
+        // Writing looks again and ends the program where the frame is not claimed; with the flaw it
+        // goes on here, to show what a reader would get.
         let claimed = t.newest(self.claims[guess as usize]) & CLAIM != 0;
-        t.check(claimed || self.flaw == Flaw::OwnedUnseen, || format!("frame {guess} is not claimed"));
+        t.check(claimed || self.flaw == Flaw::OwnedUnseen, || {
+            format!("frame {guess} is not claimed")
+        });
         self.commit(t, block, guess as usize).await;
         true
     }
@@ -279,7 +298,8 @@ impl Store {
         it_is
     }
 
-    /// `Ledger::take_piece`. `None`: readers have them all; the program would make room, which is not looked at here.
+    /// `Ledger::take_piece`. `None`: readers have them all; the program would make room, which is
+    /// not looked at here.
     async fn take_piece(&self, t: &Thread) -> Option<usize> {
         let next = self.lane.borrow_mut().next.take();
         if let Some((frame, _)) = next {
@@ -298,7 +318,8 @@ impl Store {
         None
     }
 
-    /// `Ledger::reclaim_lanes`. What the allocator has is the lane's here. The guess stays as it is.
+    /// `Ledger::reclaim_lanes`. What the allocator has is the lane's here. The guess stays as it
+    /// is.
     async fn reclaim(&self, t: &Thread) {
         self.lock_lane(t).await;
         let settled = self.lane.borrow_mut().pending.take();
@@ -433,7 +454,8 @@ impl Store {
             return self.unview(t, frame).await;
         }
         let bytes = self.slice(t, frame).await;
-        // A system call, which orders what it reads and writes; not all at once for a reader of home.
+        // A system call, which orders what it reads and writes; not all at once for a reader of
+        // home.
         t.store(self.home[0], bytes, Release).await;
         t.store(self.home[1], bytes, Release).await;
         if self.flaw == Flaw::ViewGoneEarly {
@@ -516,7 +538,9 @@ impl Store {
         }
         if self.flaw == Flaw::NoSecondLook || t.load(self.entries[0], Acquire).await == entry {
             let found = self.slice(t, frame).await;
-            t.check(found >= least, || format!("version {found} is lent after {least} was acknowledged"));
+            t.check(found >= least, || {
+                format!("version {found} is lent after {least} was acknowledged")
+            });
         }
         self.unview(t, frame).await;
     }
@@ -548,11 +572,14 @@ impl Store {
         if same_entry && same_turn {
             t.check(first == second, || format!("a torn block is read: {first} and {second}"));
             t.check(first < 100, || format!("another block is read: {first}"));
-            t.check(first >= least, || format!("version {first} is read after {least} was acknowledged"));
+            t.check(first >= least, || {
+                format!("version {first} is read after {least} was acknowledged")
+            });
         }
     }
 
-    /// `Inner::read_from_home` of block 0, whose size was looked at before. What was found, if it is good, and the evictions before.
+    /// `Inner::read_from_home` of block 0, whose size was looked at before. What was found, if it
+    /// is good, and the evictions before.
     async fn read_home(&self, t: &Thread) -> Option<(u64, u64)> {
         let evictions = t.load(self.evictions, Acquire).await;
         let was_home = t.load(self.entries[0], Acquire).await == HOME;
@@ -574,15 +601,19 @@ impl Store {
         if !(was_home && is_home && unmoved) {
             return None;
         }
-        t.check(first == second, || format!("a torn block is read from home: {first} and {second}"));
+        t.check(first == second, || {
+            format!("a torn block is read from home: {first} and {second}")
+        });
         Some((first, evictions))
     }
 }
 
-/// Explores without a flaw on both machines, then each flaw: it must be found on one of them at least.
+/// Explores without a flaw on both machines, then each flaw: it must be found on one of them at
+/// least.
 fn prove(name: &str, switches: u32, flaws: &[Flaw], build: impl Fn(&mut Scene, Flaw)) {
     bound::assert_listed(name, flaws);
-    let try_one = |machine: Machine, flaw: Flaw| explore(machine, switches, |scene| build(scene, flaw));
+    let try_one =
+        |machine: Machine, flaw: Flaw| explore(machine, switches, |scene| build(scene, flaw));
     for machine in [Weak, X86] {
         let outcome = try_one(machine, Flaw::None);
         println!("{name}, {machine:?}: {} orders", outcome.runs);
@@ -623,7 +654,8 @@ fn a_copy_is_whole_and_new_while_two_writers_reuse_its_frames() {
 
 #[test]
 fn a_copy_is_whole_and_new_while_batches_fill_its_frames_before_they_lock_its_lane() {
-    let flaws = [Flaw::NoSecondEntry, Flaw::TurnsBeforeEntry, Flaw::NoFenceAfterClaim, Flaw::NoTurns];
+    let flaws =
+        [Flaw::NoSecondEntry, Flaw::TurnsBeforeEntry, Flaw::NoFenceAfterClaim, Flaw::NoTurns];
     prove("copies and batches", u32::MAX, &flaws, |scene, flaw| {
         let store = Store::new(scene, flaw);
         for _ in 0..2 {
@@ -714,7 +746,9 @@ fn a_read_of_home_and_its_admission_never_bring_back_an_older_version() {
         scene.thread(move |t| async move {
             let least = t.load(reader.acked, Acquire).await;
             if let Some((found, evictions)) = reader.read_home(&t).await {
-                t.check(found >= least, || format!("version {found} is read after {least} was acknowledged"));
+                t.check(found >= least, || {
+                    format!("version {found} is read after {least} was acknowledged")
+                });
                 reader.admit(&t, found, evictions).await;
             }
         });
@@ -722,72 +756,13 @@ fn a_read_of_home_and_its_admission_never_bring_back_an_older_version() {
             t.lock(observer.lock).await;
             let entry = t.load_own(observer.entries[0]);
             let newest = observer.lane.borrow().versions[0];
-            let there = if entry == HOME { observer.home[0] } else { observer.data[entry as usize % 16][0] };
+            let there = if entry == HOME {
+                observer.home[0]
+            } else {
+                observer.data[entry as usize % 16][0]
+            };
             let there = t.load_own(there);
             t.check(there == newest, || format!("version {newest} is followed by {there}"));
-        });
-    });
-}
-
-#[test]
-fn the_first_writers_of_a_map_page_agree_on_one() {
-    // `FileMap::make_leaf` twice: what the medium points to in the end is what everybody uses.
-    prove("map pages", u32::MAX, &[Flaw::PagesLetGoEarly], |scene, flaw| {
-        let (pages, link, leaf) = (scene.word(0), scene.word(0), scene.word(0));
-        for page in [1, 2] {
-            scene.thread(move |t| async move {
-                if t.load(leaf, Acquire).await != 0 {
-                    return;
-                }
-                t.lock(pages).await;
-                if t.load(leaf, Acquire).await == 0 {
-                    t.store(link, page, Release).await;
-                    if flaw == Flaw::PagesLetGoEarly {
-                        t.unlock(pages).await;
-                    }
-                    // Who is second keeps the first one's (`OnceLock::get_or_init`).
-                    let _ = t.modify(leaf, (Acquire, Release), |now| (now == 0).then_some(page)).await;
-                    if flaw == Flaw::PagesLetGoEarly {
-                        return;
-                    }
-                }
-                t.unlock(pages).await;
-            });
-        }
-        scene.observer(move |t| async move {
-            let used = t.newest(leaf);
-            t.check(used == t.newest(link), || format!("page {used} is used, the medium points to another"));
-        });
-    });
-}
-
-#[test]
-fn a_read_during_a_cut_never_shows_what_home_had_before_the_block_was_written() {
-    prove("cuts", u32::MAX, &[Flaw::OldSize], |scene, flaw| {
-        let store = Store::new(scene, flaw);
-        let (cutter, reader) = (store.clone(), store);
-        scene.thread(move |t| async move {
-            // Home has an older version; then the file is cut and grows again.
-            for word in cutter.home {
-                t.store(word, stamp(0, 7), Release).await;
-            }
-            cutter.write(&t, 0).await;
-            t.store(cutter.size, 0, Release).await;
-            t.modify(cutter.evictions, (Acquire, Release), |n| Some(n + 1)).await.unwrap();
-            cutter.replace(&t, DIRTY + 1, HOME).await;
-            for word in cutter.home {
-                t.store(word, 0, Release).await;
-            }
-            t.store(cutter.size, 1, Release).await;
-        });
-        scene.observer(move |t| async move {
-            let written = t.load(reader.acked, Acquire).await;
-            if written == 0 || t.load(reader.size, Acquire).await == 0 {
-                return;
-            }
-            if let Some((found, _)) = reader.read_home(&t).await {
-                t.check(found == 0, || format!("version {found} comes back from home"));
-            }
         });
     });
 }

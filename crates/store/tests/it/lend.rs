@@ -1,4 +1,5 @@
-//! Lent files on a real directory: what stops an attach, what the offline check says, and how much is lent.
+//! Lent files on a real directory: what stops an attach, what the offline check says, and how much
+//! is lent.
 
 use crate::gate::Gate;
 use std::fs;
@@ -7,12 +8,15 @@ use std::sync::Arc;
 use tiersmith_pmem::Mapping;
 use tiersmith_store::check::{CheckOptions, Severity, check};
 use tiersmith_store::home::SimHome;
-use tiersmith_store::{AttachedHome, Error, Medium, OpenMode, Options, Profile, TierSpec, attach, testing};
+use tiersmith_store::{
+    AttachedHome, Error, Medium, OpenMode, Options, Profile, TierSpec, attach, testing,
+};
 
 const LEN: usize = 64 << 10;
 
 fn profile() -> Profile {
-    let text = "description = 'test'\n[default]\nclass = 'pass'\nblock_size = 4096\n[[rule]]\nfiles = ['*.seg']\nclass = 'redo'\n\
+    let text = "description = 'test'\n[default]\nclass = 'pass'\nblock_size = \
+                4096\n[[rule]]\nfiles = ['*.seg']\nclass = 'redo'\n\
         lend = true\nwhy = 'test'\n";
     Profile::parse("lend", text).unwrap()
 }
@@ -37,8 +41,12 @@ impl Place {
     fn try_attach(&self, lent_max_bytes: u64) -> Result<AttachedHome, Error> {
         let mut spec = TierSpec::new("fast", self.member(), Medium::Emulated, 4 << 20);
         (spec.unit, spec.lanes, spec.slots) = (64 << 10, 4, 16);
-        let options =
-            Options { profile: Some(profile()), background: false, lent_max_bytes, ..Options::default() };
+        let options = Options {
+            profile: Some(profile()),
+            background: false,
+            lent_max_bytes,
+            ..Options::default()
+        };
         attach(&self.home(), &[spec], options)
     }
 
@@ -87,7 +95,10 @@ fn a_lent_file_without_its_plain_file_stops_the_attach_and_nothing_is_touched() 
         let error = place.try_attach(1 << 20).unwrap_err();
         assert!(matches!(error, Error::Lent { .. }), "{error}");
         let said = error.to_string();
-        assert!(said.contains(how) && said.contains("0.seg") && said.contains("fast.lent"), "{said}");
+        assert!(
+            said.contains(how) && said.contains("0.seg") && said.contains("fast.lent"),
+            "{said}"
+        );
         assert!(fs::read(place.member()).unwrap() == before, "nothing was changed");
     };
     fs::rename(&plain, &kept).unwrap();
@@ -128,7 +139,11 @@ fn a_lent_file_without_its_plain_file_stops_the_attach_and_nothing_is_touched() 
     assert_eq!(left.len(), 3, "{left:?}: its own, one of another tier, and a directory");
     assert!(left.contains(&plain));
     for other in left.into_iter().filter(|other| *other != plain) {
-        if other.is_dir() { fs::remove_dir(other).unwrap() } else { fs::remove_file(other).unwrap() }
+        if other.is_dir() {
+            fs::remove_dir(other).unwrap()
+        } else {
+            fs::remove_file(other).unwrap()
+        }
     }
     assert_eq!(home.stat("0.seg").unwrap().size, LEN as u64 + 10);
     home.detach().unwrap();
@@ -351,7 +366,8 @@ fn a_directory_that_lets_others_in_is_named_with_its_remedy() {
 }
 
 #[test]
-fn a_plain_file_that_is_not_its_owners_alone_is_found_offline_and_refused_and_is_sound_again_afterwards() {
+fn a_plain_file_that_is_not_its_owners_alone_is_found_offline_and_refused_and_is_sound_again_afterwards()
+ {
     use std::os::unix::fs::{PermissionsExt, chown};
     let place = Place::new();
     let home = place.attach();
@@ -360,9 +376,11 @@ fn a_plain_file_that_is_not_its_owners_alone_is_found_offline_and_refused_and_is
     }
     drop(home);
     let (plain, dir) = (place.plains().pop().unwrap(), place.0.path().join("fast.lent"));
-    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let mode =
+        |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     let found = |how: &str| {
-        let report = check(Some(&place.home()), &[place.member()], &CheckOptions::default()).unwrap();
+        let report =
+            check(Some(&place.home()), &[place.member()], &CheckOptions::default()).unwrap();
         let found: Vec<_> = report.findings.iter().map(|f| (f.severity, f.invariant)).collect();
         assert_eq!(found, [(Severity::Inconsistent, 21)], "{report}");
         assert!(report.to_string().contains(how), "{report}");
@@ -395,7 +413,8 @@ fn a_plain_file_that_is_not_its_owners_alone_is_found_offline_and_refused_and_is
     assert_eq!(fs::read(place.home().join("0.seg")).unwrap(), [1; LEN]);
 }
 
-/// What a door does that was refused the file by the kernel: nobody borrows it, and it is given back at once.
+/// What a door does that was refused the file by the kernel: nobody borrows it, and it is given
+/// back at once.
 #[test]
 fn a_file_that_the_kernel_refused_is_given_back_as_it_was_and_can_be_lent_again() {
     let place = Place::new();

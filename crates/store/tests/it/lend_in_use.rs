@@ -1,7 +1,7 @@
 //! A lent file that another program has open.
 //!
-//! Alone in its binary: a program that is being started has, for a moment, what every thread of this one had open, and a test beside it would find
-//! its own lent files in use.
+//! Alone in its binary: a program that is being started has, for a moment, what every thread of
+//! this one had open, and a test beside it would find its own lent files in use.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,14 @@ use tiersmith_store::{AttachedHome, Medium, OpenMode, Options, Profile, TierSpec
 const LEN: usize = 64 << 10;
 
 fn attached(dir: &Path) -> AttachedHome {
-    let text = "description = 'test'\n[default]\nclass = 'pass'\nblock_size = 4096\n[[rule]]\nfiles = ['*.seg']\nclass = 'redo'\n\
+    let text = "description = 'test'\n[default]\nclass = 'pass'\nblock_size = \
+                4096\n[[rule]]\nfiles = ['*.seg']\nclass = 'redo'\n\
         lend = true\nwhy = 'test'\n";
     let profile = Some(Profile::parse("lend", text).unwrap());
     let mut spec = TierSpec::new("fast", dir.join("fast"), Medium::Emulated, 4 << 20);
     (spec.unit, spec.lanes, spec.slots) = (64 << 10, 4, 16);
-    attach(&dir.join("db"), &[spec], Options { profile, background: false, ..Options::default() }).unwrap()
+    attach(&dir.join("db"), &[spec], Options { profile, background: false, ..Options::default() })
+        .unwrap()
 }
 
 /// Ends its program also when the test fails.
@@ -29,7 +31,8 @@ impl Drop for Program {
 }
 
 #[test]
-fn a_program_that_kept_a_lent_file_open_is_named_by_the_next_attach_and_by_a_detach_that_waits_for_it() {
+fn a_program_that_kept_a_lent_file_open_is_named_by_the_next_attach_and_by_a_detach_that_waits_for_it()
+ {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("db")).unwrap();
     let home = attached(dir.path());

@@ -1,6 +1,8 @@
-//! Threads that meet over lent files: writers that switch from segment to segment, others that give back, bring home, rename and look, all at once.
+//! Threads that meet over lent files: writers that switch from segment to segment, others that give
+//! back, bring home, rename and look, all at once.
 //!
-//! Deliberately not here: the kernel as a writer through a mount (`crates/mount/tests/it/lend.rs`), cuts (`crash_suite/operations.rs`).
+//! Deliberately not here: the kernel as a writer through a mount (`crates/mount/tests/it/lend.rs`),
+//! cuts (`crash_suite/operations.rs`).
 
 use fastrand::Rng;
 use std::fs;
@@ -19,7 +21,8 @@ const WRITERS: usize = 3;
 const ROUNDS: usize = 100;
 
 fn profile() -> Profile {
-    let text = "description = 'test'\n[default]\nclass = 'pass'\nblock_size = 4096\n[[rule]]\nfiles = ['*.seg']\nclass = 'redo'\n\
+    let text = "description = 'test'\n[default]\nclass = 'pass'\nblock_size = \
+                4096\n[[rule]]\nfiles = ['*.seg']\nclass = 'redo'\n\
         lend = true\nwhy = 'test'\n";
     Profile::parse("lend", text).unwrap()
 }
@@ -29,7 +32,8 @@ fn attached(home: &Path, member: &Path, background: bool) -> AttachedHome {
     (spec.unit, spec.lanes, spec.slots) = (64 << 10, 4, 32);
     // Room for all writers, and not for all segments: idle ones have to make room.
     let lent_max_bytes = (WRITERS as u64 + 1) * LEN as u64;
-    let options = Options { profile: Some(profile()), background, lent_max_bytes, ..Options::default() };
+    let options =
+        Options { profile: Some(profile()), background, lent_max_bytes, ..Options::default() };
     attach(home, &[spec], options).unwrap()
 }
 
@@ -62,7 +66,8 @@ impl Drop for Done<'_> {
 }
 
 impl Shared {
-    /// Fills one segment after the other, each write by the kernel or through the store, and reads it back another way.
+    /// Fills one segment after the other, each write by the kernel or through the store, and reads
+    /// it back another way.
     fn write(&self, seed: u64) {
         let mut rng = Rng::with_seed(seed);
         for _ in 0..ROUNDS {
@@ -75,14 +80,20 @@ impl Shared {
                 let (at, byte) = (rng.usize(0..LEN - 9000), rng.u8(1..));
                 let data = vec![byte; rng.usize(1..9000)];
                 match &lent {
-                    Some(lent) if rng.u8(..4) > 0 => testing::kernel_write(lent, at as u64, &data).unwrap(),
+                    Some(lent) if rng.u8(..4) > 0 => {
+                        testing::kernel_write(lent, at as u64, &data).unwrap()
+                    }
                     _ => file.write(at as u64, &data).unwrap(),
                 }
                 segment.bytes[at..at + data.len()].copy_from_slice(&data);
                 let (from, to) = (at.saturating_sub(100), (at + data.len() + 100).min(LEN));
                 let mut found = vec![0; to - from];
                 assert_eq!(other.read(from as u64, &mut found).unwrap(), found.len());
-                assert!(found == segment.bytes[from..to], "{} at {from}: not what was written", segment.name);
+                assert!(
+                    found == segment.bytes[from..to],
+                    "{} at {from}: not what was written",
+                    segment.name
+                );
                 if rng.u8(..16) == 0 {
                     // The kernel closes it; it may be given back now, in the middle, or lent again.
                     lent = None;
@@ -108,7 +119,10 @@ impl Shared {
     fn give_back_all(&self) {
         for file in self.home.files() {
             match self.home.give_back(&file.path) {
-                Ok(done) => drop(self.given.fetch_add(u64::from(done && file.lent), Ordering::Relaxed)),
+                Ok(done) => {
+                    let given = u64::from(done && file.lent);
+                    self.given.fetch_add(given, Ordering::Relaxed);
+                }
                 // Renamed meanwhile.
                 Err(Error::Io { .. }) => {}
                 Err(e) => panic!("{e}"),
@@ -146,7 +160,8 @@ fn writers_of_lent_segments_lose_nothing_to_switches_giving_back_renaming_and_lo
     }
     let (lent, given) = Default::default();
     let names = AtomicU64::new(SEGMENTS as u64);
-    let shared = Shared { home, idle: Mutex::new(idle), names, lent, given, done: AtomicBool::new(false) };
+    let shared =
+        Shared { home, idle: Mutex::new(idle), names, lent, given, done: AtomicBool::new(false) };
     let left = AtomicU64::new(WRITERS as u64);
     std::thread::scope(|scope| {
         let (shared, left) = (&shared, &left);
@@ -174,13 +189,18 @@ fn writers_of_lent_segments_lose_nothing_to_switches_giving_back_renaming_and_lo
     };
     same(&home);
     drop(home);
-    let report = check(Some(&path), std::slice::from_ref(&member), &CheckOptions::default()).unwrap();
+    let report =
+        check(Some(&path), std::slice::from_ref(&member), &CheckOptions::default()).unwrap();
     assert!(report.findings.is_empty(), "{report}");
     let home = attached(&path, &member, false);
     same(&home);
     home.detach().unwrap();
     for segment in &idle {
-        assert!(fs::read(path.join(&segment.name)).unwrap() == segment.bytes, "{} at home", segment.name);
+        assert!(
+            fs::read(path.join(&segment.name)).unwrap() == segment.bytes,
+            "{} at home",
+            segment.name
+        );
     }
     assert!(!dir.path().join("fast.lent").exists());
 }

@@ -80,7 +80,10 @@ fn one_file_is_larger_than_a_map_that_fits_into_the_tier() {
         for n in (0..2000).rev() {
             let mut bytes = vec![0; BLOCK];
             file.read(n * STEP, &mut bytes).unwrap();
-            assert!(bytes == pattern(n, 0, BLOCK), "block {n} of a {ending} file after attaching again");
+            assert!(
+                bytes == pattern(n, 0, BLOCK),
+                "block {n} of a {ending} file after attaching again"
+            );
         }
         drop(file);
         home.detach().unwrap();
@@ -92,7 +95,8 @@ fn threads_that_take_map_pages_from_each_other_lose_no_write() {
     const THREADS: u64 = 4;
     const FILES: u64 = 120;
     let place = with_directories();
-    let spec = TierSpec { slots: THREADS * FILES + 100, ..place::small(place.member("fast"), 2 * MIB) };
+    let spec =
+        TierSpec { slots: THREADS * FILES + 100, ..place::small(place.member("fast"), 2 * MIB) };
     let home = attach(&place.home(), std::slice::from_ref(&spec), place::options()).unwrap();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -129,6 +133,7 @@ fn threads_that_take_map_pages_from_each_other_lose_no_write() {
     });
     drop(home);
     let home = attach(&place.home(), &[spec], place::options()).unwrap();
-    (0..THREADS * FILES).for_each(|n| assert_contents(&home.open(name(n), OpenMode::READ).unwrap(), n, 7));
+    (0..THREADS * FILES)
+        .for_each(|n| assert_contents(&home.open(name(n), OpenMode::READ).unwrap(), n, 7));
     home.detach().unwrap();
 }

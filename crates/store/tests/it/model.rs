@@ -1,7 +1,9 @@
-//! The model test: random operations against a plain in-memory model, with power cuts and restarts in between, on one and on several
-//! members, with tiers so small that writers wait for room. Proptest finds the operations and makes a failure small.
+//! The model test: random operations against a plain in-memory model, with power cuts and restarts
+//! in between, on one and on several members, with tiers so small that writers wait for room.
+//! Proptest finds the operations and makes a failure small.
 //!
-//! `crash_suite/random.rs` cuts one run everywhere; here one life goes on through many cuts, each at one random image.
+//! `crash_suite/random.rs` cuts one run everywhere; here one life goes on through many cuts, each
+//! at one random image.
 
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 use crate::crash_support::{Media, Shape, Tiers, forget_claims, pattern, read_all};
@@ -62,14 +64,18 @@ enum Action {
 fn action() -> impl Strategy<Value = Action> {
     let file = 0..NAMES.len();
     prop_oneof![
-        8 => (file.clone(), 0u64..70_000, 1usize..9000).prop_map(|(file, at, len)| Action::Write { file, at, len }),
-        6 => (file.clone(), 0u64..9).prop_map(|(file, n)| Action::Write { file, at: n * 8192, len: 8192 }),
-        4 => (0usize..2, 0u64..8, 1u64..4).prop_map(|(file, first, count)| Action::Batch { file, first, count }),
+        8 => (file.clone(), 0u64..70_000, 1usize..9000).prop_map(|(file, at,
+        len)| Action::Write { file, at, len }),
+        6 => (file.clone(), 0u64..9).prop_map(|(file, n)| Action::Write { file, at: n * 8192,
+        len: 8192 }),
+        4 => (0usize..2, 0u64..8, 1u64..4).prop_map(|(file, first, count)| Action::Batch { file,
+        first, count }),
         2 => (file.clone(), 0u64..70_000).prop_map(|(file, size)| Action::Truncate { file, size }),
         2 => file.clone().prop_map(|file| Action::Destage { file }),
         1 => Just(Action::Evict),
         2 => Just(Action::Background),
-        3 => (file.clone(), 0u64..80_000, 1usize..20_000).prop_map(|(file, at, len)| Action::ReadPart { file, at, len }),
+        3 => (file.clone(), 0u64..80_000, 1usize..20_000).prop_map(|(file, at,
+        len)| Action::ReadPart { file, at, len }),
         2 => (file, 0u64..16).prop_map(|(file, block)| Action::Borrow { file, block }),
         3 => (0u64..60_000, 1usize..9000).prop_map(|(at, len)| Action::KernelWrite { at, len }),
         1 => Just(Action::GiveBack),
@@ -85,7 +91,8 @@ struct World {
     recorder: Recorder,
     members: Vec<Media>,
     attached: Option<AttachedHome>,
-    /// A tier that is made again after a detach is another one: a log must not take the old one's records for its own.
+    /// A tier that is made again after a detach is another one: a log must not take the old one's
+    /// records for its own.
     next_seed: u64,
 }
 
@@ -110,7 +117,8 @@ impl World {
         let (home, lent) = (self.recorder.home(), self.recorder.lent());
         let members = self.members.clone();
         self.next_seed += 1;
-        let attached = self.shape.attach_with(home, Some(lent), members, Planted::None, self.next_seed);
+        let attached =
+            self.shape.attach_with(home, Some(lent), members, Planted::None, self.next_seed);
         self.attached = Some(attached.expect("it attaches"));
         self.recorder.rebase();
     }
@@ -128,7 +136,8 @@ impl World {
         explore_one_by_one(&recording, &budget, |state| {
             if state.position == end {
                 if seen <= image {
-                    found = Some((state.tiers.to_vec(), state.home.another(), state.lent.another()));
+                    found =
+                        Some((state.tiers.to_vec(), state.home.another(), state.lent.another()));
                 }
                 seen += 1;
             }
@@ -149,13 +158,19 @@ fn put(bytes: &mut Vec<u8>, at: u64, data: &[u8]) {
 
 fn live(shape: Shape, actions: &[Action]) -> Result<(), TestCaseError> {
     let mut world = World::new(shape);
-    let mut model: BTreeMap<&'static str, Vec<u8>> = NAMES.iter().map(|n| (*n, Vec::new())).collect();
+    let mut model: BTreeMap<&'static str, Vec<u8>> =
+        NAMES.iter().map(|n| (*n, Vec::new())).collect();
     for (n, action) in actions.iter().enumerate() {
         let mut compare = false;
         match action {
             Action::Write { file, at, len } => {
                 let data = pattern(n, *at, *len);
-                world.home().open(NAMES[*file], OpenMode::WRITE).unwrap().write(*at, &data).unwrap();
+                world
+                    .home()
+                    .open(NAMES[*file], OpenMode::WRITE)
+                    .unwrap()
+                    .write(*at, &data)
+                    .unwrap();
                 put(model.get_mut(NAMES[*file]).unwrap(), *at, &data);
             }
             Action::Batch { file, first, count } => {
@@ -183,8 +198,12 @@ fn live(shape: Shape, actions: &[Action]) -> Result<(), TestCaseError> {
             Action::Background => world.home().background_step().unwrap(),
             Action::ReadPart { file, at, len } => {
                 let mut bytes = vec![0xee; *len];
-                let got =
-                    world.home().open(NAMES[*file], OpenMode::READ).unwrap().read(*at, &mut bytes).unwrap();
+                let got = world
+                    .home()
+                    .open(NAMES[*file], OpenMode::READ)
+                    .unwrap()
+                    .read(*at, &mut bytes)
+                    .unwrap();
                 let all = &model[NAMES[*file]];
                 let from = all.len().min(*at as usize);
                 let to = all.len().min(*at as usize + len);
@@ -200,7 +219,9 @@ fn live(shape: Shape, actions: &[Action]) -> Result<(), TestCaseError> {
                 }
                 put(model.get_mut(LENDABLE).unwrap(), *at, &data);
             }
-            Action::GiveBack => prop_assert!(world.home().give_back(LENDABLE).unwrap(), "nobody has it"),
+            Action::GiveBack => {
+                prop_assert!(world.home().give_back(LENDABLE).unwrap(), "nobody has it")
+            }
             Action::Borrow { file, block } => {
                 let handle = world.home().open(NAMES[*file], OpenMode::READ).unwrap();
                 let at = block * handle.block_size().unwrap().bytes() as u64;
@@ -238,7 +259,8 @@ fn live(shape: Shape, actions: &[Action]) -> Result<(), TestCaseError> {
             }
         }
         if compare || n + 1 == actions.len() {
-            let seen = read_all(world.home(), &world.recorder.home()).map_err(TestCaseError::fail)?;
+            let seen =
+                read_all(world.home(), &world.recorder.home()).map_err(TestCaseError::fail)?;
             for (name, bytes) in &model {
                 let at = seen[name].iter().zip(bytes).position(|(a, b)| a != b);
                 prop_assert!(
@@ -256,7 +278,8 @@ fn live(shape: Shape, actions: &[Action]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 250, max_shrink_iters: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 250, max_shrink_iters: 400,
+    ..ProptestConfig::default() })]
 
     #[test]
     fn a_life_with_power_cuts_equals_the_model_on_one_member(
@@ -266,7 +289,8 @@ proptest! {
         rules in any::<bool>(),
     ) {
         // 5 units: less than half of what the files can hold.
-        live(Shape { units: 5, max_units: 5, lanes, redo_keep, rules, ..Shape::default() }, &actions)?;
+        live(Shape { units: 5, max_units: 5, lanes, redo_keep, rules, ..Shape::default() },
+        &actions)?;
     }
 
     #[test]
@@ -277,7 +301,8 @@ proptest! {
         rules in any::<bool>(),
     ) {
         let tiers = Tiers::OnSectors;
-        live(Shape { tiers, units: 5, max_units: 6, lanes, redo_keep, rules, ..Shape::default() }, &actions)?;
+        live(Shape { tiers, units: 5, max_units: 6, lanes, redo_keep, rules, ..Shape::default() },
+        &actions)?;
     }
 
     #[test]
@@ -288,7 +313,8 @@ proptest! {
         rules in any::<bool>(),
     ) {
         let tiers = Tiers::OnFlash;
-        live(Shape { tiers, units: 5, max_units: 6, lanes, redo_keep, rules, ..Shape::default() }, &actions)?;
+        live(Shape { tiers, units: 5, max_units: 6, lanes, redo_keep, rules, ..Shape::default() },
+        &actions)?;
     }
 
     #[test]
@@ -297,6 +323,7 @@ proptest! {
         redo_keep in prop_oneof![Just(0u64), Just(16384)],
         rules in any::<bool>(),
     ) {
-        live(Shape { members: 3, units: 4, max_units: 6, lanes: 4, redo_keep, rules, ..Shape::default() }, &actions)?;
+        live(Shape { members: 3, units: 4, max_units: 6, lanes: 4, redo_keep, rules,
+        ..Shape::default() }, &actions)?;
     }
 }

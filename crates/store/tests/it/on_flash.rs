@@ -1,4 +1,5 @@
-//! A tier on flash: in a file on a disk, with threads; on a device that fails; and what an attach refuses.
+//! A tier on flash: in a file on a disk, with threads; on a device that fails; and what an attach
+//! refuses.
 //!
 //! What a power cut leaves of such a tier is in `crash_suite/flash.rs`.
 
@@ -92,11 +93,17 @@ fn threads_that_write_read_destage_and_evict_see_their_newest_blocks_in_a_file_o
                         let number = thread + 4 * (round % 5);
                         let whole = pattern(round, number, B);
                         file.write(number * B as u64, &whole).unwrap();
-                        assert!(block(file, number).unwrap() == whole, "block {number}, round {round}");
+                        assert!(
+                            block(file, number).unwrap() == whole,
+                            "block {number}, round {round}"
+                        );
                         file.write(number * B as u64 + 700, &[round as u8; 77]).unwrap();
                         let mut expected = whole;
                         expected[700..777].fill(round as u8);
-                        assert!(block(file, number).unwrap() == expected, "block {number}, round {round}");
+                        assert!(
+                            block(file, number).unwrap() == expected,
+                            "block {number}, round {round}"
+                        );
                         if round % 7 == thread {
                             file.sync().unwrap();
                         }
@@ -141,13 +148,18 @@ fn a_file_in_memory_is_no_flash_and_a_tier_is_attached_as_what_it_was_made_as() 
     let place = Place::in_memory();
     if place.path().starts_with("/dev/shm") {
         let said = attach(&place).unwrap_err().to_string();
-        assert!(said.contains("on a file system in memory") && said.contains("a file on a disk"), "{said}");
+        assert!(
+            said.contains("on a file system in memory") && said.contains("a file on a disk"),
+            "{said}"
+        );
         assert!(!place.member("fast").exists(), "what the attach made is still there");
     }
     let Some(place) = on_disk() else { return };
     drop(attach(&place).unwrap());
     let emulated = TierSpec { medium: Medium::Emulated, ..flash(&place) };
-    let said = tiersmith_store::attach(&place.home(), &[emulated], place::options()).unwrap_err().to_string();
+    let said = tiersmith_store::attach(&place.home(), &[emulated], place::options())
+        .unwrap_err()
+        .to_string();
     assert!(said.contains("was attached as flash"), "{said}");
     attach(&place).unwrap().detach().unwrap();
     let place = Place::new();
@@ -228,7 +240,8 @@ fn home_gets_nothing_that_no_log_has_also_when_an_earlier_write_to_it_failed() {
     file.sync().unwrap();
     under.fail_nth_write(1);
     assert!(home.destage(None).is_err());
-    // That home is being changed is known from then on. What goes there next is in the log first all the same.
+    // That home is being changed is known from then on. What goes there next is in the log first
+    // all the same.
     file.write(0, &[2; B]).unwrap();
     disk.fail_nth_sync(1);
     assert!(home.destage(None).is_err(), "home got what a power cut may take from the tier");

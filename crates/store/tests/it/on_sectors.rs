@@ -1,5 +1,5 @@
-//! A tier whose metadata is mapped and whose blocks are on a device of sectors: in a file, with threads; and on a device
-//! that fails.
+//! A tier whose metadata is mapped and whose blocks are on a device of sectors: in a file, with
+//! threads; and on a device that fails.
 //!
 //! What a power cut leaves of such a tier is in `crash_suite/sectors.rs`.
 
@@ -46,8 +46,11 @@ impl Tier {
     /// As after a restart: nobody has a pin or a latch.
     fn attach(&mut self, place: &Place) -> Result<AttachedHome, Error> {
         self.mapping = Arc::new(Mapping::in_memory(&place::image(&self.mapping), 0));
-        let member =
-            TestMember { mapping: self.mapping.clone(), blocks: Some(self.open.clone()), on_flash: None };
+        let member = TestMember {
+            mapping: self.mapping.clone(),
+            blocks: Some(self.open.clone()),
+            on_flash: None,
+        };
         let tiers = vec![(place.tier(BYTES), vec![member])];
         attach_simulated_at(&place.home(), tiers, &place::profile(), place::options())
     }
@@ -80,7 +83,10 @@ fn threads_that_write_read_destage_and_evict_see_their_newest_blocks_in_a_file()
                             let number = thread + 4 * (round % 5);
                             let whole = pattern(round, number, B);
                             file.write(number * B as u64, &whole).unwrap();
-                            assert!(block(file, number).unwrap() == whole, "block {number}, round {round}");
+                            assert!(
+                                block(file, number).unwrap() == whole,
+                                "block {number}, round {round}"
+                            );
                             // A few bytes of it, so that the rest comes from the device.
                             file.write(number * B as u64 + 700, &[round as u8; 77]).unwrap();
                             let mut expected = whole;
@@ -134,7 +140,11 @@ fn a_sync_that_fails_refuses_its_write_and_all_later_ones_and_what_was_acknowled
         file.write(B as u64, &[2; B]).unwrap();
         disk.fail_nth_sync(1);
         let written = file.write(0, &[3; B]);
-        assert_eq!(written.is_ok(), redo, "a block waits for its sync, bytes in place for the file's");
+        assert_eq!(
+            written.is_ok(),
+            redo,
+            "a block waits for its sync, bytes in place for the file's"
+        );
         let said = written.and_then(|()| file.sync()).unwrap_err().to_string();
         assert!(said.contains("since the last good sync may be lost"), "{said}");
         for (at, len) in [(B, B), (0, 100), (5 * B, B)] {
@@ -216,7 +226,10 @@ fn a_block_that_the_device_lost_is_named_and_keeps_no_other_from_going_home() {
     let at = bytes.chunks(4096).position(|frame| frame == [4; 4096]).unwrap() as u64 * 4096;
     disk.fail_reads(at + 512..at + 1024);
     let said = block(&file, 3).unwrap_err().to_string();
-    assert!(said.contains("cannot read block 3 of a.d8") && said.contains("Input/output error"), "{said}");
+    assert!(
+        said.contains("cannot read block 3 of a.d8") && said.contains("Input/output error"),
+        "{said}"
+    );
     assert!(block(&file, 4).unwrap() == [5; B]);
     let error = home.destage(None).unwrap_err();
     assert!(
@@ -248,7 +261,8 @@ fn the_sync_of_a_file_is_one_of_the_device_that_has_its_blocks() {
 }
 
 #[test]
-fn a_redo_write_that_the_device_refuses_leaves_nothing_behind_the_drain_and_nothing_in_a_later_gap() {
+fn a_redo_write_that_the_device_refuses_leaves_nothing_behind_the_drain_and_nothing_in_a_later_gap()
+{
     for nth in 1..=3 {
         let (place, disk) = (Place::in_memory(), disk());
         let home = Tier::simulated(&disk).attach(&place).unwrap();
@@ -285,10 +299,13 @@ fn pinning_a_file_ends_with_the_error_of_a_medium_that_fails() {
     file.write(0, &[2; B]).unwrap_err();
     let (ended, wait) = std::sync::mpsc::channel();
     // Left behind if it never ends.
-    let pinning =
-        std::thread::spawn(move || ended.send(home.pin("a.d8").map_err(|e| e.to_string())).unwrap());
-    let said =
-        wait.recv_timeout(std::time::Duration::from_secs(20)).expect("it goes on for ever").unwrap_err();
+    let pinning = std::thread::spawn(move || {
+        ended.send(home.pin("a.d8").map_err(|e| e.to_string())).unwrap()
+    });
+    let said = wait
+        .recv_timeout(std::time::Duration::from_secs(20))
+        .expect("it goes on for ever")
+        .unwrap_err();
     assert!(said.contains("nothing more is written until it is opened again"), "{said}");
     pinning.join().unwrap();
 }

@@ -16,10 +16,13 @@ use std::path::{Path, PathBuf};
 const PARTS: [&str; 6] = ["block", "cli", "mount", "pmem", "sqlite", "store"];
 
 /// Functions of `std::fs`, `std::os::unix::fs`, `rustix::fs` and `libc` that take a path.
-const FUNCTIONS: &str = "access canonicalize chmod chown copy create_dir create_dir_all exists getxattr \
-    hard_link lchown lgetxattr link listxattr llistxattr lremovexattr lsetxattr lstat metadata mkdir \
+const FUNCTIONS: &str = "access canonicalize chmod chown copy create_dir create_dir_all exists \
+                         getxattr \
+    hard_link lchown lgetxattr link listxattr llistxattr lremovexattr lsetxattr lstat metadata \
+    mkdir \
     mkfifo mknod open read read_dir read_link read_to_string readlink remove_dir remove_dir_all \
-    remove_file removexattr rename rmdir set_permissions setxattr soft_link stat statfs statvfs symlink \
+    remove_file removexattr rename rmdir set_permissions setxattr soft_link stat statfs statvfs \
+    symlink \
     symlink_metadata truncate unlink utimes write";
 
 /// Other ways to open, make or look at what a path leads to.
@@ -123,7 +126,11 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
         &["fs::open("],
         "a profile: nothing waited for, and its owner looked at when it is open",
     ),
-    ("cli/src/mounted/refuse.rs", &["fs::read_dir(", "fs::read_link(", "fs::read_to_string("], PROC),
+    (
+        "cli/src/mounted/refuse.rs",
+        &["fs::read_dir(", "fs::read_link(", "fs::read_to_string("],
+        PROC,
+    ),
     ("cli/src/mounted/refuse.rs", &[".is_file()", "fs::access(", "fs::metadata("], LOOKS),
     ("cli/src/mounted/report.rs", &["fs::metadata("], LOOKS),
     ("cli/src/mounted/serve.rs", &["OpenOptions::new("], DEV),
@@ -137,7 +144,11 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("mount/src/caller.rs", &["fs::open("], PROC),
     ("mount/src/device.rs", &["OpenOptions::new("], DEV),
     ("mount/src/fs/change.rs", &["CWD", "fs::chmod(", "fs::open("], FD),
-    ("mount/src/fs/xattr.rs", &["fs::getxattr(", "fs::listxattr(", "fs::removexattr(", "fs::setxattr("], FD),
+    (
+        "mount/src/fs/xattr.rs",
+        &["fs::getxattr(", "fs::listxattr(", "fs::removexattr(", "fs::setxattr("],
+        FD,
+    ),
     (
         "mount/src/mounted.rs",
         &["fs::open("],
@@ -153,7 +164,11 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("mount/src/point.rs", &["fs::open("], DEV),
     ("mount/src/point.rs", &["rustix::mount::mount(", "rustix::mount::unmount("], FD),
     ("mount/src/ring/mod.rs", &["fs::read_to_string("], PROC),
-    ("mount/src/users.rs", &["fs::read(", "fs::read_dir(", "fs::read_link(", "fs::read_to_string("], PROC),
+    (
+        "mount/src/users.rs",
+        &["fs::read(", "fs::read_dir(", "fs::read_link(", "fs::read_to_string("],
+        PROC,
+    ),
     (
         "pmem/src/open.rs",
         &["fs::open("],
@@ -164,7 +179,11 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("sqlite/src/place/layout.rs", &["fs::metadata(", "fs::read_dir("], PROC),
     ("sqlite/src/place/mod.rs", &[".symlink_metadata("], LOOKS),
     ("sqlite/src/place/spec.rs", &[".is_dir()", "fs::metadata("], LOOKS),
-    ("sqlite/src/rights.rs", &["fs::read_to_string("], "/etc/passwd and /etc/group, which root owns"),
+    (
+        "sqlite/src/rights.rs",
+        &["fs::read_to_string("],
+        "/etc/passwd and /etc/group, which root owns",
+    ),
     ("sqlite/src/statistics.rs", &["fs::read_to_string("], PROC),
     ("sqlite/src/vfs.rs", &[".is_dir()"], LOOKS),
     (
@@ -288,14 +307,19 @@ fn no_call_goes_by_a_path_without_a_reason() {
     }
     let listed: BTreeSet<(String, String)> = EXCEPTIONS
         .iter()
-        .flat_map(|(file, calls, _)| calls.iter().map(move |call| ((*file).to_owned(), (*call).to_owned())))
+        .flat_map(|(file, calls, _)| {
+            calls.iter().map(move |call| ((*file).to_owned(), (*call).to_owned()))
+        })
         .collect();
     let new = found.difference(&listed).map(|(file, call)| format!("{file}: {call} has no reason"));
-    let old = listed.difference(&found).map(|(file, call)| format!("{file}: {call} is not there any more"));
+    let old = listed
+        .difference(&found)
+        .map(|(file, call)| format!("{file}: {call} is not there any more"));
     let faults: Vec<String> = new.chain(old).collect();
     assert!(
         faults.is_empty(),
-        "use tiersmith_dir::Dir, or say in crates/store/tests/it/paths.rs why a path is safe there:\n{}",
+        "use tiersmith_dir::Dir, or say in crates/store/tests/it/paths.rs why a path is safe \
+         there:\n{}",
         faults.join("\n")
     );
 }
@@ -305,7 +329,9 @@ fn the_list_of_exceptions_is_sorted_and_gives_reasons() {
     let files: Vec<&str> = EXCEPTIONS.iter().map(|(file, ..)| *file).collect();
     assert!(files.is_sorted(), "the files are not in order");
     assert!(
-        EXCEPTIONS.iter().all(|(_, calls, why)| calls.is_sorted() && !calls.is_empty() && why.len() > 10)
+        EXCEPTIONS
+            .iter()
+            .all(|(_, calls, why)| calls.is_sorted() && !calls.is_empty() && why.len() > 10)
     );
 }
 
@@ -338,5 +364,7 @@ fn the_walk_sees_each_way_to_go_by_a_path() {
     ] {
         assert!(!seen(line) || line.contains("?.is_file"), "{line}");
     }
-    assert!(!seen(&code("// std::fs::write(path)\n#[cfg(test)]\nmod tests {\n    fs::write(a, b)\n}\n")));
+    assert!(!seen(&code(
+        "// std::fs::write(path)\n#[cfg(test)]\nmod tests {\n    fs::write(a, b)\n}\n"
+    )));
 }

@@ -1,7 +1,9 @@
-//! A redo log that goes round while it is drained: what the drain has just freed is written again, and is there after a cut.
+//! A redo log that goes round while it is drained: what the drain has just freed is written again,
+//! and is there after a cut.
 //!
-//! The drain and the writer change the same words on the medium. A word that arrives late shows only in what the medium holds at that moment, so
-//! each round is attached again from an image of it: what a kill leaves.
+//! The drain and the writer change the same words on the medium. A word that arrives late shows
+//! only in what the medium holds at that moment, so each round is attached again from an image of
+//! it: what a kill leaves.
 
 use crate::place;
 
@@ -30,7 +32,8 @@ fn a_redo_block_that_is_written_again_while_it_is_drained_is_there_after_a_cut()
         let home = Arc::new(SimHome::new(None));
         let spec = TierSpec { lanes: 64, ..place::small(member.clone(), TIER) };
         let attach = |mapping: &Arc<Mapping>| {
-            let options = Options { redo_keep_bytes: (BLOCKS / 2 * BLOCK) as u64, ..place::options() };
+            let options =
+                Options { redo_keep_bytes: (BLOCKS / 2 * BLOCK) as u64, ..place::options() };
             let tier = vec![(spec.clone(), vec![mapping.clone()])];
             testing::attach_simulated(home.clone(), tier, &place::profile(), options).unwrap()
         };
@@ -54,7 +57,8 @@ fn a_redo_block_that_is_written_again_while_it_is_drained_is_there_after_a_cut()
                 attached.background_step().unwrap();
             });
             begun.store(true, Ordering::SeqCst);
-            // As soon as something is freed, the oldest blocks are written again. (Where the drain never runs meanwhile, nothing is.)
+            // As soon as something is freed, the oldest blocks are written again. (Where the drain
+            // never runs meanwhile, nothing is.)
             let end = Instant::now() + Duration::from_secs(5);
             while again < AGAIN && Instant::now() < end {
                 if file.blocks_in_tier().0 < BLOCKS as u64 {

@@ -33,7 +33,8 @@ fn the_log_tells_blocks_that_went_home_from_those_of_a_removed_file() {
         let mapping = Arc::new(Mapping::in_memory(&vec![0; 1 << 20], 0));
         let tiers = vec![(place::small("/simulated/fast".into(), 1 << 20), vec![mapping])];
         let options = Options { seed: Some(3), ..place::options() };
-        let attached = testing::attach_simulated(home.clone(), tiers, &place::profile(), options).unwrap();
+        let attached =
+            testing::attach_simulated(home.clone(), tiers, &place::profile(), options).unwrap();
         attached.open("a.d8", OpenMode::CREATE).unwrap().write(0, &[1; 8192]).unwrap();
         home.fail_nth_write(1);
         attached.destage(Some(Path::new("a.d8"))).unwrap_err();

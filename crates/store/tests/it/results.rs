@@ -88,7 +88,8 @@ fn key_of_row(line: &str) -> Option<&str> {
 
 /// A key ends in the unit of its figure; one that does not is of a ratio.
 fn with_unit(key: &str, value: f64) -> String {
-    let units = [("_pct", "%"), ("_us", "us"), ("_ns", "ns"), ("_ms", "ms"), ("_mib", "MiB"), ("_s", "s")];
+    let units =
+        [("_pct", "%"), ("_us", "us"), ("_ns", "ns"), ("_ms", "ms"), ("_mib", "MiB"), ("_s", "s")];
     let unit = units.iter().find(|(end, _)| key.ends_with(end)).map_or("x", |(_, unit)| unit);
     format!("{} {unit}", figure(value))
 }
@@ -155,7 +156,11 @@ fn the_figures_of_the_documents_are_those_of_the_raw_data() {
         for (number, (expected, found)) in expected.lines().zip(found.lines()).enumerate() {
             assert_eq!(expected, found, "line {} of {name}; results/keep --tables", number + 1);
         }
-        assert_eq!(expected.lines().count(), found.lines().count(), "{name}; results/keep --tables");
+        assert_eq!(
+            expected.lines().count(),
+            found.lines().count(),
+            "{name}; results/keep --tables"
+        );
     }
 }
 
@@ -180,7 +185,8 @@ fn a_kept_run_fills_its_rows_its_links_and_its_block_and_changes_nothing_else() 
         "machine": { "cpu": "A CPU", "cores": 2, "memory_bytes": 24_u64 << 30, "kernel": "6.18" },
         "versions": { "rustc": "rustc 1.95.0", "git": "abc" },
         "warnings": ["EMULATED: tmpfs stands for persistent memory"],
-        "samples": [{ "group": "commit", "name": "stock", "unit": "ns", "median": 6612.0, "p99": 9.0 }],
+        "samples": [{ "group": "commit", "name": "stock", "unit": "ns", "median": 6612.0,
+        "p99": 9.0 }],
         "ratios": { "commits_over_disk": 84.6, "floor_us": 1.234, "absent": null },
     });
     let file = "results/2026-01-02-commits/result.json".to_owned();

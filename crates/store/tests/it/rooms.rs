@@ -71,13 +71,21 @@ const DURABLE_BOOL: &[(&str, usize)] = &[];
 /// Prefetches, prefaults and fences in `file/`, which says what it wants and not how.
 const MACHINE_WORDS: &[(&str, usize)] = &[];
 
-/// Where the store may name `tiersmith_pmem` and `tiersmith_block`: the medium, the mapped ledger, errors, the API that
-/// shows it to doors.
+/// Where the store may name `tiersmith_pmem` and `tiersmith_block`: the medium, the mapped ledger,
+/// errors, the API that shows it to doors.
 const MAY_NAME_PMEM: [&str; 4] = ["medium/", "ledger/lanes.rs", "error.rs", "lib.rs"];
 
 /// Files and folders of tests within `src`.
-const TESTS: [&str; 8] =
-    ["/tests/", "/tests.rs", "_test.rs", "_tests.rs", "/testing.rs", "/suite.rs", "/crash/", "/sim/"];
+const TESTS: [&str; 8] = [
+    "/tests/",
+    "/tests.rs",
+    "_test.rs",
+    "_tests.rs",
+    "/testing.rs",
+    "/suite.rs",
+    "/crash/",
+    "/sim/",
+];
 
 /// One source file: its name below `src`, its module's path, its code.
 struct Source {
@@ -138,7 +146,8 @@ fn sources(part: &str) -> Vec<Source> {
 
 fn parts() -> Vec<String> {
     let entries = fs::read_dir(crates()).unwrap();
-    let mut parts: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let mut parts: Vec<String> =
+        entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     parts.sort();
     parts
 }
@@ -258,9 +267,11 @@ fn cycles<T: Ord + Clone>(edges: &BTreeMap<T, BTreeSet<T>>) -> BTreeSet<BTreeSet
         }
         seen
     };
-    let all: BTreeMap<T, BTreeSet<T>> = edges.keys().map(|node| (node.clone(), reached(node))).collect();
+    let all: BTreeMap<T, BTreeSet<T>> =
+        edges.keys().map(|node| (node.clone(), reached(node))).collect();
     let mutual = |node: &T| {
-        let there = all[node].iter().filter(|to| all.get(*to).is_some_and(|back| back.contains(node)));
+        let there =
+            all[node].iter().filter(|to| all.get(*to).is_some_and(|back| back.contains(node)));
         there.cloned().chain([node.clone()]).collect::<BTreeSet<T>>()
     };
     edges.keys().map(mutual).filter(|cycle| cycle.len() > 1).collect()
@@ -273,13 +284,20 @@ fn room(source: &Source) -> Option<&str> {
 /// Fails with what is new and with what the list names in vain.
 fn compare<T: Ord + std::fmt::Debug>(rule: &str, found: BTreeSet<T>, listed: BTreeSet<T>) {
     let new = found.difference(&listed).map(|fault| format!("    {fault:?},   is new"));
-    let old = listed.difference(&found).map(|fault| format!("    {fault:?},   is gone: take the line out"));
+    let old = listed
+        .difference(&found)
+        .map(|fault| format!("    {fault:?},   is gone: take the line out"));
     let faults: Vec<String> = new.chain(old).collect();
     assert!(faults.is_empty(), "{rule} (crates/store/tests/it/rooms.rs):\n{}", faults.join("\n"));
 }
 
 /// How often any of these stands in the code of each file for which `counts` holds.
-fn count(part: &str, words: &[&str], counts: impl Fn(&str) -> bool, found: &mut BTreeSet<(String, usize)>) {
+fn count(
+    part: &str,
+    words: &[&str],
+    counts: impl Fn(&str) -> bool,
+    found: &mut BTreeSet<(String, usize)>,
+) {
     for source in sources(part).iter().filter(|source| counts(&source.name)) {
         let count = words.iter().map(|word| source.code.matches(word).count()).sum();
         if count > 0 {
@@ -344,7 +362,8 @@ fn no_folders_import_each_other() {
         let mut edges: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (from, to) in imports(&sources) {
             let Some(here) = room(&sources[from]) else { continue };
-            let there = to.iter().filter_map(|to| room(&sources[*to])).filter(|there| *there != here);
+            let there =
+                to.iter().filter_map(|to| room(&sources[*to])).filter(|there| *there != here);
             edges.entry(here).or_default().extend(there);
         }
         let is_folder = |room: &&str| crates().join(&part).join("src").join(room).is_dir();
@@ -353,13 +372,16 @@ fn no_folders_import_each_other() {
             found.insert((part.clone(), rooms.join(" ")));
         }
     }
-    let listed = ROOMS_IN_CYCLES.iter().map(|(part, rooms)| ((*part).to_owned(), (*rooms).to_owned()));
+    let listed =
+        ROOMS_IN_CYCLES.iter().map(|(part, rooms)| ((*part).to_owned(), (*rooms).to_owned()));
     compare("folders that import each other", found, listed.collect());
 }
 
 /// The name after one of these words at the beginning of a line, behind `pub` or not.
 fn defined<'a>(line: &'a str, words: &[&str]) -> Option<&'a str> {
-    let line = line.strip_prefix("pub(").map_or(line, |rest| &rest[rest.find(") ").map_or(0, |at| at + 2)..]);
+    let line = line
+        .strip_prefix("pub(")
+        .map_or(line, |rest| &rest[rest.find(") ").map_or(0, |at| at + 2)..]);
     let line = line.strip_prefix("pub ").unwrap_or(line);
     let rest = words.iter().find_map(|word| line.strip_prefix(word))?;
     let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
@@ -399,7 +421,8 @@ fn a_type_is_implemented_in_its_own_room() {
             }
         }
     }
-    let listed = IMPLS_ELSEWHERE.iter().map(|(file, name)| ((*file).to_owned(), (*name).to_owned()));
+    let listed =
+        IMPLS_ELSEWHERE.iter().map(|(file, name)| ((*file).to_owned(), (*name).to_owned()));
     compare("an impl in another room than its type", found, listed.collect());
 }
 
@@ -440,35 +463,42 @@ fn the_architecture_names_the_folders_that_there_are() {
     let named = store.split('`').filter(is_folder).map(str::to_owned).collect();
     let entries = fs::read_dir(crates().join("store/src")).unwrap().map(|entry| entry.unwrap());
     let folders = entries.filter(|entry| entry.path().is_dir());
-    let there = folders.map(|folder| format!("{}/", folder.file_name().to_str().unwrap())).collect();
+    let there =
+        folders.map(|folder| format!("{}/", folder.file_name().to_str().unwrap())).collect();
     compare("the store's folders and ARCHITECTURE.md", there, named);
 }
 
 #[test]
 fn a_policy_is_chosen_in_one_place() {
     let others = ["mod", "policy", "scan"];
-    let cache = fs::read_dir(crates().join("store/src/cache")).unwrap().map(|entry| entry.unwrap().path());
+    let cache =
+        fs::read_dir(crates().join("store/src/cache")).unwrap().map(|entry| entry.unwrap().path());
     let policies: Vec<String> = cache
         .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
         .filter(|name| !others.contains(&&**name))
         .map(|name| format!("{name}::"))
         .collect();
     let chosen = |source: &Source| policies.iter().any(|policy| source.code.contains(policy));
-    let names: Vec<String> = sources("store").into_iter().filter(chosen).map(|source| source.name).collect();
+    let names: Vec<String> =
+        sources("store").into_iter().filter(chosen).map(|source| source.name).collect();
     assert_eq!(names, ["cache/policy.rs"], "who names a policy, and not what has been chosen");
 }
 
 #[test]
 fn the_walk_sees_each_way_to_import() {
     let module = ["file".to_owned(), "write".to_owned()];
-    let all =
-        |code: &str| paths(code, &module).iter().map(|path| path.join("::")).collect::<Vec<_>>().join(" ");
+    let all = |code: &str| {
+        paths(code, &module).iter().map(|path| path.join("::")).collect::<Vec<_>>().join(" ")
+    };
     assert_eq!(all("use crate::a::{b, c::{D, self}, E as F,};"), "a::b a::c::D a::c a::E");
     assert_eq!(all("use super::{map::Leaf, State};"), "file::map::Leaf file::State");
     assert_eq!(all("let x = crate::tier::batch::Few::new();"), "tier::batch::Few::new");
     assert_eq!(all("pub(crate) use self::x::Y;"), "file::write::x::Y");
     assert_eq!(all("pub(crate) fn x() { supercrate::y() }"), "");
-    assert_eq!(code("a // crate::b\n#[cfg(test)]\nmod tests {\n    use crate::c;\n}"), "a \n#[cfg(test)]");
+    assert_eq!(
+        code("a // crate::b\n#[cfg(test)]\nmod tests {\n    use crate::c;\n}"),
+        "a \n#[cfg(test)]"
+    );
     assert_eq!(implemented("impl<'a> Kept<'a> {"), Some("Kept"));
     assert_eq!(implemented("impl Drop for Kept<'_> {"), None);
     assert_eq!(defined("pub(crate) struct Inner {", &["struct "]), Some("Inner"));

@@ -84,7 +84,8 @@ fn blocks_of_every_size_are_written_by_the_same_lanes() {
     let mut spec = TierSpec::new("fast", place.path().join("fast"), Medium::Emulated, 4 << 20);
     (spec.unit, spec.lanes) = (64 << 10, 8);
     let attached = attach(&home, std::slice::from_ref(&spec), options).unwrap();
-    // The large blocks first, so that the small ones take what is left, up to the last frame of the tier.
+    // The large blocks first, so that the small ones take what is left, up to the last frame of the
+    // tier.
     let sizes = [("large", 32768, 16), ("middle", 16384, 16), ("small", 4096, 700)];
     let files = sizes.map(|(name, block, blocks)| {
         let file = attached.open(name, OpenMode::CREATE).unwrap();

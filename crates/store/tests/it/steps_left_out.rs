@@ -14,8 +14,8 @@ use tiersmith_pmem::Mapping;
 use tiersmith_store::home::sim::SimOptions;
 use tiersmith_store::home::{Home, HomeFile, SimHome};
 use tiersmith_store::{
-    AttachedHome, Error, File, FileClass, FileTime, Medium, OpenMode, Profile, Result, SetTime, TierSpec,
-    testing, waits,
+    AttachedHome, Error, File, FileClass, FileTime, Medium, OpenMode, Profile, Result, SetTime,
+    TierSpec, testing, waits,
 };
 
 const MIB: u64 = 1 << 20;
@@ -44,7 +44,8 @@ fn attached(blocks: usize) -> Attached {
     let mapping = Arc::new(Mapping::in_memory(&vec![0; MIB as usize], 0));
     let tiers = vec![(spec(MIB), vec![mapping.clone()])];
     let attached =
-        testing::attach_simulated(gate.clone(), tiers, &place::profile(), place::options()).unwrap();
+        testing::attach_simulated(gate.clone(), tiers, &place::profile(), place::options())
+            .unwrap();
     Attached { home, gate, attached, mapping }
 }
 
@@ -55,7 +56,12 @@ impl Attached {
         let home = Arc::new(self.home.snapshot().home());
         meanwhile(&home);
         let members = place::loaded(&place::image(&self.mapping));
-        testing::attach_simulated(home, vec![(spec(MIB), members)], &place::profile(), place::options())
+        testing::attach_simulated(
+            home,
+            vec![(spec(MIB), members)],
+            &place::profile(),
+            place::options(),
+        )
     }
 }
 
@@ -115,7 +121,10 @@ fn a_file_whose_removal_home_refused_is_missed_when_it_is_gone_afterwards() {
     drop(file);
     it.gate.refuse_unlink(Some(EIO));
     it.attached.unlink("a.d8").unwrap_err();
-    assert_changed(it.killed(|home| home.unlink(Path::new("a.d8")).unwrap()), "removed by somebody else");
+    assert_changed(
+        it.killed(|home| home.unlink(Path::new("a.d8")).unwrap()),
+        "removed by somebody else",
+    );
     // And by us it can be removed as before.
     it.gate.refuse_unlink(None);
     it.attached.unlink("a.d8").unwrap();
@@ -301,13 +310,19 @@ struct Lending {
 const LEN: usize = 12288;
 
 fn lending_profile() -> Profile {
-    let rule = "[[rule]]\nfiles = [\"**/*.redo\"]\nclass = \"redo\"\nblock_size = 4096\nlend = true\nwhy = \"test\"\n";
-    let text =
-        "description = \"lending\"\n[default]\nclass = \"pass\"\nblock_size = 4096\n".to_owned() + rule;
+    let rule = "[[rule]]\nfiles = [\"**/*.redo\"]\nclass = \"redo\"\nblock_size = 4096\nlend = \
+                true\nwhy = \"test\"\n";
+    let text = "description = \"lending\"\n[default]\nclass = \"pass\"\nblock_size = 4096\n"
+        .to_owned()
+        + rule;
     Profile::parse("lending", &text).unwrap()
 }
 
-fn attach_lending(home: Arc<SimHome>, lent: Arc<SimHome>, mapping: Arc<Mapping>) -> Result<AttachedHome> {
+fn attach_lending(
+    home: Arc<SimHome>,
+    lent: Arc<SimHome>,
+    mapping: Arc<Mapping>,
+) -> Result<AttachedHome> {
     let tiers = vec![(spec(MIB), vec![mapping])];
     testing::attach_simulated_lending(home, lent, tiers, &lending_profile(), place::options())
 }
@@ -350,7 +365,11 @@ fn a_lent_file_goes_home_again_after_a_sync_that_failed_although_home_looks_alik
     testing::kernel_write(&lent, 0, &[7; LEN]).unwrap();
     it.home.fail_nth_sync(1);
     destage().unwrap_err();
-    assert_eq!(it.home.contents(Path::new("w.redo")).unwrap()[..], [7; LEN], "home looks as if it had it");
+    assert_eq!(
+        it.home.contents(Path::new("w.redo")).unwrap()[..],
+        [7; LEN],
+        "home looks as if it had it"
+    );
     drop(lent);
     assert!(it.attached.give_back("w.redo").unwrap());
     it.assert_power_cut_keeps(&[7; LEN]);
@@ -375,8 +394,8 @@ fn a_destaging_that_failed_is_settled_before_its_file_is_lent() {
 
 // --- slots of the file table ---
 
-/// A home with a gate whose file table is full of open files, and those files; `a.d8` has no slot. `redo`: also the slots that only
-/// redo files get are taken.
+/// A home with a gate whose file table is full of open files, and those files; `a.d8` has no slot.
+/// `redo`: also the slots that only redo files get are taken.
 fn full_table(redo: bool) -> (Attached, Vec<File>) {
     let home = Arc::new(SimHome::new(None));
     home.put(Path::new("a.d8"), &[9; B]).unwrap();
@@ -385,7 +404,8 @@ fn full_table(redo: bool) -> (Attached, Vec<File>) {
     let mapping = Arc::new(Mapping::in_memory(&vec![0; MIB as usize / 4], 0));
     let tiers = vec![(spec(MIB / 4), vec![mapping.clone()])];
     let attached =
-        testing::attach_simulated(gate.clone(), tiers, &place::profile(), place::options()).unwrap();
+        testing::attach_simulated(gate.clone(), tiers, &place::profile(), place::options())
+            .unwrap();
     let slots = attached.stats().tiers[0].file_slots_most;
     let data = slots - slots / 8;
     let name = |n| format!("{n}.{}", if n < data { "d8" } else { "redo" });
@@ -407,7 +427,10 @@ fn a_time_that_is_set_while_the_file_gets_a_slot_is_not_taken_for_a_change_of_ho
             // Until the gate is gone.
             for n in begun {
                 reader
-                    .set_times(SetTime::Keep, SetTime::At(FileTime { sec: 1_000_000_000 + n, nsec: 5 }))
+                    .set_times(
+                        SetTime::Keep,
+                        SetTime::At(FileTime { sec: 1_000_000_000 + n, nsec: 5 }),
+                    )
                     .unwrap();
                 let _ = done.send(());
             }
@@ -430,7 +453,12 @@ fn a_time_that_is_set_while_the_file_gets_a_slot_is_not_taken_for_a_change_of_ho
 fn killed_with(it: &Attached, bytes: u64) -> Result<AttachedHome> {
     let members = place::loaded(&place::image(&it.mapping));
     let home = Arc::new(it.home.snapshot().home());
-    testing::attach_simulated(home, vec![(spec(bytes), members)], &place::profile(), place::options())
+    testing::attach_simulated(
+        home,
+        vec![(spec(bytes), members)],
+        &place::profile(),
+        place::options(),
+    )
 }
 
 #[test]
@@ -452,7 +480,11 @@ fn who_waits_for_a_slot_behind_a_home_that_hangs_gives_up() {
         it.gate.open_wide();
         // One slot more is free, and that is for redo.
         hangs.join().unwrap().unwrap_err();
-        assert_eq!(outcome.expect("it waits without end").unwrap(), FileClass::Pass, "it goes straight home");
+        assert_eq!(
+            outcome.expect("it waits without end").unwrap(),
+            FileClass::Pass,
+            "it goes straight home"
+        );
         assert!(said.contains("another opening has waited"), "{said}");
     });
 }
@@ -463,7 +495,8 @@ fn who_waits_for_a_slot_empties_the_tier_once() {
     let gate = Gate::new(home);
     let mapping = Arc::new(Mapping::in_memory(&vec![0; MIB as usize / 2], 0));
     let tiers = vec![(TierSpec { lanes: 1, ..spec(MIB / 2) }, vec![mapping])];
-    let attached = testing::attach_simulated(gate, tiers, &place::profile(), place::options()).unwrap();
+    let attached =
+        testing::attach_simulated(gate, tiers, &place::profile(), place::options()).unwrap();
     // A pinned block in every unit of four, so that no unit can become the file table's.
     let [pinned, other] = ["pinned.d8", "other.d8"].map(|name| attached.create(name).unwrap());
     attached.pin("pinned.d8").unwrap();
@@ -480,10 +513,14 @@ fn who_waits_for_a_slot_empties_the_tier_once() {
     let refused = attached.create("refused.d8").map(drop).unwrap_err();
     assert!(matches!(refused, Error::FileTableFull { .. }), "{refused}");
     assert!(rooms() <= before + 1, "the tier was emptied {} times", rooms() - before);
-    // Whoever is refused from now on is refused soon after another, and the tier can be emptied again.
+    // Whoever is refused from now on is refused soon after another, and the tier can be emptied
+    // again.
     attached.unpin("pinned.d8").unwrap();
     let began = std::time::Instant::now();
     while let Err(refused) = attached.create("refused.d8") {
-        assert!(began.elapsed() < Duration::from_secs(5), "{refused}, though all blocks can go home");
+        assert!(
+            began.elapsed() < Duration::from_secs(5),
+            "{refused}, though all blocks can go home"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The two copies of a superblock: which is newer can be told at every moment of a change, and one of
-//! another format is enough to refuse the tier.
+//! The two copies of a superblock: which is newer can be told at every moment of a change, and one
+//! of another format is enough to refuse the tier.
 
 use crate::place;
 
@@ -16,7 +16,11 @@ const COPY: usize = 4096;
 
 #[test]
 fn of_a_superblock_that_grew_the_new_copy_is_the_newer_one_whichever_was_written_first() {
-    let spec = TierSpec { max_size: 2 * SIZE, grow_by: SIZE, ..place::small("/simulated/fast".into(), SIZE) };
+    let spec = TierSpec {
+        max_size: 2 * SIZE,
+        grow_by: SIZE,
+        ..place::small("/simulated/fast".into(), SIZE)
+    };
     let mapping = Arc::new(Mapping::in_memory(&vec![0; SIZE as usize], 2 * SIZE));
     let tiers = vec![(spec, vec![mapping.clone()])];
     let home = Arc::new(SimHome::new(None));
@@ -88,7 +92,8 @@ fn a_tier_of_another_format_is_refused_by_name_and_not_touched() {
             let said = error.to_string();
             assert!(said.contains(why) && said.contains("detach") && said.contains("m0"), "{said}");
         }
-        let error = check(None, std::slice::from_ref(&member), &CheckOptions::default()).unwrap_err();
+        let error =
+            check(None, std::slice::from_ref(&member), &CheckOptions::default()).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
         assert_eq!(MemberLabel::read(&fs::File::open(&member).unwrap()).unwrap(), None);
         assert!(fs::read(&member).unwrap() == other, "nothing was changed");

@@ -1,7 +1,9 @@
-//! Every operation on a few files at once, on a tier that is much too small for them, with contents that tell which block, part and version they are; and at the end
-//! what a power cut would leave, attached again.
+//! Every operation on a few files at once, on a tier that is much too small for them, with contents
+//! that tell which block, part and version they are; and at the end what a power cut would leave,
+//! attached again.
 //!
-//! Deliberately not here: each pair of operations by itself (`threads.rs`), every order of a few steps (`interleavings.rs`).
+//! Deliberately not here: each pair of operations by itself (`threads.rs`), every order of a few
+//! steps (`interleavings.rs`).
 
 use crate::place;
 
@@ -52,7 +54,8 @@ impl Drop for Done<'_> {
     }
 }
 
-/// A file whose blocks have parts of one length, each with one writer and the version that was acknowledged last.
+/// A file whose blocks have parts of one length, each with one writer and the version that was
+/// acknowledged last.
 struct Parts {
     file: File,
     number: u64,
@@ -81,12 +84,15 @@ impl Parts {
     }
 
     fn write(&self, part: usize, version: u64) {
-        self.file.write((part * self.len) as u64, &stamped(self.which(part), version, self.len)).unwrap();
+        self.file
+            .write((part * self.len) as u64, &stamped(self.which(part), version, self.len))
+            .unwrap();
         self.acked[part].store(version, SeqCst);
     }
 
     fn write_batch(&self, parts: &[usize], version: u64) {
-        let data: Vec<Vec<u8>> = parts.iter().map(|p| stamped(self.which(*p), version, self.len)).collect();
+        let data: Vec<Vec<u8>> =
+            parts.iter().map(|p| stamped(self.which(*p), version, self.len)).collect();
         let batch: Vec<(u64, &[u8])> =
             parts.iter().zip(&data).map(|(p, d)| ((p * self.len) as u64, &d[..])).collect();
         self.file.write_batch(&batch).unwrap();
@@ -95,7 +101,8 @@ impl Parts {
 
     /// Reads some parts that follow each other: each is whole, and as new as was acknowledged.
     fn read(&self, first: usize, count: usize, bytes: &mut Vec<u8>) {
-        let least: Vec<u64> = self.acked[first..first + count].iter().map(|a| a.load(SeqCst)).collect();
+        let least: Vec<u64> =
+            self.acked[first..first + count].iter().map(|a| a.load(SeqCst)).collect();
         bytes.clear();
         bytes.resize(count * self.len, 0xa5);
         assert_eq!(self.file.read((first * self.len) as u64, bytes).unwrap(), bytes.len());
@@ -113,7 +120,8 @@ impl Parts {
     fn borrow(&self, block: usize) {
         let per_block = self.block / self.len;
         let first = block * per_block;
-        let least: Vec<u64> = self.acked[first..first + per_block].iter().map(|a| a.load(SeqCst)).collect();
+        let least: Vec<u64> =
+            self.acked[first..first + per_block].iter().map(|a| a.load(SeqCst)).collect();
         if let Some(lent) = self.file.read_ref((block * self.block) as u64) {
             self.compare(first, &least, &lent);
             let before = lent.to_vec();
@@ -136,7 +144,11 @@ impl Parts {
         let all = place::read(attached, name);
         for (part, acked) in self.acked.iter().enumerate() {
             let found = version(self.which(part), &all[part * self.len..][..self.len]);
-            assert_eq!(found, acked.load(SeqCst), "{name}, part {part}: an acknowledged write is lost");
+            assert_eq!(
+                found,
+                acked.load(SeqCst),
+                "{name}, part {part}: an acknowledged write is lost"
+            );
         }
     }
 }
@@ -162,7 +174,8 @@ fn everything_at_once_keeps_every_part_whole_and_new_and_a_cut_at_the_end_loses_
     let redo = Parts::new(&attached, 3, "log.redo", 4096, 512, 100);
     let (seed, stop) = (place::seed(), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let (stop, attached, home, whole, shared, redo) = (&stop, &attached, &home, &whole, &shared, &redo);
+        let (stop, attached, home, whole, shared, redo) =
+            (&stop, &attached, &home, &whole, &shared, &redo);
         let files = [whole, shared, redo];
         for reader in 0..2 {
             scope.spawn(move || {
@@ -194,7 +207,8 @@ fn everything_at_once_keeps_every_part_whole_and_new_and_a_cut_at_the_end_loses_
                         assert!(tier.free_bytes <= tier.usable_bytes, "{tier:?}");
                     }
                     7 => {
-                        // A file that comes, is renamed over another and goes: its frames are everybody's next.
+                        // A file that comes, is renamed over another and goes: its frames are
+                        // everybody's next.
                         let made = attached.open("new.d8", OpenMode::CREATE).unwrap();
                         made.write(0, &stamped(9 << 32, 1, 30_000)).unwrap();
                         attached.rename("new.d8", "old.d8").unwrap();
@@ -224,7 +238,8 @@ fn everything_at_once_keeps_every_part_whole_and_new_and_a_cut_at_the_end_loses_
                                 parts.dedup();
                                 whole.write_batch(&parts, version);
                             }
-                            // Parts of a block that belong to different writers: none overwrites the others'.
+                            // Parts of a block that belong to different writers: none overwrites
+                            // the others'.
                             2 => shared.write(own(shared, &mut rng), version),
                             _ => redo.write(own(redo, &mut rng), version),
                         }
@@ -298,15 +313,18 @@ fn a_read_while_a_file_is_cut_does_not_show_what_home_had_before() {
         let gate = Gate::new(Arc::new(SimHome::new(None)));
         let tiers = vec![(place::small("fast".into(), MIB), vec![Memory::new(MIB)])];
         let attached =
-            testing::attach_simulated(gate.clone(), tiers, &place::profile(), place::options()).unwrap();
+            testing::attach_simulated(gate.clone(), tiers, &place::profile(), place::options())
+                .unwrap();
         let file = attached.open(name, OpenMode::CREATE).unwrap();
-        let parts =
-            |version: u64| -> Vec<u8> { (0..2).flat_map(|part| stamped(part, version, 4096)).collect() };
+        let parts = |version: u64| -> Vec<u8> {
+            (0..2).flat_map(|part| stamped(part, version, 4096)).collect()
+        };
         file.write(0, &parts(1)).unwrap();
         attached.destage(None).unwrap();
         attached.evict(None, u64::MAX).unwrap();
         file.write(4096, &parts(2)[4096..]).unwrap();
-        // The reader has block 0 from home and goes on to block 1; the cut has dropped block 1 and not come to home.
+        // The reader has block 0 from home and goes on to block 1; the cut has dropped block 1 and
+        // not come to home.
         let (reading, has_read) = channel::<()>();
         let (cutting, is_cut) = channel::<()>();
         let (cutter, go) = channel::<()>();

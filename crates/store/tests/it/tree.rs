@@ -1,14 +1,18 @@
 //! What a machine can hold of the house style: the source tree, read as text.
 //!
-//! Deliberately absent: what lints hold already (missing documentation, `unwrap`, undocumented `unsafe`).
+//! Deliberately absent: what lints hold already (missing documentation, `unwrap`, undocumented
+//! `unsafe`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The right margin of code and comments; that of documents is in `docs.rs`.
+const COLUMNS_MAX: usize = 100;
 /// The longest file there may be; longer ones hold two ideas.
 const LINES_MAX: usize = 800;
 
-/// Who may know whom (DESIGN.md, "Parts"). A part that is not listed yet is to be added with its line there.
+/// Who may know whom (DESIGN.md, "Parts"). A part that is not listed yet is to be added with its
+/// line there.
 const MAY_KNOW: &[(&str, &[&str])] = &[
     // `pmem` for its simulated machine alone, in tests.
     ("block", &["dir", "pmem"]),
@@ -74,7 +78,8 @@ fn root() -> PathBuf {
 
 /// All files below a folder, without build results.
 fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
-    let mut entries: Vec<PathBuf> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut entries: Vec<PathBuf> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
     for path in entries {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -136,15 +141,19 @@ fn every_source_file_says_first_what_it_is() {
     assert_none("files that do not begin with `//! `", &faults);
 }
 
-/// Whether a line of code has a number where an offset stands: `b[8]`, `b[8..]`, `b[..8]`, `u64_at(b, 8)`.
+/// Whether a line of code has a number where an offset stands: `b[8]`, `b[8..]`, `b[..8]`,
+/// `u64_at(b, 8)`.
 fn counts_bytes(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     let begins_with_digit = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
     let indexed = code.match_indices('[').any(|(at, _)| {
-        let behind_a_value = code[..at].ends_with(|c: char| c.is_alphanumeric() || "_)]".contains(c));
+        let behind_a_value =
+            code[..at].ends_with(|c: char| c.is_alphanumeric() || "_)]".contains(c));
         let inside = code[at + 1..].trim_start_matches('.');
         let after = inside.trim_start_matches(|c: char| c.is_ascii_digit() || c == '_');
-        behind_a_value && begins_with_digit(inside) && (after.starts_with(']') || after.starts_with(".."))
+        behind_a_value
+            && begins_with_digit(inside)
+            && (after.starts_with(']') || after.starts_with(".."))
     });
     let asked = ["u64_at(", "u32_at(", "u16_at("].iter().any(|call| {
         code.match_indices(call).any(|(at, _)| {
@@ -157,14 +166,19 @@ fn counts_bytes(line: &str) -> bool {
 
 #[test]
 fn no_number_is_an_offset_where_bytes_are_read_and_written() {
-    for counted in ["x = b[8];", "b[8..16].copy()", "take(&b[..4088])", "u64_at(b, 0) != 0", "f()[2..]"] {
+    for counted in
+        ["x = b[8];", "b[8..16].copy()", "take(&b[..4088])", "u64_at(b, 0) != 0", "f()[2..]"]
+    {
         assert!(counts_bytes(counted), "{counted}");
     }
-    for named in ["[0; 512]", "b[AT..AT + 8]", "u64_at(b, at::LEN)", "let [a, 1]", "// b[8]", "#[cfg(x)]"] {
+    for named in
+        ["[0; 512]", "b[AT..AT + 8]", "u64_at(b, at::LEN)", "let [a, 1]", "// b[8]", "#[cfg(x)]"]
+    {
         assert!(!counts_bytes(named), "{named}");
     }
-    let excused =
-        |path: &str, line: &str| COUNTED.iter().any(|(end, text)| path.ends_with(end) && line.contains(text));
+    let excused = |path: &str, line: &str| {
+        COUNTED.iter().any(|(end, text)| path.ends_with(end) && line.contains(text))
+    };
     let mut faults = Vec::new();
     for (path, text) in sources(&[".rs"]) {
         let path = path.display().to_string();
@@ -193,7 +207,8 @@ fn no_source_file_is_longer_than_a_reader_bears() {
 
 #[test]
 fn what_is_released_carries_no_line_tables() {
-    let manifest: toml::Table = fs::read_to_string(root().join("Cargo.toml")).unwrap().parse().unwrap();
+    let manifest: toml::Table =
+        fs::read_to_string(root().join("Cargo.toml")).unwrap().parse().unwrap();
     let release = &manifest["profile"]["release"];
     assert_eq!(release["strip"].as_str(), Some("debuginfo"), "{release}");
     assert!(release.get("debug").is_none(), "{release}");
@@ -254,7 +269,9 @@ fn parts_know_only_the_parts_they_may_know() {
             faults.push(format!("the folder {part} holds the package {package}"));
         }
         for table in ["dependencies", "build-dependencies"] {
-            let Some(dependencies) = manifest.get(table).and_then(|d| d.as_table()) else { continue };
+            let Some(dependencies) = manifest.get(table).and_then(|d| d.as_table()) else {
+                continue;
+            };
             for name in dependencies.keys() {
                 if let Some(other) = name.strip_prefix("tiersmith-")
                     && !may_know.contains(&other)
@@ -282,8 +299,8 @@ fn unsafe_code_is_forbidden_outside_the_parts_that_need_it() {
     let mut faults = Vec::new();
     for (path, text) in sources(&["lib.rs", "main.rs"]) {
         let part = path.components().nth(1).map(|c| c.as_os_str().to_string_lossy().into_owned());
-        let of_a_part =
-            path.starts_with("crates") && path.components().nth(2).is_some_and(|c| c.as_os_str() == "src");
+        let of_a_part = path.starts_with("crates")
+            && path.components().nth(2).is_some_and(|c| c.as_os_str() == "src");
         if of_a_part
             && path.components().count() == 4
             && !UNSAFE_PARTS.contains(&part.unwrap_or_default().as_str())
@@ -308,8 +325,10 @@ fn no_message_shows_the_debug_text_of_rust() {
         if !name.starts_with("crates/") || !name.contains("/src/") || tests {
             continue;
         }
-        let allowed =
-            SHOWN_QUOTED.iter().find(|(file, _)| name.ends_with(file)).map_or(&[][..], |(_, of)| of);
+        let allowed = SHOWN_QUOTED
+            .iter()
+            .find(|(file, _)| name.ends_with(file))
+            .map_or(&[][..], |(_, of)| of);
         for (n, line) in without_tests(&text).lines().enumerate() {
             let is_comment = line.trim_start().starts_with("//");
             let shown = line.match_indices(":?}").map(|(end, _)| {
@@ -325,8 +344,8 @@ fn no_message_shows_the_debug_text_of_rust() {
     assert_none("messages with Rust's debug text; use Display, or say it in words", &faults);
 }
 
-/// Cargo links a test program with all of its crate, so each costs seconds of every build. A new file of tests is a module of `it`; one
-/// that nothing may disturb, of `alone`.
+/// Cargo links a test program with all of its crate, so each costs seconds of every build. A new
+/// file of tests is a module of `it`; one that nothing may disturb, of `alone`.
 #[test]
 fn integration_tests_are_few_programs() {
     const PROGRAMS_MAX: usize = 16;
@@ -342,5 +361,42 @@ fn integration_tests_are_few_programs() {
         }
     }
     assert!(programs.len() > 10, "the crates have only {programs:?}");
-    assert!(programs.len() <= PROGRAMS_MAX, "{} programs of tests:\n{}", programs.len(), programs.join("\n"));
+    assert!(
+        programs.len() <= PROGRAMS_MAX,
+        "{} programs of tests:\n{}",
+        programs.len(),
+        programs.join("\n")
+    );
+}
+
+/// Texts of other programs, quoted as they are.
+const QUOTED: &[&str] = &[
+    "crates/awr/tests/it/import.rs",
+    "crates/awr/tests/it/metrics.rs",
+    "crates/awr/tests/it/page_chromium.rs",
+    "crates/cli/tests/it/packages.rs",
+];
+
+/// A row of a table and the name of a test cannot be broken.
+fn cannot_be_broken(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("fn ")
+        || line.strip_prefix("//").is_some_and(|rest| rest[1..].starts_with(" |"))
+}
+
+#[test]
+fn code_and_comments_keep_the_right_margin() {
+    let mut faults = Vec::new();
+    for (path, text) in sources(&[".rs"]) {
+        let path = path.display().to_string();
+        if QUOTED.contains(&path.as_str()) {
+            continue;
+        }
+        for (n, line) in text.lines().enumerate() {
+            if line.chars().count() > COLUMNS_MAX && !cannot_be_broken(line) {
+                faults.push(format!("{path}:{}", n + 1));
+            }
+        }
+    }
+    assert_none(&format!("lines of more than {COLUMNS_MAX} columns"), &faults);
 }

@@ -17,7 +17,9 @@ use std::time::Instant;
 use tiersmith_pmem::Mapping;
 use tiersmith_pmem::sync::{Flaw, plant, racing, turn};
 use tiersmith_store::home::SimHome;
-use tiersmith_store::{AttachedHome, File, FileClass, Medium, OpenMode, Options, Planted, TierSpec, testing};
+use tiersmith_store::{
+    AttachedHome, File, FileClass, Medium, OpenMode, Options, Planted, TierSpec, testing,
+};
 
 pub(crate) const B: usize = 4096;
 const TIER: u64 = 512 << 10;
@@ -61,7 +63,13 @@ pub(crate) struct Stage {
 }
 
 fn spec() -> TierSpec {
-    TierSpec { medium: Medium::Emulated, lanes: 1, batches: 1, slots: 8, ..place::small("fast".into(), TIER) }
+    TierSpec {
+        medium: Medium::Emulated,
+        lanes: 1,
+        batches: 1,
+        slots: 8,
+        ..place::small("fast".into(), TIER)
+    }
 }
 
 fn options(planted: Planted) -> Options {
@@ -176,8 +184,11 @@ impl Stage {
             "{how}: {first:x} is not block {block}'s"
         );
         let others = (1..WRITERS).any(|w| least[w][block] > 0);
-        let old =
-            if writer == 0 { others || version < least[0][block] } else { version < least[writer][block] };
+        let old = if writer == 0 {
+            others || version < least[0][block]
+        } else {
+            version < least[writer][block]
+        };
         assert!(!old, "{how}: {first:x} had been overwritten before: {least:?}");
     }
 
@@ -299,7 +310,12 @@ impl Scheduler for Bursts {
         Some(Schedule::new(0))
     }
 
-    fn next_task(&mut self, ready: &[&Task], current: Option<TaskId>, yields: bool) -> Option<TaskId> {
+    fn next_task(
+        &mut self,
+        ready: &[&Task],
+        current: Option<TaskId>,
+        yields: bool,
+    ) -> Option<TaskId> {
         self.steps = self.steps.saturating_sub(1);
         if self.steps > 0
             && !yields
@@ -328,8 +344,12 @@ fn explore(rounds: u64, planted: Planted, scene: fn(Planted)) -> (u64, Option<St
     config.silence_warnings = true;
     let runs = Arc::new(AtomicU64::new(0));
     for seed in 1..=rounds {
-        let bursts =
-            Bursts { random: fastrand::Rng::with_seed(seed), schedules: 2 * AT_ONCE, most: 0, steps: 0 };
+        let bursts = Bursts {
+            random: fastrand::Rng::with_seed(seed),
+            schedules: 2 * AT_ONCE,
+            most: 0,
+            steps: 0,
+        };
         let schedulers: [Box<dyn Scheduler + Send>; 3] = [
             Box::new(PctScheduler::new_from_seed(seed, 3, AT_ONCE)),
             Box::new(bursts),

@@ -17,8 +17,8 @@ use super::{cells, heading, is_rule};
 /// The longest text of a statement that is kept together.
 const LONGEST_TEXT: usize = 16 << 10;
 
-/// Reads the rows of a table whose rows take several lines, from the line `at`; where they end. Nothing if it is
-/// another table.
+/// Reads the rows of a table whose rows take several lines, from the line `at`; where they end.
+/// Nothing if it is another table.
 pub(super) fn of_several_lines(
     lines: &[&str],
     at: usize,
@@ -85,7 +85,13 @@ fn are_figures_and_a_number(cells: &[String]) -> bool {
 }
 
 /// Rows of figures, each with its names on the line above.
-fn named(lines: &[&str], mut at: usize, spans: &[(usize, usize)], grid: &mut Grid, names: &[&str]) -> usize {
+fn named(
+    lines: &[&str],
+    mut at: usize,
+    spans: &[(usize, usize)],
+    grid: &mut Grid,
+    names: &[&str],
+) -> usize {
     let mut columns: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     columns.append(&mut grid.columns);
     grid.columns = columns;
@@ -113,7 +119,8 @@ fn named(lines: &[&str], mut at: usize, spans: &[(usize, usize)], grid: &mut Gri
     at
 }
 
-/// The instance efficiency percentages, which stand in pairs, if they begin with the first of these lines.
+/// The instance efficiency percentages, which stand in pairs, if they begin with the first of these
+/// lines.
 pub(super) fn efficiency(lines: &[&str]) -> Option<Grid> {
     let title = lines.first()?.trim();
     if !title.starts_with("Instance Efficiency") {
@@ -122,19 +129,23 @@ pub(super) fn efficiency(lines: &[&str]) -> Option<Grid> {
     let mut grid = Grid { section: name_of(title), ..Grid::default() };
     grid.columns = ["Ratio", "%"].map(str::to_owned).to_vec();
     let lines = lines.iter().skip(1).take(12).filter(|line| !is_rule(line));
-    for line in lines.skip_while(|line| line.trim().is_empty()).take_while(|line| line.contains(':')) {
+    for line in
+        lines.skip_while(|line| line.trim().is_empty()).take_while(|line| line.contains(':'))
+    {
         let mut parts = line.split(':');
         let mut label = parts.next().unwrap_or_default().trim().to_owned();
         for part in parts {
             let value = part.split_whitespace().next().unwrap_or_default();
-            let behind = part.trim_start().strip_prefix(value).unwrap_or_default().trim().to_owned();
+            let behind =
+                part.trim_start().strip_prefix(value).unwrap_or_default().trim().to_owned();
             grid.rows.push(vec![std::mem::replace(&mut label, behind), value.to_owned()]);
         }
     }
     (!grid.rows.is_empty()).then_some(grid)
 }
 
-/// A heading without what stands behind it: `Host CPU (CPUs: 8)`, `Instance Efficiency Percentages`.
+/// A heading without what stands behind it: `Host CPU (CPUs: 8)`,
+/// `Instance Efficiency Percentages`.
 pub(super) fn name_of(line: &str) -> String {
     let line = line.trim();
     let end = line.find(" (CPUs").or_else(|| line.find("  ")).unwrap_or(line.len());
@@ -148,13 +159,15 @@ mod tests {
     #[test]
     fn statements_have_the_text_below_them_and_files_the_names_above() {
         let text = "SQL ordered by CPU Time   DB/Inst: X/x  Snaps: 1-2\n-> x\n\n\
-                    \x20   CPU\n  Time (s)   Executions    SQL Id\n---------- ------------ -------------\n\
+                    \x20   CPU\n  Time (s)   Executions    SQL Id\n---------- ------------ \
+                    -------------\n\
                     \x20    218.0            1 0abcdefghijkl\nModule: app.exe\n\
                     select *\nfrom t where a = 12345678\n\n\
                     \x20      1.5        1,000 9abcdefghijkl\nselect 1 from dual\n\n\
                     \x20         -------------------------------------------------------------\n\
                     File IO Stats             DB/Inst: X/x  Snaps: 1-2\n\n\
-                    Tablespace               Filename\n------------------------ ------------------------\n\
+                    Tablespace               Filename\n------------------------ \
+                    ------------------------\n\
                     \x20                Av\n         Reads Rds/s\n-------------- -------\n\
                     USERS                    /data/users 01.dbf\n        12,000    20.0\n\
                     A_TABLESPACE_WITH_A_LONG_NAME\n   /data/b.dbf\n";
@@ -172,8 +185,10 @@ mod tests {
         let text = "Instance Efficiency Percentages (Target 100%)\n~~~~~~~~~~~~~~~~~~~~~~~~~~~~\n\
                     \x20           Buffer Nowait %:  100.00       Redo NoWait %:   99.99\n\
                     \x20        % Non-Parse CPU:  96.0\n\n\
-                    Host CPU (CPUs:    8 Cores:    4 Sockets:    1)\n~~~~~~~~         Load Average\n\
-                    \x20              Begin       End     %User\n           --------- --------- ---------\n\
+                    Host CPU (CPUs:    8 Cores:    4 Sockets:    1)\n~~~~~~~~         Load \
+                    Average\n\
+                    \x20              Begin       End     %User\n           --------- --------- \
+                    ---------\n\
                     \x20               1.00      2.00      30.5\n\n\
                     IO Profile                  Read+Write/Second     Read/Second\n\
                     ~~~~~~~~~~                  ----------------- ---------------\n\
@@ -183,7 +198,11 @@ mod tests {
         assert_eq!(ratios.section, "Instance Efficiency Percentages (Target 100%)");
         assert_eq!(
             ratios.rows,
-            [["Buffer Nowait %", "100.00"], ["Redo NoWait %", "99.99"], ["% Non-Parse CPU", "96.0"]]
+            [
+                ["Buffer Nowait %", "100.00"],
+                ["Redo NoWait %", "99.99"],
+                ["% Non-Parse CPU", "96.0"]
+            ]
         );
         assert_eq!(
             (host.section.as_str(), &host.columns[..]),

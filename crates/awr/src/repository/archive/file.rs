@@ -88,8 +88,10 @@ impl InFile {
             remedy: "Give a file in a directory that is there and that you can write to".to_owned(),
         })?;
         private::warn_if_loose(&path);
-        let mut file =
-            InFile::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        let mut file = InFile::connect(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        )?;
         let made = file.make_tables();
         made.map_err(|error| file.failed("open", &error))?;
         file.check()?;
@@ -127,15 +129,18 @@ impl InFile {
 
     fn failed(&mut self, action: &'static str, error: &rusqlite::Error) -> Error {
         let code = error.sqlite_error_code();
-        self.may_pass =
-            matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::DiskFull));
+        self.may_pass = matches!(
+            code,
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::DiskFull)
+        );
         failed(action, &self.path, error)
     }
 
     fn make_tables(&mut self) -> rusqlite::Result<()> {
         // Two programs that make the file at once: the second waits, then finds the tables.
         let change = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let tables: i64 = change.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        let tables: i64 =
+            change.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         let id: i32 = change.pragma_query_value(None, "application_id", |row| row.get(0))?;
         if tables == 0 && id == 0 {
             change.execute_batch(TABLES)?;
@@ -146,7 +151,8 @@ impl InFile {
     }
 
     fn check(&mut self) -> Result<()> {
-        let pragma = |name: &str| self.connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+        let pragma =
+            |name: &str| self.connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
         let read = (|| Ok((pragma("application_id")?, pragma("user_version")?)))();
         let (id, format) = read.map_err(|error| self.failed("open", &error))?;
         let refused = |reason: String, remedy: &str| Error::Archive {
@@ -163,7 +169,8 @@ impl InFile {
             ));
         }
         if id != APPLICATION_ID {
-            let remedy = "Give a file that `tiersmith awr record` made, or a name that is not there yet";
+            let remedy =
+                "Give a file that `tiersmith awr record` made, or a name that is not there yet";
             return Err(refused("it is a database of something else".to_owned(), remedy));
         }
         if format != FORMAT {
@@ -182,7 +189,8 @@ impl InFile {
     ) -> Result<T> {
         self.may_pass = false;
         let all = || -> rusqlite::Result<T> {
-            let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let transaction =
+                self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let value = change(&transaction)?;
             transaction.commit()?;
             Ok(value)
@@ -202,17 +210,27 @@ impl Keeper for InFile {
     fn take(&mut self, all: &[New<'_>], gaps: &[Behind]) -> Result<Vec<SnapshotId>> {
         self.write("write to", |change| {
             let mut snapshot = change.prepare_cached(
-                "INSERT INTO snapshot (taken_unix_ns, source, database, instance, body) VALUES (?1, ?2, ?3, ?4, ?5)",
+                "INSERT INTO snapshot (taken_unix_ns, source, database, instance, body) VALUES \
+                 (?1, ?2, ?3, ?4, ?5)",
             )?;
-            let mut brief = change.prepare_cached("INSERT INTO brief (id, body) VALUES (?1, ?2)")?;
+            let mut brief =
+                change.prepare_cached("INSERT INTO brief (id, body) VALUES (?1, ?2)")?;
             let mut keep = |new: &New<'_>| -> rusqlite::Result<SnapshotId> {
                 let at = signed(new.taken_unix_ns);
-                let id = snapshot.insert(params![at, new.source, new.database, new.instance, new.body])?;
+                let id = snapshot.insert(params![
+                    at,
+                    new.source,
+                    new.database,
+                    new.instance,
+                    new.body
+                ])?;
                 brief.execute(params![id, new.brief])?;
                 Ok(id_of(id))
             };
-            let ids: Vec<SnapshotId> = all.iter().map(&mut keep).collect::<rusqlite::Result<_>>()?;
-            let insert = "INSERT INTO gap (source, at_unix_ns, reason, after) VALUES (?1, ?2, ?3, ?4)";
+            let ids: Vec<SnapshotId> =
+                all.iter().map(&mut keep).collect::<rusqlite::Result<_>>()?;
+            let insert = "INSERT INTO gap (source, at_unix_ns, reason, after) VALUES (?1, ?2, ?3, \
+                          ?4)";
             let mut note = change.prepare_cached(insert)?;
             for Behind { gap, behind } in gaps {
                 let after = ids.get(*behind).map(|id| signed(id.number()));
@@ -224,8 +242,9 @@ impl Keeper for InFile {
 
     fn entries(&mut self) -> Result<Vec<Entry>> {
         self.read(|connection| {
-            let mut query = connection
-                .prepare("SELECT id, taken_unix_ns, database, instance, source FROM snapshot ORDER BY id")?;
+            let mut query = connection.prepare(
+                "SELECT id, taken_unix_ns, database, instance, source FROM snapshot ORDER BY id",
+            )?;
             let entries = query.query_map([], |row| {
                 let source: String = row.get(4)?;
                 Ok(Entry {
@@ -259,8 +278,10 @@ impl Keeper for InFile {
         // A row whose brief is gone is damaged, and must not be left out without a word.
         self.read(|connection| {
             let mut query = connection.prepare(
-                "SELECT snapshot.id, brief.body FROM snapshot LEFT JOIN brief ON brief.id = snapshot.id \
-                 WHERE snapshot.id BETWEEN ?1 AND ?2 AND source = (SELECT source FROM snapshot WHERE id = ?1) \
+                "SELECT snapshot.id, brief.body FROM snapshot LEFT JOIN brief ON brief.id = \
+                 snapshot.id \
+                 WHERE snapshot.id BETWEEN ?1 AND ?2 AND source = (SELECT source FROM snapshot \
+                 WHERE id = ?1) \
                  ORDER BY snapshot.id",
             )?;
             let mut rows = query.query([signed(first.number()), signed(last.number())])?;
@@ -274,10 +295,12 @@ impl Keeper for InFile {
     fn between(&mut self, first: SnapshotId, last: SnapshotId) -> Result<Vec<SnapshotId>> {
         self.read(|connection| {
             let mut query = connection.prepare(
-                "SELECT id FROM snapshot WHERE id BETWEEN ?1 AND ?2 AND source = (SELECT source FROM snapshot WHERE id = ?1) ORDER BY id",
+                "SELECT id FROM snapshot WHERE id BETWEEN ?1 AND ?2 AND source = (SELECT source \
+                 FROM snapshot WHERE id = ?1) ORDER BY id",
             )?;
-            let ids = query
-                .query_map([signed(first.number()), signed(last.number())], |row| Ok(id_of(row.get(0)?)))?;
+            let ids = query.query_map([signed(first.number()), signed(last.number())], |row| {
+                Ok(id_of(row.get(0)?))
+            })?;
             ids.collect()
         })
     }
@@ -292,7 +315,8 @@ impl Keeper for InFile {
                 return Err(rusqlite::Error::QueryReturnedNoRows);
             }
             let added = change.execute(
-                "INSERT INTO baseline (name, first, last, made_unix_ns) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+                "INSERT INTO baseline (name, first, last, made_unix_ns) VALUES (?1, ?2, ?3, ?4) ON \
+                 CONFLICT DO NOTHING",
                 params![baseline.name, first, last, now_unix_ns()],
             )?;
             Ok(added > 0)
@@ -307,9 +331,14 @@ impl Keeper for InFile {
 
     fn baselines(&mut self) -> Result<Vec<Baseline>> {
         self.read(|connection| {
-            let mut query = connection.prepare("SELECT name, first, last FROM baseline ORDER BY name")?;
+            let mut query =
+                connection.prepare("SELECT name, first, last FROM baseline ORDER BY name")?;
             let rows = query.query_map([], |row| {
-                Ok(Baseline { name: row.get(0)?, first: id_of(row.get(1)?), last: id_of(row.get(2)?) })
+                Ok(Baseline {
+                    name: row.get(0)?,
+                    first: id_of(row.get(1)?),
+                    last: id_of(row.get(2)?),
+                })
             })?;
             rows.collect()
         })
@@ -318,17 +347,21 @@ impl Keeper for InFile {
     fn remove_before(&mut self, source: Option<&str>, unix_ns: u64) -> Result<usize> {
         let at = signed(unix_ns);
         self.write("write to", |change| {
-            let old = "FROM snapshot WHERE taken_unix_ns < ?1 AND (?2 IS NULL OR source = ?2 AND id < \
+            let old = "FROM snapshot WHERE taken_unix_ns < ?1 AND (?2 IS NULL OR source = ?2 AND \
+                       id < \
                  (SELECT max(id) FROM snapshot WHERE source = ?2)) AND NOT EXISTS \
                  (SELECT 1 FROM baseline WHERE snapshot.id BETWEEN first AND last)";
             let briefs = format!("DELETE FROM brief WHERE id IN (SELECT id {old})");
             change.execute(&briefs, params![at, source])?;
             let gone = change.execute(&format!("DELETE {old}"), params![at, source])?;
             change.execute(
-                "DELETE FROM gap WHERE at_unix_ns < ?1 AND (?2 IS NULL OR source = ?2) AND NOT EXISTS \
-                 (SELECT 1 FROM baseline b JOIN snapshot f ON f.id = b.first JOIN snapshot l ON l.id = b.last \
+                "DELETE FROM gap WHERE at_unix_ns < ?1 AND (?2 IS NULL OR source = ?2) AND NOT \
+                 EXISTS \
+                 (SELECT 1 FROM baseline b JOIN snapshot f ON f.id = b.first JOIN snapshot l ON \
+                 l.id = b.last \
                  WHERE f.source = gap.source AND (gap.after BETWEEN b.first AND b.last OR \
-                 gap.after IS NULL AND gap.at_unix_ns BETWEEN f.taken_unix_ns AND l.taken_unix_ns))",
+                 gap.after IS NULL AND gap.at_unix_ns BETWEEN f.taken_unix_ns AND \
+                 l.taken_unix_ns))",
                 params![at, source],
             )?;
             Ok(gone)
@@ -338,9 +371,15 @@ impl Keeper for InFile {
     fn note_gap(&mut self, gap: &Gap) -> Result<()> {
         self.write("write to", |change| {
             change.execute(
-                "INSERT INTO gap (source, at_unix_ns, reason, after) VALUES (?1, ?2, ?3, coalesce(?4, (SELECT max(id) FROM \
+                "INSERT INTO gap (source, at_unix_ns, reason, after) VALUES (?1, ?2, ?3, \
+                 coalesce(?4, (SELECT max(id) FROM \
                  snapshot WHERE source = ?1)))",
-                params![gap.source, signed(gap.at_unix_ns), gap.reason, gap.after.map(|id| signed(id.number()))],
+                params![
+                    gap.source,
+                    signed(gap.at_unix_ns),
+                    gap.reason,
+                    gap.after.map(|id| signed(id.number()))
+                ],
             )?;
             Ok(())
         })
@@ -375,7 +414,8 @@ impl Keeper for InFile {
             let now = now_unix_ns();
             let holder = change
                 .query_row(
-                    "SELECT host, boot, process, started, beat_unix_ns FROM recorder WHERE source = ?1",
+                    "SELECT host, boot, process, started, beat_unix_ns FROM recorder WHERE source \
+                     = ?1",
                     [source],
                     |row| {
                         let who = Who {
@@ -396,7 +436,8 @@ impl Keeper for InFile {
                 return Ok(Some(holder));
             }
             change.execute(
-                "INSERT OR REPLACE INTO recorder (source, token, host, boot, process, started, beat_unix_ns) \
+                "INSERT OR REPLACE INTO recorder (source, token, host, boot, process, started, \
+                 beat_unix_ns) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 params![source, token, me.host, me.boot, me.process, me.started, now],
             )?;
@@ -413,7 +454,10 @@ impl Keeper for InFile {
 
     fn release(&mut self, source: &str, token: &str) -> Result<()> {
         self.write("write to", |change| {
-            change.execute("DELETE FROM recorder WHERE source = ?1 AND token = ?2", [source, token])?;
+            change.execute(
+                "DELETE FROM recorder WHERE source = ?1 AND token = ?2",
+                [source, token],
+            )?;
             Ok(())
         })
     }
@@ -447,19 +491,24 @@ fn failed(action: &'static str, path: &Path, error: &rusqlite::Error) -> Error {
             "It is not a repository; give a file that `tiersmith awr record` made"
         }
         Some(ErrorCode::DatabaseCorrupt) => {
-            "It is damaged; copy what `tiersmith awr export` can still read, and record into a new file"
+            "It is damaged; copy what `tiersmith awr export` can still read, and record into a new \
+             file"
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            "Another program has been writing to it for half a minute; wait for it, or record into another file"
+            "Another program has been writing to it for half a minute; wait for it, or record into \
+             another file"
         }
         Some(ErrorCode::DiskFull) => "Make space on its file system",
         Some(ErrorCode::ReadOnly) => {
-            "It, or its file system, may only be read; reports work, for anything else copy it to where it can be written"
+            "It, or its file system, may only be read; reports work, for anything else copy it to \
+             where it can be written"
         }
         _ => "Check that the file and its directory can be read and written",
     };
     let reason = match error {
-        rusqlite::Error::QueryReturnedNoRows => "a snapshot of it was removed in the meantime".to_owned(),
+        rusqlite::Error::QueryReturnedNoRows => {
+            "a snapshot of it was removed in the meantime".to_owned()
+        }
         error => error.to_string(),
     };
     Error::Archive { action, path: path.to_owned(), reason, remedy: remedy.to_owned() }
@@ -491,21 +540,27 @@ mod tests {
         };
         let first = file.take(&[new(&small)], &[]).expect("there is space")[0];
         // SQLite says the same when its file system has no space.
-        let pages: i64 =
-            file.connection.pragma_query_value(None, "page_count", |row| row.get(0)).expect("pages");
+        let pages: i64 = file
+            .connection
+            .pragma_query_value(None, "page_count", |row| row.get(0))
+            .expect("pages");
         let limit = |file: &InFile, pages: i64| {
             let set = format!("PRAGMA max_page_count = {pages}");
             file.connection.query_row(&set, [], |row| row.get::<_, i64>(0)).expect("a limit");
         };
         limit(&file, pages + 3);
         let gap = Behind { gap: Gap::default(), behind: 0 };
-        let error = file.take(&[new(&small), new(&large)], &[gap]).expect_err("no space").to_string();
+        let error =
+            file.take(&[new(&small), new(&large)], &[gap]).expect_err("no space").to_string();
         assert!(error.contains("awr.db") && error.contains("Make space"), "{error}");
         assert!(file.may_pass());
         assert_eq!(file.entries().expect("a list").len(), 1, "all or none");
         assert!(file.gaps(None).expect("a list").is_empty(), "all or none");
         assert!(!file.may_pass(), "the last call did not fail");
-        assert_eq!(unpack(&file.body(first).expect("read").expect("there"), "here").expect("whole"), small);
+        assert_eq!(
+            unpack(&file.body(first).expect("read").expect("there"), "here").expect("whole"),
+            small
+        );
         limit(&file, 1_000_000);
         assert_eq!(file.take(&[new(&large)], &[]).expect("there is space again").len(), 1);
     }

@@ -53,9 +53,15 @@ impl Archive {
     pub fn lease(&self, source: &str) -> Result<Lease> {
         self.check_name("source", source)?;
         let me = myself();
-        let token =
-            format!("{}-{}-{}-{}", me.boot, me.process, now_unix_ns(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let holder = self.keeper().lease(source, &token, &me, &|holder| may_be_alive(holder, &me))?;
+        let token = format!(
+            "{}-{}-{}-{}",
+            me.boot,
+            me.process,
+            now_unix_ns(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let holder =
+            self.keeper().lease(source, &token, &me, &|holder| may_be_alive(holder, &me))?;
         match holder {
             None => Ok(Lease { archive: self.clone(), source: source.to_owned(), token }),
             Some(holder) => Err(Error::Archive {
@@ -104,7 +110,9 @@ impl Drop for Lease {
 }
 
 fn myself() -> Who {
-    let line = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
+    let line = |path: &str| {
+        fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
+    };
     let process = std::process::id();
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let boot = line("/proc/sys/kernel/random/boot_id");
@@ -146,7 +154,10 @@ mod tests {
     use super::*;
 
     fn holder(process: u32, started: i64, boot: &str, silent: Duration) -> Holder {
-        Holder { who: Who { host: "h".to_owned(), boot: boot.to_owned(), process, started }, silent }
+        Holder {
+            who: Who { host: "h".to_owned(), boot: boot.to_owned(), process, started },
+            silent,
+        }
     }
 
     #[test]
@@ -160,7 +171,10 @@ mod tests {
             !may_be_alive(&holder(process, began + 1, &me.boot, minute), &me),
             "the number was given to another process"
         );
-        assert!(!may_be_alive(&holder(u32::MAX - 1, 1, &me.boot, minute), &me), "there is no such process");
+        assert!(
+            !may_be_alive(&holder(u32::MAX - 1, 1, &me.boot, minute), &me),
+            "there is no such process"
+        );
         assert!(is_hidden(process) && !is_hidden(i32::MAX as u32) && !is_hidden(0));
         assert!(may_be_alive(&holder(u32::MAX - 1, 1, "another machine", minute), &me));
         assert!(!may_be_alive(&holder(1, 1, "another machine", SILENCE * 2), &me));

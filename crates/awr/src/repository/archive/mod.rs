@@ -111,8 +111,13 @@ trait Keeper: Send {
     fn gaps(&mut self, source: Option<&str>) -> Result<Vec<Gap>>;
     /// Takes the lease of a source; who has it if `verdict` says of the holder that it may be
     /// alive.
-    fn lease(&mut self, source: &str, token: &str, me: &Who, verdict: &Verdict<'_>)
-    -> Result<Option<Holder>>;
+    fn lease(
+        &mut self,
+        source: &str,
+        token: &str,
+        me: &Who,
+        verdict: &Verdict<'_>,
+    ) -> Result<Option<Holder>>;
     /// False if the lease is somebody else's now.
     fn beat(&mut self, source: &str, token: &str) -> Result<bool>;
     fn release(&mut self, source: &str, token: &str) -> Result<()>;
@@ -154,8 +159,11 @@ impl Archive {
             let (server, place) = server::OnServer::open(url, make)?;
             return Ok(Archive { place, keeper: Arc::new(Mutex::new(Box::new(server))) });
         }
-        let file =
-            if make { file::InFile::open(place.clone()) } else { file::InFile::existing(place.clone()) };
+        let file = if make {
+            file::InFile::open(place.clone())
+        } else {
+            file::InFile::existing(place.clone())
+        };
         Ok(Archive { place, keeper: Arc::new(Mutex::new(Box::new(file?))) })
     }
 
@@ -217,18 +225,29 @@ impl Archive {
     ///
     /// # Durability
     /// Durable on return.
-    pub(crate) fn take_with_gaps(&self, snapshots: &[Snapshot], gaps: &[Behind]) -> Result<Vec<SnapshotId>> {
+    pub(crate) fn take_with_gaps(
+        &self,
+        snapshots: &[Snapshot],
+        gaps: &[Behind],
+    ) -> Result<Vec<SnapshotId>> {
         let keys: Vec<String> = snapshots.iter().map(|_| fresh_key()).collect();
         self.keep_all(snapshots, &keys, gaps)
     }
 
-    fn keep_all(&self, snapshots: &[Snapshot], keys: &[String], gaps: &[Behind]) -> Result<Vec<SnapshotId>> {
+    fn keep_all(
+        &self,
+        snapshots: &[Snapshot],
+        keys: &[String],
+        gaps: &[Behind],
+    ) -> Result<Vec<SnapshotId>> {
         let mut all = Vec::new();
         for (snapshot, key) in snapshots.iter().zip(keys) {
             let source = &snapshot.source;
-            for (what, name) in
-                [("source", &source.path), ("database", &source.database), ("instance", &source.instance)]
-            {
+            for (what, name) in [
+                ("source", &source.path),
+                ("database", &source.database),
+                ("instance", &source.instance),
+            ] {
                 self.check_name(what, name)?;
             }
             all.push(New {
@@ -333,7 +352,8 @@ impl Archive {
                 id,
                 read.map(|snapshot| {
                     // A whole body stands where there is no brief one.
-                    let whole = !snapshot.statements.is_empty() || !snapshot.source.settings.is_empty();
+                    let whole =
+                        !snapshot.statements.is_empty() || !snapshot.source.settings.is_empty();
                     if whole { snapshot.brief() } else { snapshot }
                 }),
             );
@@ -361,7 +381,9 @@ impl Archive {
                 action: "add a baseline to",
                 path: self.place.clone(),
                 reason,
-                remedy: "Give a name and two snapshots of one source, the earlier one first; `tiersmith awr list` shows them".to_owned(),
+                remedy: "Give a name and two snapshots of one source, the earlier one first; \
+                         `tiersmith awr list` shows them"
+                    .to_owned(),
             });
         }
         match self.keeper().add_baseline(&Baseline { name: name.to_owned(), first, last })? {

@@ -31,10 +31,11 @@ pub(super) fn unpack(bytes: &[u8], place: &str) -> Result<Snapshot> {
 
 fn unpack_within(bytes: &[u8], most: usize, place: &str) -> Result<Snapshot> {
     let damaged = |reason: String| Error::Damaged { place: place.to_owned(), reason };
-    let text = decompress_to_vec_zlib_with_limit(bytes, most).map_err(|error| match error.status {
-        TINFLStatus::HasMoreOutput => damaged(format!("it is larger than {most} bytes")),
-        _ => damaged(format!("its {} bytes are no whole zlib stream", bytes.len())),
-    })?;
+    let text =
+        decompress_to_vec_zlib_with_limit(bytes, most).map_err(|error| match error.status {
+            TINFLStatus::HasMoreOutput => damaged(format!("it is larger than {most} bytes")),
+            _ => damaged(format!("its {} bytes are no whole zlib stream", bytes.len())),
+        })?;
     let text = std::str::from_utf8(&text)
         .map_err(|error| damaged(format!("byte {} is not UTF-8 text", error.valid_up_to())))?;
     Snapshot::from_json(text, place)
@@ -47,7 +48,8 @@ mod tests {
 
     #[test]
     fn no_change_of_a_byte_and_no_early_end_gets_through() {
-        let mut snapshot = Snapshot::at(Source { path: "/x".to_owned(), ..Source::default() }, 5, 6);
+        let mut snapshot =
+            Snapshot::at(Source { path: "/x".to_owned(), ..Source::default() }, 5, 6);
         for n in 0..40 {
             snapshot.add_counter(&format!("counter {n}"), "rows", n * 1_000_003);
         }

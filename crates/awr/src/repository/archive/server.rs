@@ -50,7 +50,8 @@ const MAKING: i64 = 0x5453_4157;
 const NOTING: i32 = 0x5453_4741;
 
 const TABLES: &str = "
-CREATE TABLE tiersmith.repository (one boolean PRIMARY KEY DEFAULT true CHECK (one), format integer NOT NULL);
+CREATE TABLE tiersmith.repository (one boolean PRIMARY KEY DEFAULT true CHECK (one), format \
+integer NOT NULL);
 CREATE TABLE tiersmith.snapshot (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     key text NOT NULL UNIQUE,
@@ -61,7 +62,8 @@ CREATE TABLE tiersmith.snapshot (
     brief bytea NOT NULL,
     body bytea NOT NULL
 );
-ALTER TABLE tiersmith.snapshot ALTER COLUMN body SET STORAGE EXTERNAL, ALTER COLUMN brief SET STORAGE EXTERNAL;
+ALTER TABLE tiersmith.snapshot ALTER COLUMN body SET STORAGE EXTERNAL, ALTER COLUMN brief SET \
+STORAGE EXTERNAL;
 CREATE INDEX snapshot_of_source ON tiersmith.snapshot (source, id);
 CREATE TABLE tiersmith.baseline (
     name text PRIMARY KEY,
@@ -96,7 +98,8 @@ SET lock_timeout = '30s';
 SET statement_timeout = '120s';
 SET idle_in_transaction_session_timeout = '120s';
 SET default_transaction_isolation = 'read committed';
-SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
+SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = \
+'off';
 ";
 
 /// How often a call is tried.
@@ -138,7 +141,8 @@ impl OnServer {
                 action: "open",
                 path: PathBuf::from(address.shown()),
                 reason: "it is not a PostgreSQL".to_owned(),
-                remedy: "A repository is a file, a directory, or postgresql://USER@HOST/DB".to_owned(),
+                remedy: "A repository is a file, a directory, or postgresql://USER@HOST/DB"
+                    .to_owned(),
             });
         }
         let place = source::place(&address, &Asking::default(), &Surroundings::of_process())?;
@@ -176,7 +180,8 @@ impl OnServer {
         loop {
             let mut sent = false;
             let done = self.connect().and_then(|()| {
-                let session = self.session.as_ref().expect("BUG: the connection was made in the line above");
+                let session =
+                    self.session.as_ref().expect("BUG: the connection was made in the line above");
                 session.batch_execute("BEGIN")?;
                 let value = work(session)?;
                 sent = true;
@@ -192,7 +197,11 @@ impl OnServer {
             self.may_pass = passes(&error);
             tried += 1;
             // Who does not answer at all is not asked again at once.
-            if error.is_silence() || !self.may_pass || tried == TRIES || (sent && twice == Twice::Wrong) {
+            if error.is_silence()
+                || !self.may_pass
+                || tried == TRIES
+                || (sent && twice == Twice::Wrong)
+            {
                 return Err(failed(action, &self.name, &self.place, &error));
             }
             std::thread::sleep(Duration::from_millis(100) * tried);
@@ -202,12 +211,15 @@ impl OnServer {
     /// What is there: nothing, tables of this program with their format, or something else.
     fn found(transaction: &Session) -> Asked<Found> {
         let asked = transaction.query_one(
-            "SELECT to_regclass('tiersmith.repository') IS NOT NULL AND to_regclass('tiersmith.snapshot') IS NOT NULL, \
-             EXISTS (SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+            "SELECT to_regclass('tiersmith.repository') IS NOT NULL AND \
+             to_regclass('tiersmith.snapshot') IS NOT NULL, \
+             EXISTS (SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = \
+             c.relnamespace \
              WHERE n.nspname = 'tiersmith'), current_setting('server_encoding')",
             &[],
         )?;
-        let (ours, something, encoding): (bool, bool, String) = (asked.get(0), asked.get(1), asked.get(2));
+        let (ours, something, encoding): (bool, bool, String) =
+            (asked.get(0), asked.get(1), asked.get(2));
         if encoding != "UTF8" {
             return Ok(Found::Encoding(encoding));
         }
@@ -231,7 +243,8 @@ impl OnServer {
                     transaction.batch_execute("CREATE SCHEMA tiersmith")?;
                 }
                 transaction.batch_execute(TABLES)?;
-                transaction.execute("INSERT INTO tiersmith.repository (format) VALUES ($1)", &[&FORMAT])?;
+                transaction
+                    .execute("INSERT INTO tiersmith.repository (format) VALUES ($1)", &[&FORMAT])?;
             }
             Ok(())
         })
@@ -244,16 +257,18 @@ impl OnServer {
                 format!("it is of format {format}, this program knows format {FORMAT}"),
                 "Use the tiersmith that recorded it",
             )),
-            Found::Foreign => {
-                Err(self
-                    .refused("its schema tiersmith is of something else".to_owned(), "Give another database"))
-            }
+            Found::Foreign => Err(self.refused(
+                "its schema tiersmith is of something else".to_owned(),
+                "Give another database",
+            )),
             Found::Nothing => Err(self.refused(
                 "there is none in this database".to_owned(),
                 "Give the database that the snapshots were recorded into",
             )),
             Found::Encoding(encoding) => Err(self.refused(
-                format!("the encoding of this database is {encoding}, and names may be of any language"),
+                format!(
+                    "the encoding of this database is {encoding}, and names may be of any language"
+                ),
                 "Give a database with the encoding UTF8",
             )),
         }
@@ -272,7 +287,8 @@ impl Keeper for OnServer {
     fn take(&mut self, all: &[New<'_>], gaps: &[Behind]) -> Result<Vec<SnapshotId>> {
         self.run("write to", Twice::Harmless, |transaction| {
             let keep = transaction.prepare(
-                "INSERT INTO tiersmith.snapshot (key, taken_unix_ns, source, database, instance, brief, body) \
+                "INSERT INTO tiersmith.snapshot (key, taken_unix_ns, source, database, instance, \
+                 brief, body) \
                  VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (key) DO NOTHING",
             )?;
             let find = transaction.prepare("SELECT id FROM tiersmith.snapshot WHERE key = $1")?;
@@ -281,7 +297,15 @@ impl Keeper for OnServer {
                 let at = signed(new.taken_unix_ns);
                 let kept = transaction.execute(
                     &keep,
-                    &[&new.key, &at, &new.source, &new.database, &new.instance, &new.brief, &new.body],
+                    &[
+                        &new.key,
+                        &at,
+                        &new.source,
+                        &new.database,
+                        &new.instance,
+                        &new.brief,
+                        &new.body,
+                    ],
                 )?;
                 there |= kept == 0;
                 ids.push(id_of(transaction.query_one(&find, &[&new.key])?.get(0)));
@@ -307,7 +331,8 @@ impl Keeper for OnServer {
     fn entries(&mut self) -> Result<Vec<Entry>> {
         self.run("read", Twice::Harmless, |transaction| {
             let rows = transaction.query(
-                "SELECT id, taken_unix_ns, database, instance, source FROM tiersmith.snapshot ORDER BY id",
+                "SELECT id, taken_unix_ns, database, instance, source FROM tiersmith.snapshot \
+                 ORDER BY id",
                 &[],
             )?;
             let entry = |row: &Row| {
@@ -344,7 +369,8 @@ impl Keeper for OnServer {
             let rows = self.run("read", Twice::Harmless, |transaction| {
                 transaction.query(
                     "SELECT id, brief FROM tiersmith.snapshot WHERE id BETWEEN $1 AND $2 AND \
-                     source = (SELECT source FROM tiersmith.snapshot WHERE id = $3) ORDER BY id LIMIT $4",
+                     source = (SELECT source FROM tiersmith.snapshot WHERE id = $3) ORDER BY id \
+                     LIMIT $4",
                     &[&from, &last, &of, &AT_A_TIME],
                 )
             })?;
@@ -352,7 +378,9 @@ impl Keeper for OnServer {
                 each(id_of(row.get(0)), row.get(1));
             }
             match rows.last() {
-                Some(row) if rows.len() as i64 == AT_A_TIME => from = row.get::<_, i64>(0).saturating_add(1),
+                Some(row) if rows.len() as i64 == AT_A_TIME => {
+                    from = row.get::<_, i64>(0).saturating_add(1)
+                }
                 _ => return Ok(()),
             }
         }
@@ -373,20 +401,23 @@ impl Keeper for OnServer {
         let (first, last) = (signed(baseline.first.number()), signed(baseline.last.number()));
         let made = now_unix_ns();
         let added = self.run("add a baseline to", Twice::Harmless, |transaction| {
-            transaction.batch_execute("LOCK TABLE tiersmith.baseline IN SHARE ROW EXCLUSIVE MODE")?;
+            transaction
+                .batch_execute("LOCK TABLE tiersmith.baseline IN SHARE ROW EXCLUSIVE MODE")?;
             let there = "SELECT count(DISTINCT id) FROM tiersmith.snapshot WHERE id IN ($1, $2)";
             let there: i64 = transaction.query_one(there, &[&first, &last])?.get(0);
             if there < if first == last { 1 } else { 2 } {
                 return Ok(None);
             }
             transaction.execute(
-                "INSERT INTO tiersmith.baseline (name, first, last, made_unix_ns) VALUES ($1, $2, $3, $4) \
+                "INSERT INTO tiersmith.baseline (name, first, last, made_unix_ns) VALUES ($1, $2, \
+                 $3, $4) \
                  ON CONFLICT (name) DO NOTHING",
                 &[&baseline.name, &first, &last, &made],
             )?;
             // Ours, also if this is the second time because the first answer was lost.
             let ours = transaction.query_one(
-                "SELECT first = $2 AND last = $3 AND made_unix_ns = $4 FROM tiersmith.baseline WHERE name = $1",
+                "SELECT first = $2 AND last = $3 AND made_unix_ns = $4 FROM tiersmith.baseline \
+                 WHERE name = $1",
                 &[&baseline.name, &first, &last, &made],
             )?;
             Ok(Some(ours.get(0)))
@@ -407,10 +438,15 @@ impl Keeper for OnServer {
 
     fn baselines(&mut self) -> Result<Vec<Baseline>> {
         self.run("read", Twice::Harmless, |transaction| {
-            let rows = transaction
-                .query("SELECT name, first, last FROM tiersmith.baseline ORDER BY name COLLATE \"C\"", &[])?;
-            let baseline =
-                |row: &Row| Baseline { name: row.get(0), first: id_of(row.get(1)), last: id_of(row.get(2)) };
+            let rows = transaction.query(
+                "SELECT name, first, last FROM tiersmith.baseline ORDER BY name COLLATE \"C\"",
+                &[],
+            )?;
+            let baseline = |row: &Row| Baseline {
+                name: row.get(0),
+                first: id_of(row.get(1)),
+                last: id_of(row.get(2)),
+            };
             Ok(rows.iter().map(baseline).collect())
         })
     }
@@ -418,18 +454,23 @@ impl Keeper for OnServer {
     fn remove_before(&mut self, source: Option<&str>, unix_ns: u64) -> Result<usize> {
         let at = signed(unix_ns);
         self.run("write to", Twice::Wrong, |transaction| {
-            transaction.batch_execute("LOCK TABLE tiersmith.baseline IN SHARE ROW EXCLUSIVE MODE")?;
+            transaction
+                .batch_execute("LOCK TABLE tiersmith.baseline IN SHARE ROW EXCLUSIVE MODE")?;
             let gone = transaction.execute(
-                "DELETE FROM tiersmith.snapshot WHERE taken_unix_ns < $1 AND ($2::text IS NULL OR source = $2 AND id < \
+                "DELETE FROM tiersmith.snapshot WHERE taken_unix_ns < $1 AND ($2::text IS NULL OR \
+                 source = $2 AND id < \
                  (SELECT max(id) FROM tiersmith.snapshot WHERE source = $2)) AND NOT EXISTS \
                  (SELECT 1 FROM tiersmith.baseline WHERE snapshot.id BETWEEN first AND last)",
                 &[&at, &source],
             )?;
             transaction.execute(
-                "DELETE FROM tiersmith.gap WHERE at_unix_ns < $1 AND ($2::text IS NULL OR source = $2) AND NOT EXISTS \
-                 (SELECT 1 FROM tiersmith.baseline b JOIN tiersmith.snapshot f ON f.id = b.first JOIN tiersmith.snapshot l ON l.id = b.last \
+                "DELETE FROM tiersmith.gap WHERE at_unix_ns < $1 AND ($2::text IS NULL OR source = \
+                 $2) AND NOT EXISTS \
+                 (SELECT 1 FROM tiersmith.baseline b JOIN tiersmith.snapshot f ON f.id = b.first \
+                 JOIN tiersmith.snapshot l ON l.id = b.last \
                  WHERE f.source = gap.source AND (gap.after BETWEEN b.first AND b.last OR \
-                 gap.after IS NULL AND gap.at_unix_ns BETWEEN f.taken_unix_ns AND l.taken_unix_ns))",
+                 gap.after IS NULL AND gap.at_unix_ns BETWEEN f.taken_unix_ns AND \
+                 l.taken_unix_ns))",
                 &[&at, &source],
             )?;
             Ok(usize::try_from(gone).unwrap_or(usize::MAX))
@@ -445,9 +486,11 @@ impl Keeper for OnServer {
                 &[&NOTING, &gap.source],
             )?;
             transaction.execute(
-                "INSERT INTO tiersmith.gap (source, at_unix_ns, reason, after) SELECT $1::text, $2::bigint, $3::text, coalesce($4::bigint, \
+                "INSERT INTO tiersmith.gap (source, at_unix_ns, reason, after) SELECT $1::text, \
+                 $2::bigint, $3::text, coalesce($4::bigint, \
                  (SELECT max(id) FROM tiersmith.snapshot WHERE source = $1)) WHERE NOT EXISTS \
-                 (SELECT 1 FROM tiersmith.gap WHERE source = $1 AND at_unix_ns = $2 AND reason = $3)",
+                 (SELECT 1 FROM tiersmith.gap WHERE source = $1 AND at_unix_ns = $2 AND reason = \
+                 $3)",
                 &[
                     &gap.source,
                     &signed(gap.at_unix_ns),
@@ -462,7 +505,8 @@ impl Keeper for OnServer {
     fn gaps(&mut self, source: Option<&str>) -> Result<Vec<Gap>> {
         self.run("read", Twice::Harmless, |transaction| {
             let rows = transaction.query(
-                "SELECT source, at_unix_ns, reason, after FROM tiersmith.gap WHERE $1::text IS NULL OR source = $1 \
+                "SELECT source, at_unix_ns, reason, after FROM tiersmith.gap WHERE $1::text IS \
+                 NULL OR source = $1 \
                  ORDER BY at_unix_ns, id",
                 &[&source],
             )?;
@@ -484,7 +528,8 @@ impl Keeper for OnServer {
         verdict: &Verdict<'_>,
     ) -> Result<Option<Holder>> {
         self.run("write to", Twice::Harmless, |transaction| {
-            transaction.batch_execute("LOCK TABLE tiersmith.recorder IN SHARE ROW EXCLUSIVE MODE")?;
+            transaction
+                .batch_execute("LOCK TABLE tiersmith.recorder IN SHARE ROW EXCLUSIVE MODE")?;
             let row = transaction.query_opt(
                 "SELECT host, boot, process, started, \
                  (extract(epoch FROM pg_catalog.clock_timestamp() - beat) * 1000)::bigint \
@@ -504,9 +549,12 @@ impl Keeper for OnServer {
                 return Ok(Some(holder));
             }
             transaction.execute(
-                "INSERT INTO tiersmith.recorder (source, token, host, boot, process, started, beat) \
-                 VALUES ($1, $2, $3, $4, $5, $6, pg_catalog.clock_timestamp()) ON CONFLICT (source) DO UPDATE SET \
-                 token = excluded.token, host = excluded.host, boot = excluded.boot, process = excluded.process, \
+                "INSERT INTO tiersmith.recorder (source, token, host, boot, process, started, \
+                 beat) \
+                 VALUES ($1, $2, $3, $4, $5, $6, pg_catalog.clock_timestamp()) ON CONFLICT \
+                 (source) DO UPDATE SET \
+                 token = excluded.token, host = excluded.host, boot = excluded.boot, process = \
+                 excluded.process, \
                  started = excluded.started, beat = excluded.beat",
                 &[&source, &token, &me.host, &me.boot, &i64::from(me.process), &me.started],
             )?;
@@ -516,7 +564,8 @@ impl Keeper for OnServer {
 
     fn beat(&mut self, source: &str, token: &str) -> Result<bool> {
         self.run("write to", Twice::Harmless, |transaction| {
-            let beat = "UPDATE tiersmith.recorder SET beat = pg_catalog.clock_timestamp() WHERE source = $1 AND token = $2";
+            let beat = "UPDATE tiersmith.recorder SET beat = pg_catalog.clock_timestamp() WHERE \
+                        source = $1 AND token = $2";
             Ok(transaction.execute(beat, &[&source, &token])? > 0)
         })
     }
@@ -557,7 +606,8 @@ fn passes(fault: &Fault) -> bool {
     match error.code() {
         None => {
             error.is_closed()
-                || std::error::Error::source(error).is_some_and(|cause| cause.is::<std::io::Error>())
+                || std::error::Error::source(error)
+                    .is_some_and(|cause| cause.is::<std::io::Error>())
         }
         Some(code) => {
             // Connection exceptions; out of resources (disk, memory, connections); the
@@ -596,20 +646,26 @@ fn failed(action: &'static str, name: &str, place: &Place, fault: &Fault) -> Err
     };
     let remedy = match code {
         "28P01" | "28000" => {
-            "Give the password by PGPASSWORD, ~/.pgpass or a service file, and a user that may log in"
+            "Give the password by PGPASSWORD, ~/.pgpass or a service file, and a user that may log \
+             in"
         }
         _ if reason.contains("password missing") => {
             "Give the password by PGPASSWORD, ~/.pgpass or a service file"
         }
         "3D000" => "Create the database first, or give one that is there",
         "42501" => {
-            "CREATE SCHEMA tiersmith AUTHORIZATION the user who records; GRANT USAGE ON the schema and SELECT, INSERT, UPDATE, DELETE ON \
+            "CREATE SCHEMA tiersmith AUTHORIZATION the user who records; GRANT USAGE ON the schema \
+             and SELECT, INSERT, UPDATE, DELETE ON \
              its tables TO others"
         }
         "25006" => "It only reads now, as a standby does; give the primary, or only read it",
         "53100" => "Make space on the server",
-        "53300" => "Give the server more connections (max_connections), or record from fewer programs",
-        "55P03" | "57014" => "Somebody holds a lock on the tables in the schema tiersmith; end that, or wait",
+        "53300" => {
+            "Give the server more connections (max_connections), or record from fewer programs"
+        }
+        "55P03" | "57014" => {
+            "Somebody holds a lock on the tables in the schema tiersmith; end that, or wait"
+        }
         _ => "Check the address, that the server runs, and that the user may connect",
     };
     let beginning: String = reason.chars().take(300).collect();

@@ -55,7 +55,9 @@ impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Fault::Client(error) => match (error.as_db_error(), std::error::Error::source(error)) {
-                (Some(of_server), _) => write!(f, "{} ({})", of_server.message(), of_server.code().code()),
+                (Some(of_server), _) => {
+                    write!(f, "{} ({})", of_server.message(), of_server.code().code())
+                }
                 (None, Some(cause)) => write!(f, "{error}: {cause}"),
                 (None, None) => error.fmt(f),
             },
@@ -116,7 +118,11 @@ impl Session {
         wait(&self.runtime, ANSWERING, self.client.prepare(statement))
     }
 
-    pub(super) fn execute<T: ?Sized + ToStatement>(&self, statement: &T, values: Values<'_>) -> Asked<u64> {
+    pub(super) fn execute<T: ?Sized + ToStatement>(
+        &self,
+        statement: &T,
+        values: Values<'_>,
+    ) -> Asked<u64> {
         wait(&self.runtime, ANSWERING, self.client.execute(statement, values))
     }
 
@@ -128,7 +134,11 @@ impl Session {
         wait(&self.runtime, ANSWERING, self.client.query(statement, values))
     }
 
-    pub(super) fn query_one<T: ?Sized + ToStatement>(&self, statement: &T, values: Values<'_>) -> Asked<Row> {
+    pub(super) fn query_one<T: ?Sized + ToStatement>(
+        &self,
+        statement: &T,
+        values: Values<'_>,
+    ) -> Asked<Row> {
         wait(&self.runtime, ANSWERING, self.client.query_one(statement, values))
     }
 
@@ -164,7 +174,8 @@ mod tests {
 
     fn begun(url: &str, patience: Duration) -> Fault {
         let address = Address::parse(url).expect("an address");
-        let place = postgres::place(&address, &Asking::default(), &Surroundings::default()).expect("a place");
+        let place = postgres::place(&address, &Asking::default(), &Surroundings::default())
+            .expect("a place");
         Session::begin(&place, "", patience).err().expect("nobody answers")
     }
 

@@ -67,7 +67,10 @@ pub(super) fn count(rows: &mut Vec<SampledWho>, who: Who<'_>, event: &str, class
 
 pub(super) fn check(rows: &[SampledWho]) -> Result<(), String> {
     if rows.len() > MOST_READ {
-        return Err(format!("a list of who was seen has {} rows, more than {MOST_READ}", rows.len()));
+        return Err(format!(
+            "a list of who was seen has {} rows, more than {MOST_READ}",
+            rows.len()
+        ));
     }
     let mut seen = std::collections::BTreeSet::new();
     for row in rows {

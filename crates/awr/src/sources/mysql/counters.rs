@@ -1,8 +1,9 @@
 //! What the rows of MariaDB and MySQL mean: rows in, a snapshot filled.
 //!
-//! Waits of performance_schema come in picoseconds. `wait/io/table` wraps the waits on files below it and is left out, so that no time
-//! is counted twice; `idle` is time of clients. File waits are split by read, write and sync (`misc`: syncs, opens, closes); they
-//! cannot be told apart by user there, so data and redo writes count as background work, reads of data as requests'.
+//! Waits of performance_schema come in picoseconds. `wait/io/table` wraps the waits on files below
+//! it and is left out, so that no time is counted twice; `idle` is time of clients. File waits are
+//! split by read, write and sync (`misc`: syncs, opens, closes); they cannot be told apart by user
+//! there, so data and redo writes count as background work, reads of data as requests'.
 //!
 //! Deliberately absent: queries, connections. Read next: `mod.rs`.
 
@@ -98,7 +99,8 @@ const LEVELS: [(&str, &str, &str); 7] = [
 
 /// Settings that are read besides.
 #[cfg(test)]
-pub(in super::super) const VARIABLES: [&str; 4] = ["server_uuid", "server_uid", "hostname", "userstat"];
+pub(in super::super) const VARIABLES: [&str; 4] =
+    ["server_uuid", "server_uid", "hostname", "userstat"];
 
 /// Whether a figure of the status is read.
 #[cfg(test)]
@@ -123,8 +125,9 @@ pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redacti
     let number = |name: &str| status(name).and_then(|value| value.parse::<u64>().ok());
     let variable = |name: &str| answers.variables.get(name).cloned();
     snapshot.missing.extend(answers.missing.iter().cloned());
-    // Which rows there are depends on grants and settings, which may change between two snapshots. The summaries of waits list what was
-    // waited for once, so where they were told, what they do not list is zero.
+    // Which rows there are depends on grants and settings, which may change between two snapshots.
+    // The summaries of waits list what was waited for once, so where they were told, what they do
+    // not list is zero.
     snapshot.is_partial_in(&["counters"]);
     if !waits_are_measured(answers) {
         snapshot.is_partial_in(&["waits"]);
@@ -150,7 +153,8 @@ pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redacti
     // FLUSH STATUS sets some of the counters to zero, and this clock with them.
     if let (Some(up), Some(since)) = (number("uptime"), number("uptime_since_flush_status")) {
         let flushed = up.saturating_sub(since);
-        let shown = if flushed == 0 { String::new() } else { format!("{flushed} s after the start") };
+        let shown =
+            if flushed == 0 { String::new() } else { format!("{flushed} s after the start") };
         snapshot.resets.insert("the global status (FLUSH STATUS)".to_owned(), shown);
     }
     snapshot.sessions = number("threads_connected");
@@ -165,16 +169,19 @@ pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redacti
     row_locks(snapshot, number("innodb_row_lock_waits"), number("innodb_row_lock_time"));
     redo_since_checkpoint(snapshot, answers);
     transactions(snapshot, answers);
-    let seconds =
-        |name: &str| status(name).and_then(|value| value.parse::<f64>().ok()).filter(|value| *value > 0.0);
+    let seconds = |name: &str| {
+        status(name).and_then(|value| value.parse::<f64>().ok()).filter(|value| *value > 0.0)
+    };
     let with_statistics = variable("userstat").is_some_and(|value| value == "ON");
     let of_statements = rows(answers, "statement_time")
         .first()
         .filter(|_| statements_are_counted(answers))
         .and_then(|row| picoseconds(row, "ps"));
     if with_statistics {
-        snapshot.db_cpu_ns = seconds("cpu_time").and_then(|seconds| super::super::ms_to_ns(seconds * 1e3));
-        snapshot.db_time_ns = seconds("busy_time").and_then(|seconds| super::super::ms_to_ns(seconds * 1e3));
+        snapshot.db_cpu_ns =
+            seconds("cpu_time").and_then(|seconds| super::super::ms_to_ns(seconds * 1e3));
+        snapshot.db_time_ns =
+            seconds("busy_time").and_then(|seconds| super::super::ms_to_ns(seconds * 1e3));
     }
     let on = variable("performance_schema").is_some_and(|value| value == "ON");
     if snapshot.db_time_ns.is_some() || of_statements.is_some() {
@@ -183,7 +190,8 @@ pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redacti
         snapshot.resets.insert(format!("DB time by {by}"), String::new());
     }
     if !on {
-        let without = "DB time, waits, statements, reads and writes by file; performance_schema = ON in the server's configuration gives them";
+        let without = "DB time, waits, statements, reads and writes by file; performance_schema = \
+                       ON in the server's configuration gives them";
         snapshot.missing.push(without.to_owned());
         return;
     }
@@ -195,14 +203,17 @@ pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redacti
         files(snapshot, answers);
         if answers.rows.contains_key("files") && !redo_is_timed(answers) {
             snapshot.missing.push(
-                "the time of redo writes and syncs; this version's performance_schema has none".to_owned(),
+                "the time of redo writes and syncs; this version's performance_schema has none"
+                    .to_owned(),
             );
         }
     } else if answers.rows.contains_key("waits") && answers.rows.contains_key("consumers") {
         // Otherwise the user may not ask, and no setting would help.
         snapshot.missing.push(
-            "waits; UPDATE performance_schema.setup_instruments SET enabled = 'YES', timed = 'YES' WHERE name LIKE 'wait/%' gives them \
-             until the server stops, performance_schema_instrument = 'wait/%=ON' from its next start"
+            "waits; UPDATE performance_schema.setup_instruments SET enabled = 'YES', timed = 'YES' \
+             WHERE name LIKE 'wait/%' gives them \
+             until the server stops, performance_schema_instrument = 'wait/%=ON' from its next \
+             start"
                 .to_owned(),
         );
     }
@@ -211,14 +222,18 @@ pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redacti
 
 /// What changes with every start of the server: its uuid, and when InnoDB began to count.
 ///
-/// Now minus uptime would be off by a second from one snapshot to the next; the time of the oldest metric stays the same.
+/// Now minus uptime would be off by a second from one snapshot to the next; the time of the oldest
+/// metric stays the same.
 fn instance(answers: &Answers) -> String {
     let of = |name: &str| answers.variables.get(name).cloned().filter(|value| !value.is_empty());
     let uid = of("server_uuid").or_else(|| of("server_uid")).unwrap_or_default();
     let started = rows(answers, "started").first().and_then(|row| number(row, "since"));
     match started {
         Some(seconds) => {
-            format!("{uid} started {}", crate::figure::instant(seconds.saturating_mul(1_000_000_000)))
+            format!(
+                "{uid} started {}",
+                crate::figure::instant(seconds.saturating_mul(1_000_000_000))
+            )
         }
         None => uid,
     }
@@ -230,9 +245,9 @@ fn rows<'a>(answers: &'a Answers, view: &str) -> &'a [Fields] {
 
 fn number(row: &Fields, field: &str) -> Option<u64> {
     let text = row.get(field)?;
-    text.parse()
-        .ok()
-        .or_else(|| text.parse::<f64>().ok().filter(|value| *value >= 0.0).map(|value| value as u64))
+    text.parse().ok().or_else(|| {
+        text.parse::<f64>().ok().filter(|value| *value >= 0.0).map(|value| value as u64)
+    })
 }
 
 /// Picoseconds in nanoseconds.
@@ -247,7 +262,10 @@ fn consumers_are_on(answers: &Answers) -> bool {
 }
 
 fn instruments(answers: &Answers, which: &str) -> bool {
-    rows(answers, "instruments").first().and_then(|row| number(row, which)).is_some_and(|count| count > 0)
+    rows(answers, "instruments")
+        .first()
+        .and_then(|row| number(row, which))
+        .is_some_and(|count| count > 0)
 }
 
 /// Whether the server times its waits.
@@ -257,7 +275,8 @@ pub(super) fn waits_are_measured(answers: &Answers) -> bool {
 
 /// Whether performance_schema has anything of the redo's files.
 pub(super) fn redo_is_timed(answers: &Answers) -> bool {
-    let of_redo = |row: &Fields| row.get("name").is_some_and(|name| name.ends_with("/innodb_log_file"));
+    let of_redo =
+        |row: &Fields| row.get("name").is_some_and(|name| name.ends_with("/innodb_log_file"));
     rows(answers, "files").iter().any(of_redo)
 }
 
@@ -268,7 +287,8 @@ fn statements_are_counted(answers: &Answers) -> bool {
 /// Waits for row locks, which InnoDB times whatever performance_schema does.
 fn row_locks(snapshot: &mut Snapshot, waits: Option<u64>, ms: Option<u64>) {
     let (Some(waits), Some(ms)) = (waits, ms) else { return };
-    let help = "Row locks of InnoDB that another transaction held: Innodb_row_lock_waits and Innodb_row_lock_time. \
+    let help = "Row locks of InnoDB that another transaction held: Innodb_row_lock_waits and \
+                Innodb_row_lock_time. \
                 A wait is counted when it begins and timed when it ends.";
     let mut of = wait("row lock", WaitClass::Application, false, help);
     (of.count, of.total_ns) = (waits, ms.saturating_mul(1_000_000));
@@ -278,8 +298,10 @@ fn row_locks(snapshot: &mut Snapshot, waits: Option<u64>, ms: Option<u64>) {
 /// MySQL tells where its redo is and where the last checkpoint was; MariaDB tells the difference.
 fn redo_since_checkpoint(snapshot: &mut Snapshot, answers: &Answers) {
     let of = |name: &str| answers.status.get(name).and_then(|value| value.parse::<u64>().ok());
-    let (now, checkpoint) = (of("innodb_redo_log_current_lsn"), of("innodb_redo_log_checkpoint_lsn"));
-    if let Some(age) = now.zip(checkpoint).and_then(|(now, checkpoint)| now.checked_sub(checkpoint)) {
+    let (now, checkpoint) =
+        (of("innodb_redo_log_current_lsn"), of("innodb_redo_log_checkpoint_lsn"));
+    if let Some(age) = now.zip(checkpoint).and_then(|(now, checkpoint)| now.checked_sub(checkpoint))
+    {
         snapshot.add_level("redo since the last checkpoint", "bytes", age);
     }
     let history = rows(answers, "metrics").iter().find(|row| is(row, "trx_rseg_history_len"));
@@ -295,8 +317,10 @@ fn is(row: &Fields, metric: &str) -> bool {
 }
 
 fn transactions(snapshot: &mut Snapshot, answers: &Answers) {
-    let of_schema =
-        rows(answers, "transactions").first().and_then(|row| number(row, "count")).filter(|count| *count > 0);
+    let of_schema = rows(answers, "transactions")
+        .first()
+        .and_then(|row| number(row, "count"))
+        .filter(|count| *count > 0);
     let metrics: Vec<&Fields> = ["trx_rw_commits", "trx_ro_commits", "trx_nl_ro_commits"]
         .iter()
         .filter_map(|metric| rows(answers, "metrics").iter().find(|row| is(row, metric)))
@@ -304,10 +328,11 @@ fn transactions(snapshot: &mut Snapshot, answers: &Answers) {
     let of_metrics =
         (metrics.len() == 3).then(|| metrics.iter().filter_map(|row| number(row, "count")).sum());
     let explicit = answers.status.get("com_commit").and_then(|value| value.parse().ok());
-    // One of the three, and the same one as long as the server's settings stay: which one is said with the counter.
+    // One of the three, and the same one as long as the server's settings stay: which one is said
+    // with the counter.
     if let Some(all) = of_metrics {
-        let help =
-            "Transactions that InnoDB committed: trx_rw_commits, trx_ro_commits and trx_nl_ro_commits.";
+        let help = "Transactions that InnoDB committed: trx_rw_commits, trx_ro_commits and \
+                    trx_nl_ro_commits.";
         snapshot.add_counter_explained(statistic::USER_COMMITS, "transactions", all, help);
     } else {
         if let Some(explicit) = explicit {
@@ -317,7 +342,9 @@ fn transactions(snapshot: &mut Snapshot, answers: &Answers) {
         // A user who may not ask for the metrics was told which grant gives them.
         if answers.rows.contains_key("metrics") {
             snapshot.missing.push(
-            "commits of single statements (only COMMIT is counted); innodb_monitor_enable = 'trx_%' counts all".to_owned(),
+                "commits of single statements (only COMMIT is counted); innodb_monitor_enable = \
+             'trx_%' counts all"
+                    .to_owned(),
             );
         }
     }
@@ -331,7 +358,8 @@ fn waits(snapshot: &mut Snapshot, answers: &Answers) {
         if instrument == "wait/io/file/innodb/innodb_log_file"
             && row.get("background").is_some_and(|is| is == "0")
         {
-            let help = "Redo written and synced by sessions of clients: commits, as performance_schema times them. \
+            let help = "Redo written and synced by sessions of clients: commits, as \
+                        performance_schema times them. \
                         Commits that another one made durable wait elsewhere.";
             let mut of = wait("log file sync", WaitClass::Commit, false, help);
             (of.count, of.total_ns) =
@@ -358,14 +386,16 @@ fn waits(snapshot: &mut Snapshot, answers: &Answers) {
             WaitClass::Other
         };
         let mut of = wait(instrument, class, background, "An instrument of performance_schema.");
-        (of.count, of.total_ns) = (number(row, "count").unwrap_or(0), picoseconds(row, "ps").unwrap_or(0));
+        (of.count, of.total_ns) =
+            (number(row, "count").unwrap_or(0), picoseconds(row, "ps").unwrap_or(0));
         if !snapshot.waits.iter().any(|other| other.key() == of.key()) {
             snapshot.waits.push(of);
         }
     }
 }
 
-/// The files that were read most. A file that was closed for good is forgotten, and counted from zero if it comes back.
+/// The files that were read most. A file that was closed for good is forgotten, and counted from
+/// zero if it comes back.
 fn tables(snapshot: &mut Snapshot, answers: &Answers) {
     snapshot.is_partial_in(&["files"]);
     for row in rows(answers, "tables").iter().take(MOST_FILES) {
@@ -405,24 +435,31 @@ fn files(snapshot: &mut Snapshot, answers: &Answers) {
         let data = name == "innodb_data_file";
         let redo = name == "innodb_log_file";
         let names: [String; 3] = match (data, redo) {
-            (true, _) => {
-                ["db file sequential read", "db file parallel write", "data file sync"].map(str::to_owned)
-            }
-            (_, true) => {
-                ["log file sequential read", "log file parallel write", "redo sync"].map(str::to_owned)
-            }
-            _ => [format!("{name} read"), format!("{name} write"), format!("{name} sync, open, close")],
+            (true, _) => ["db file sequential read", "db file parallel write", "data file sync"]
+                .map(str::to_owned),
+            (_, true) => ["log file sequential read", "log file parallel write", "redo sync"]
+                .map(str::to_owned),
+            _ => [
+                format!("{name} read"),
+                format!("{name} write"),
+                format!("{name} sync, open, close"),
+            ],
         };
-        let help =
-            format!("{instrument} of performance_schema; syncs are counted together with opens and closes.");
+        let help = format!(
+            "{instrument} of performance_schema; syncs are counted together with opens and closes."
+        );
         let classes = match (data, redo, name) {
-            (true, ..) => {
-                [(WaitClass::UserIo, false), (WaitClass::SystemIo, true), (WaitClass::SystemIo, true)]
-            }
+            (true, ..) => [
+                (WaitClass::UserIo, false),
+                (WaitClass::SystemIo, true),
+                (WaitClass::SystemIo, true),
+            ],
             (_, true, _) => [(WaitClass::SystemIo, true); 3],
-            (.., "binlog") => {
-                [(WaitClass::SystemIo, true), (WaitClass::Commit, false), (WaitClass::Commit, false)]
-            }
+            (.., "binlog") => [
+                (WaitClass::SystemIo, true),
+                (WaitClass::Commit, false),
+                (WaitClass::Commit, false),
+            ],
             _ => [(WaitClass::SystemIo, true); 3],
         };
         let parts = [
@@ -430,7 +467,8 @@ fn files(snapshot: &mut Snapshot, answers: &Answers) {
             (of("count_write"), ns("write_ps"), of("write_bytes")),
             (of("count_misc"), ns("misc_ps"), 0),
         ];
-        for ((name, (class, background)), (requests, total_ns, bytes)) in names.iter().zip(classes).zip(parts)
+        for ((name, (class, background)), (requests, total_ns, bytes)) in
+            names.iter().zip(classes).zip(parts)
         {
             let mut of = wait(name, class, background, &help);
             (of.count, of.total_ns, of.bytes) = (requests, total_ns, bytes);
@@ -499,10 +537,12 @@ mod tests {
             ("com_commit", "7"),
             ("questions", "50"),
         ]);
-        answers.variables = row(&[("performance_schema", "ON"), ("server_uid", "u"), ("hostname", "h")]);
-        answers
-            .rows
-            .insert("consumers", vec![row(&[("name", "global_instrumentation"), ("enabled", "YES")])]);
+        answers.variables =
+            row(&[("performance_schema", "ON"), ("server_uid", "u"), ("hostname", "h")]);
+        answers.rows.insert(
+            "consumers",
+            vec![row(&[("name", "global_instrumentation"), ("enabled", "YES")])],
+        );
         answers.rows.insert("instruments", vec![row(&[("files", "5"), ("statements", "9")])]);
         answers.rows.insert("statement_time", vec![row(&[("count", "50"), ("ps", "5000000000")])]);
         answers.rows.insert(
@@ -523,8 +563,11 @@ mod tests {
                 row(&[("name", "idle"), ("background", "0"), ("count", "3"), ("ps", "9000")]),
             ],
         );
-        let file =
-            [("name", "wait/io/file/innodb/innodb_log_file"), ("count_write", "8"), ("write_ps", "8000000")];
+        let file = [
+            ("name", "wait/io/file/innodb/innodb_log_file"),
+            ("count_write", "8"),
+            ("write_ps", "8000000"),
+        ];
         answers.rows.insert(
             "files",
             vec![row(&[&file[..], &[("count_misc", "4"), ("misc_ps", "40000000")]].concat())],
@@ -559,7 +602,12 @@ mod tests {
     #[test]
     fn instruments_of_one_last_name_are_added_up_whatever_their_order() {
         let of = |name: &str, count: &str| {
-            row(&[("name", name), ("count_write", count), ("write_ps", "1000"), ("write_bytes", "10")])
+            row(&[
+                ("name", name),
+                ("count_write", count),
+                ("write_ps", "1000"),
+                ("write_bytes", "10"),
+            ])
         };
         let mut all = vec![of("wait/io/file/archive/FRM", "2"), of("wait/io/file/sql/FRM", "5")];
         for _ in 0..2 {
@@ -584,7 +632,12 @@ mod tests {
             "{:?}",
             snapshot.missing
         );
-        assert!(snapshot.counters.iter().any(|counter| counter.name == "user calls" && counter.value == 50));
+        assert!(
+            snapshot
+                .counters
+                .iter()
+                .any(|counter| counter.name == "user calls" && counter.value == 50)
+        );
         assert_eq!(class_of_state("Waiting for table metadata lock"), Some(WaitClass::Application));
         assert_eq!(class_of_state("Sending data"), None);
     }

@@ -1,7 +1,8 @@
 //! A server's RSA key, for which alone a password is readable on a connection that others may read.
 //!
-//! MySQL sends it as text (PEM, SubjectPublicKeyInfo of RFC 5280, or RSAPublicKey of RFC 8017). It is taken apart here, strictly, because
-//! the library that seals (RSAES-OAEP of RFC 8017) trusts the form and the size of a key.
+//! MySQL sends it as text (PEM, SubjectPublicKeyInfo of RFC 5280, or RSAPublicKey of RFC 8017). It
+//! is taken apart here, strictly, because the library that seals (RSAES-OAEP of RFC 8017) trusts
+//! the form and the size of a key.
 //!
 //! Deliberately absent: whose key it is. Without TLS a client cannot know that of one that was sent
 //! (`tls/password.rs`).
@@ -34,8 +35,8 @@ impl Key {
     /// If there is none.
     pub(super) fn in_file(path: &Path) -> Result<Key, Refusal> {
         let mut text = Vec::new();
-        let read =
-            std::fs::File::open(path).and_then(|file| file.take(LONGEST as u64 + 1).read_to_end(&mut text));
+        let read = std::fs::File::open(path)
+            .and_then(|file| file.take(LONGEST as u64 + 1).read_to_end(&mut text));
         let wrong = |reason: String| {
             let reason = format!("server-public-key-path names {}, {reason}", path.display());
             Refusal::new(
@@ -44,7 +45,8 @@ impl Key {
             )
         };
         read.map_err(|error| wrong(format!("which cannot be read: {error}")))?;
-        Key::of(&text).ok_or_else(|| wrong("which is not an RSA key of 1024 to 8192 bits in PEM".to_owned()))
+        Key::of(&text)
+            .ok_or_else(|| wrong("which is not an RSA key of 1024 to 8192 bits in PEM".to_owned()))
     }
 
     /// A key, if the text is one.
@@ -71,7 +73,8 @@ impl Key {
         let (pair, _) = element(0x30, bytes)?;
         let (modulus, rest) = element(0x02, pair)?;
         let (exponent, _) = element(0x02, rest)?;
-        let bare = |bytes: &[u8]| bytes.iter().copied().skip_while(|byte| *byte == 0).collect::<Vec<u8>>();
+        let bare =
+            |bytes: &[u8]| bytes.iter().copied().skip_while(|byte| *byte == 0).collect::<Vec<u8>>();
         let key = Key { modulus: bare(modulus), exponent: bare(exponent) };
         let odd = |bytes: &[u8]| bytes.last().is_some_and(|byte| byte % 2 == 1);
         let whole = key.modulus.first().is_some_and(|byte| *byte >= 0x80);
@@ -84,14 +87,16 @@ impl Key {
         if bytes.len() + PADDING > self.modulus.len() {
             return None;
         }
-        // The library's numbers have no name here: it reads them from the form that `integer` gives them.
+        // The library's numbers have no name here: it reads them from the form that `integer` gives
+        // them.
         let (modulus, exponent) = (integer(&self.modulus)?, integer(&self.exponent)?);
         let key = rsa::PublicKey::new(der::parse_uint(&modulus).0, der::parse_uint(&exponent).0);
         Some(key.encrypt_block(bytes, rsa::Pkcs1OaepPadding::new(rsa::GetRandom)))
     }
 }
 
-/// The content of the element that begins the bytes, which must be of this kind, and what comes after it.
+/// The content of the element that begins the bytes, which must be of this kind, and what comes
+/// after it.
 fn element(kind: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (head, rest) = bytes.split_first()?;
     let (first, rest) = rest.split_first().filter(|_| *head == kind)?;

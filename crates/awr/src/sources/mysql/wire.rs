@@ -1,19 +1,23 @@
-//! A connection to MariaDB or MySQL whose answers are bounded in time, packets, columns, rows and bytes.
+//! A connection to MariaDB or MySQL whose answers are bounded in time, packets, columns, rows and
+//! bytes.
 //!
-//! The protocol as far as it is needed, read here: logging in, and text answers to a statement. A client library takes a server's word
-//! for how many columns an answer has, reads it to its end, and is not made for servers that lie. Every length is checked before
-//! anything is made of it; what does not fit ends the connection with an error.
+//! The protocol as far as it is needed, read here: logging in, and text answers to a statement. A
+//! client library takes a server's word for how many columns an answer has, reads it to its end,
+//! and is not made for servers that lie. Every length is checked before anything is made of it;
+//! what does not fit ends the connection with an error.
 //!
-//! Written after the manual of MySQL's protocol (MySQL Source Code Documentation, Client/Server Protocol) and MariaDB's (Client/Server
-//! Protocol). Differences: no capability of either is asked for that this file has no use for, so a server may not ask for a local
-//! file, and ends rows with the packets of before 5.7.
+//! Written after the manual of MySQL's protocol (MySQL Source Code Documentation, Client/Server
+//! Protocol) and MariaDB's (Client/Server Protocol). Differences: no capability of either is asked
+//! for that this file has no use for, so a server may not ask for a local file, and ends rows with
+//! the packets of before 5.7.
 //!
-//! Deliberately absent: compression, prepared statements, several statements at once, what the queries mean.
+//! Deliberately absent: compression, prepared statements, several statements at once, what the
+//! queries mean.
 //!
-//! Invariants: nothing here waits longer than the deadline of [`Wire::begin`], keeps more than [`MOST_BYTES`] of an answer, or panics
-//! whatever the server sends. A password leaves as it is on a local socket or
-//! encrypted only, and sealed only for a key that the user named or said to ask for. What came before
-//! encryption is not taken for what came after it.
+//! Invariants: nothing here waits longer than the deadline of [`Wire::begin`], keeps more than
+//! [`MOST_BYTES`] of an answer, or panics whatever the server sends. A password leaves as it is on
+//! a local socket or encrypted only, and sealed only for a key that the user named or said to ask
+//! for. What came before encryption is not taken for what came after it.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read, Write};
@@ -28,7 +32,8 @@ use super::key;
 /// A row by the names of its columns, in lower case. What is NULL is empty.
 pub(in super::super) type Fields = BTreeMap<String, String>;
 
-/// The most rows of an answer: a server has some hundreds of variables and some thousands of instruments.
+/// The most rows of an answer: a server has some hundreds of variables and some thousands of
+/// instruments.
 const MOST_ROWS: usize = 20_000;
 /// The most bytes that are kept of an answer.
 const MOST_BYTES: usize = 16 << 20;
@@ -45,7 +50,8 @@ const LONGEST: usize = 8_000;
 /// The most packets of a login: greeting, another way to log in, a key, an answer.
 const MOST_STEPS: usize = 5;
 
-/// Protocol 4.1, passwords of 4.1, transactions, ways to log in by name; the lowest bit says that this is no client of MariaDB's own.
+/// Protocol 4.1, passwords of 4.1, transactions, ways to log in by name; the lowest bit says that
+/// this is no client of MariaDB's own.
 const CAPABILITIES: u32 = 0x0008_a201;
 /// What a server must be able to do: protocol 4.1, passwords of 4.1, ways to log in by name.
 const NEEDED: u32 = 0x0008_8200;
@@ -113,7 +119,8 @@ impl Wire {
     /// Connects and logs in.
     ///
     /// # Errors
-    /// If the server cannot be reached, refuses, or says nothing that can be understood until the deadline.
+    /// If the server cannot be reached, refuses, or says nothing that can be understood until the
+    /// deadline.
     pub(super) fn connect(login: &Login, deadline: Instant) -> Result<Wire, Fault> {
         let stream = Timed::open(&login.host, login.port, deadline)?;
         let mut wire = Wire { stream: BufReader::new(stream), number: 0 };
@@ -129,7 +136,8 @@ impl Wire {
     /// The rows of a query. After a [`Fault::Broken`] the connection is of no use.
     ///
     /// # Errors
-    /// If the server refuses, the connection breaks, or the answer is larger than any of a server should be.
+    /// If the server refuses, the connection breaks, or the answer is larger than any of a server
+    /// should be.
     pub(super) fn rows(&mut self, query: &str) -> Result<Vec<Fields>, Fault> {
         self.number = 0;
         // 3 is the command for a query.
@@ -161,10 +169,16 @@ impl Wire {
                 _ => {}
             }
             bytes += packet.len();
-            let row = row(&names, &packet).ok_or_else(|| wrong("a row does not have its columns"))?;
-            bytes += row.iter().map(|(name, value)| name.len() + value.len() + OF_A_VALUE).sum::<usize>();
+            let row =
+                row(&names, &packet).ok_or_else(|| wrong("a row does not have its columns"))?;
+            bytes += row
+                .iter()
+                .map(|(name, value)| name.len() + value.len() + OF_A_VALUE)
+                .sum::<usize>();
             if rows.len() == MOST_ROWS || bytes > MOST_BYTES {
-                return Err(Fault::Broken("an answer is longer than any of a server should be".to_owned()));
+                return Err(Fault::Broken(
+                    "an answer is longer than any of a server should be".to_owned(),
+                ));
             }
             rows.push(row);
         }
@@ -212,11 +226,14 @@ impl Wire {
             };
             return Err(match refusal(rest) {
                 // Nobody proved who says this.
-                Fault::Server { code, .. } if !open => Fault::Refused(tls::error_for_greeting(code)),
+                Fault::Server { code, .. } if !open => {
+                    Fault::Refused(tls::error_for_greeting(code))
+                }
                 refusal => refusal,
             });
         }
-        let greeting = Greeting::of(&greeting).ok_or_else(|| wrong("it does not greet as a server does"))?;
+        let greeting =
+            Greeting::of(&greeting).ok_or_else(|| wrong("it does not greet as a server does"))?;
         let (mut nonce, mut way) = (greeting.nonce, greeting.way);
         if way != SHA2 {
             way = NATIVE.to_vec();
@@ -250,8 +267,9 @@ impl Wire {
                 [0xff, rest @ ..] => return Err(refusal(rest)),
                 [0xfe, rest @ ..] => {
                     let mut rest = Bytes(rest);
-                    let other =
-                        rest.until_zero().ok_or_else(|| wrong("it asks for a login of before 4.1"))?;
+                    let other = rest
+                        .until_zero()
+                        .ok_or_else(|| wrong("it asks for a login of before 4.1"))?;
                     (way, nonce) = (other.to_vec(), nonce_of(rest.0));
                     self.send(&self::proof(&way, &nonce, &login.password)?)?;
                 }
@@ -269,17 +287,22 @@ impl Wire {
             Need::Never | Need::IfDemanded => Ok(false),
             Need::IfOffered if !offered => {
                 if super::super::address::is_remote(&login.host) {
-                    tls::in_clear(&login.host, "the server does not offer it, and ssl-mode is PREFERRED");
+                    tls::in_clear(
+                        &login.host,
+                        "the server does not offer it, and ssl-mode is PREFERRED",
+                    );
                 }
                 Ok(false)
             }
-            Need::Always if !offered => Err(Fault::Refused(tls::not_offered(login.encryption.words))),
+            Need::Always if !offered => {
+                Err(Fault::Refused(tls::not_offered(login.encryption.words)))
+            }
             Need::IfOffered | Need::Always => Ok(true),
         }
     }
 
-    /// The password itself: as it is where nobody else reads it; elsewhere only for a key that is the
-    /// server's, or that the user takes for it.
+    /// The password itself: as it is where nobody else reads it; elsewhere only for a key that is
+    /// the server's, or that the user takes for it.
     fn send_password(&mut self, login: &Login, nonce: &[u8]) -> Result<(), Fault> {
         let mut password = [login.password.as_bytes(), &[0]].concat();
         if self.stream.get_ref().is_encrypted() {
@@ -290,7 +313,8 @@ impl Wire {
                 ServerKey::File(path) => Some(key::Key::in_file(path).map_err(Fault::Refused)?),
                 ServerKey::Asked => {
                     log::warn!(
-                        "the password goes to {}, sealed for the key that it sends, and nothing proves whose key \
+                        "the password goes to {}, sealed for the key that it sends, and nothing \
+                         proves whose key \
                          that is: get-server-public-key says so",
                         crate::figure::visible(&login.host)
                     );
@@ -327,7 +351,8 @@ fn proof(way: &[u8], nonce: &[u8], password: &str) -> Result<Vec<u8>, Fault> {
         way => {
             let way: String = String::from_utf8_lossy(way).chars().take(100).collect();
             Err(Fault::Broken(format!(
-                "the user logs in by {way}; give one that logs in by mysql_native_password, caching_sha2_password or unix_socket"
+                "the user logs in by {way}; give one that logs in by mysql_native_password, \
+                 caching_sha2_password or unix_socket"
             )))
         }
     }
@@ -421,8 +446,10 @@ fn is_end(packet: &[u8]) -> bool {
 /// What a server says when it refuses: a number, a state since 4.1, its words.
 fn refusal(bytes: &[u8]) -> Fault {
     let mut bytes = Bytes(bytes);
-    let code =
-        bytes.take(2).and_then(|code| code.first_chunk::<2>()).map_or(0, |code| u16::from_le_bytes(*code));
+    let code = bytes
+        .take(2)
+        .and_then(|code| code.first_chunk::<2>())
+        .map_or(0, |code| u16::from_le_bytes(*code));
     let words = match bytes.0 {
         [b'#', _, _, _, _, _, words @ ..] => words,
         words => words,
@@ -431,7 +458,8 @@ fn refusal(bytes: &[u8]) -> Fault {
     Fault::Server { code, message: String::from_utf8_lossy(words).into_owned() }
 }
 
-/// The name of a column: the fifth text of its description, after the names of its catalogue, database and table.
+/// The name of a column: the fifth text of its description, after the names of its catalogue,
+/// database and table.
 fn name_of(packet: &[u8]) -> Option<String> {
     let mut packet = Bytes(packet);
     for _ in 0..4 {
@@ -474,7 +502,8 @@ mod tests {
             let bytes: Vec<u8> =
                 (0..rng.usize(0..80)).map(|_| if rng.bool() { rng.u8(..) } else { 0xfe }).collect();
             let greeting = [&[10][..], &bytes].concat();
-            let _ = (Greeting::of(&greeting), name_of(&bytes), row(&names, &bytes), refusal(&bytes));
+            let _ =
+                (Greeting::of(&greeting), name_of(&bytes), row(&names, &bytes), refusal(&bytes));
             let _ = (Bytes(&bytes).length(), key::Key::of(&bytes));
         }
     }

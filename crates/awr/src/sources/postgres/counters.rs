@@ -10,8 +10,8 @@
 //! | counts of relations | all | reads by table, scans and dead rows by table |
 //!
 //! pg_stat_database also has DB time (`active_time`) and the time of reads. Times are there only
-//! while `track_io_timing` and `track_wal_io_timing` are on: a time that was not measured would be a
-//! zero that looks measured, so the waits are left out then and the counts are kept as counters.
+//! while `track_io_timing` and `track_wal_io_timing` are on: a time that was not measured would be
+//! a zero that looks measured, so the waits are left out then and the counts are kept as counters.
 //!
 //! Deliberately absent: queries, connections. Read next: `mod.rs`.
 
@@ -48,9 +48,9 @@ pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redacti
             .push("the time of reads and writes of data; track_io_timing = on gives it".to_owned());
     }
     if !redo_timed && answers.version >= 140_000 {
-        snapshot
-            .missing
-            .push("the time of redo writes and syncs; track_wal_io_timing = on gives it".to_owned());
+        snapshot.missing.push(
+            "the time of redo writes and syncs; track_wal_io_timing = on gives it".to_owned(),
+        );
     }
     if answers.version < 140_000 {
         snapshot.missing.push("DB time; PostgreSQL 14 and later count it".to_owned());
@@ -73,7 +73,10 @@ fn number(row: &Row, field: &str) -> Option<u64> {
     match row.get(field)? {
         Value::Number(number) => number.as_u64().or_else(|| {
             // Sums are of type numeric and may carry a point.
-            number.as_f64().filter(|value| *value >= 0.0 && *value < 1.8e19).map(|value| value as u64)
+            number
+                .as_f64()
+                .filter(|value| *value >= 0.0 && *value < 1.8e19)
+                .map(|value| value as u64)
         }),
         Value::String(text) => text.parse().ok(),
         _ => None,
@@ -102,7 +105,8 @@ fn sum(rows: &[&Row], of: impl Fn(&Row) -> Option<u64>) -> Option<u64> {
 /// Whether the user may see what other users do; a server that does not say is taken to have hidden
 /// nothing.
 fn sees_others(answers: &Answers) -> bool {
-    rows(answers, "identity").first().and_then(|row| row.get("superuser")) != Some(&Value::Bool(false))
+    rows(answers, "identity").first().and_then(|row| row.get("superuser"))
+        != Some(&Value::Bool(false))
 }
 
 fn identity(snapshot: &mut Snapshot, answers: &Answers) {
@@ -158,7 +162,8 @@ fn databases(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool) {
     ] {
         count(snapshot, name, unit, sum(&all, |row| number(row, field)));
     }
-    let logical = sum(&all, |row| Some(number(row, "blks_hit")?.saturating_add(number(row, "blks_read")?)));
+    let logical =
+        sum(&all, |row| Some(number(row, "blks_hit")?.saturating_add(number(row, "blks_read")?)));
     count(snapshot, statistic::LOGICAL_READS, "pages", logical);
     snapshot.db_time_ns = sum(&all, |row| milliseconds(row, "active_time"));
     // From 16 on, pg_stat_io tells who read; below, all reads are taken for reads of requests.
@@ -176,7 +181,8 @@ fn checkpoints(snapshot: &mut Snapshot, answers: &Answers) {
     let empty = Row::new();
     let writer = rows(answers, "bgwriter").first().unwrap_or(&empty);
     let checkpointer = rows(answers, "checkpointer").first();
-    for (group, row) in [("pg_stat_bgwriter", Some(writer)), ("pg_stat_checkpointer", checkpointer)] {
+    for (group, row) in [("pg_stat_bgwriter", Some(writer)), ("pg_stat_checkpointer", checkpointer)]
+    {
         if let Some(row) = row.filter(|row| row.contains_key("stats_reset")) {
             snapshot.resets.insert(group.to_owned(), text(row, "stats_reset"));
         }
@@ -187,10 +193,25 @@ fn checkpoints(snapshot: &mut Snapshot, answers: &Answers) {
     };
     let by_checkpoints = either("buffers_checkpoint", "buffers_written");
     count(snapshot, "checkpoints by time", "checkpoints", either("checkpoints_timed", "num_timed"));
-    count(snapshot, "checkpoints on demand", "checkpoints", either("checkpoints_req", "num_requested"));
+    count(
+        snapshot,
+        "checkpoints on demand",
+        "checkpoints",
+        either("checkpoints_req", "num_requested"),
+    );
     count(snapshot, "pages written by checkpoints", "pages", by_checkpoints);
-    count(snapshot, "pages written by the background writer", "pages", number(writer, "buffers_clean"));
-    count(snapshot, "background writer stopped at its limit", "times", number(writer, "maxwritten_clean"));
+    count(
+        snapshot,
+        "pages written by the background writer",
+        "pages",
+        number(writer, "buffers_clean"),
+    );
+    count(
+        snapshot,
+        "background writer stopped at its limit",
+        "times",
+        number(writer, "maxwritten_clean"),
+    );
     count(snapshot, "pages allocated in shared_buffers", "pages", number(writer, "buffers_alloc"));
     let by_backends = number(writer, "buffers_backend").or_else(|| {
         let others = rows(answers, "io").iter().filter(|row| {
@@ -209,7 +230,12 @@ fn checkpoints(snapshot: &mut Snapshot, answers: &Answers) {
         })
     });
     count(snapshot, "pages written by backends", "pages", by_backends);
-    count(snapshot, "syncs of data files by backends", "syncs", number(writer, "buffers_backend_fsync"));
+    count(
+        snapshot,
+        "syncs of data files by backends",
+        "syncs",
+        number(writer, "buffers_backend_fsync"),
+    );
     let written = by_checkpoints.zip(number(writer, "buffers_clean")).zip(by_backends);
     let written = written.map(|((a, b), c)| a.saturating_add(b).saturating_add(c));
     count(snapshot, statistic::PHYSICAL_WRITES, "pages", written);
@@ -257,9 +283,10 @@ fn redo(snapshot: &mut Snapshot, answers: &Answers, timed: bool) {
     }
     // From 18 on, pg_stat_io has these two, and those that make a new file for redo apart, which
     // were never counted here.
-    for (old, new, name, unit) in
-        [("wal_write", "writes", "redo writes", "writes"), ("wal_sync", "fsyncs", "redo syncs", "syncs")]
-    {
+    for (old, new, name, unit) in [
+        ("wal_write", "writes", "redo writes", "writes"),
+        ("wal_sync", "fsyncs", "redo syncs", "syncs"),
+    ] {
         if !row.contains_key(old) {
             let of_redo = rows(answers, "io").iter();
             let of_redo: Vec<&Row> = of_redo
@@ -289,7 +316,9 @@ fn redo(snapshot: &mut Snapshot, answers: &Answers, timed: bool) {
                  A commit that syncs its redo itself waits for this.",
             ),
         ] {
-            if let (Some(requests), Some(total_ns)) = (number(row, requests), milliseconds(row, time)) {
+            if let (Some(requests), Some(total_ns)) =
+                (number(row, requests), milliseconds(row, time))
+            {
                 let mut wait = wait(name, WaitClass::SystemIo, true, help);
                 (wait.count, wait.total_ns) = (requests, total_ns);
                 snapshot.waits.push(wait);
@@ -306,10 +335,13 @@ const DATA_FILE_EXTEND: &str = "data file extend";
 fn by_backend(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool, redo_timed: bool) {
     for row in rows(answers, "io") {
         snapshot.resets.insert("pg_stat_io".to_owned(), text(row, "stats_reset"));
-        let (who, object, context) = (text(row, "backend_type"), text(row, "object"), text(row, "context"));
+        let (who, object, context) =
+            (text(row, "backend_type"), text(row, "object"), text(row, "context"));
         let of = |field: &str| number(row, field).unwrap_or(0);
         let unit = number(row, "op_bytes").unwrap_or(0);
-        let bytes = |field: &str, requests: u64| number(row, field).unwrap_or(requests.saturating_mul(unit));
+        let bytes = |field: &str, requests: u64| {
+            number(row, field).unwrap_or(requests.saturating_mul(unit))
+        };
         let time = |field: &str| milliseconds(row, field).unwrap_or(0);
         let (reads, writes, extends) = (of("reads"), of("writes"), of("extends"));
         let timed = if object == "wal" { redo_timed } else { io_timed };
@@ -321,7 +353,8 @@ fn by_backend(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool, redo_t
             read_bytes: bytes("read_bytes", reads),
             read_ns: ns("read_time"),
             writes: writes.saturating_add(extends),
-            write_bytes: bytes("write_bytes", writes).saturating_add(bytes("extend_bytes", extends)),
+            write_bytes: bytes("write_bytes", writes)
+                .saturating_add(bytes("extend_bytes", extends)),
             write_ns: ns("write_time").saturating_add(ns("extend_time")),
             untimed: !timed,
         });
@@ -331,15 +364,21 @@ fn by_backend(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool, redo_t
         let background = who != "client backend";
         let names: [&str; 3] = match (object.as_str(), context.as_str(), background) {
             // A new file is written and synced once when it is made; Oracle has a name for that.
-            ("wal", "init", _) => ["log file sequential read", "log file init write", "log file init sync"],
+            ("wal", "init", _) => {
+                ["log file sequential read", "log file init write", "log file init sync"]
+            }
             ("wal", ..) => ["log file sequential read", "log file parallel write", "redo sync"],
-            ("temp relation", ..) => ["direct path read temp", "direct path write temp", "data file sync"],
+            ("temp relation", ..) => {
+                ["direct path read temp", "direct path write temp", "data file sync"]
+            }
             (_, "bulkread" | "bulkwrite", _) => {
                 ["db file scattered read", "direct path write", "data file sync"]
             }
             // A VACUUM of a client writes the pages of its own ring, which says nothing of a want
             // of clean ones.
-            (_, "vacuum", false) => ["db file sequential read", "direct path write", "data file sync"],
+            (_, "vacuum", false) => {
+                ["db file sequential read", "direct path write", "data file sync"]
+            }
             (_, _, true) => ["db file sequential read", "db file parallel write", "data file sync"],
             (_, _, false) => ["db file sequential read", "data file write", "data file sync"],
         };
@@ -459,11 +498,13 @@ fn page_bytes(snapshot: &Snapshot) -> u64 {
 }
 
 fn statements(snapshot: &mut Snapshot, answers: &Answers, redaction: Redaction) {
-    let reset =
-        rows(answers, "statements_info").first().map_or(String::new(), |row| text(row, "stats_reset"));
+    let reset = rows(answers, "statements_info")
+        .first()
+        .map_or(String::new(), |row| text(row, "stats_reset"));
     let mut seen = BTreeSet::new();
     for row in rows(answers, "statements") {
-        let (Some(calls), Some(total_ns)) = (number(row, "calls"), milliseconds(row, "total_exec_time"))
+        let (Some(calls), Some(total_ns)) =
+            (number(row, "calls"), milliseconds(row, "total_exec_time"))
         else {
             continue;
         };
@@ -473,7 +514,8 @@ fn statements(snapshot: &mut Snapshot, answers: &Answers, redaction: Redaction) 
             continue;
         }
         // A statement that was forgotten and counted anew is another one: its counts began at zero.
-        let parts = ["queryid", "userid", "dbid", "toplevel", "stats_since"].map(|field| text(row, field));
+        let parts =
+            ["queryid", "userid", "dbid", "toplevel", "stats_since"].map(|field| text(row, field));
         let id = format!("{}/{reset}", parts.join("/"));
         let query = text(row, "query");
         let hidden = query == "<insufficient privilege>";
@@ -513,11 +555,15 @@ mod tests {
             {"datname": "d", "xact_commit": 70, "xact_rollback": 2, "blks_read": 10,
              "blks_hit": 80, "stats_reset": "t0", "blk_read_time": 1.5, "active_time": 2000.0}
         ]);
-        for (name, rows) in
-            [("settings", settings), ("identity", identity), ("database", database)].iter().chain(views)
+        for (name, rows) in [("settings", settings), ("identity", identity), ("database", database)]
+            .iter()
+            .chain(views)
         {
-            let rows =
-                rows.as_array().expect("a list").iter().map(|row| row.as_object().expect("a row").clone());
+            let rows = rows
+                .as_array()
+                .expect("a list")
+                .iter()
+                .map(|row| row.as_object().expect("a row").clone());
             answers.rows.insert(name, rows.collect());
         }
         answers
@@ -562,7 +608,11 @@ mod tests {
         let sync = snapshot.waits.iter().find(|wait| wait.name == "redo sync").expect("there");
         assert_eq!((sync.count, sync.total_ns, sync.background), (3, 6_000_000, true));
         assert_eq!(snapshot.db_time_ns, Some(2_000_000_000));
-        let read = snapshot.waits.iter().find(|wait| wait.name == "db file sequential read").expect("there");
+        let read = snapshot
+            .waits
+            .iter()
+            .find(|wait| wait.name == "db file sequential read")
+            .expect("there");
         assert_eq!((read.count, read.total_ns, read.background), (11, 1_500_000, false));
     }
 
@@ -586,23 +636,34 @@ mod tests {
                                    "sync_time": 30.0, "stats_reset": "t4"}]);
         let bgwriter = json!([{"buffers_clean": 7, "buffers_alloc": 100, "stats_reset": "t1"}]);
         let wal = json!([{"wal_bytes": "123", "wal_fpi": 1, "stats_reset": "t2"}]);
-        let views = [("io", io), ("checkpointer", checkpointer), ("bgwriter", bgwriter), ("wal", wal)];
+        let views =
+            [("io", io), ("checkpointer", checkpointer), ("bgwriter", bgwriter), ("wal", wal)];
         let snapshot = filled(&answers(180_000, &views));
         let of = |name: &str, background: bool| {
-            let found = snapshot.waits.iter().find(|wait| wait.name == name && wait.background == background);
+            let found = snapshot
+                .waits
+                .iter()
+                .find(|wait| wait.name == name && wait.background == background);
             found.map(|wait| (wait.class, wait.count, wait.total_ns))
         };
         assert_eq!(of("redo sync", false), Some((WaitClass::Commit, 10, 20_000_000)));
         assert_eq!(of("redo sync", true), Some((WaitClass::SystemIo, 4, 4_000_000)));
         assert_eq!(of("db file sequential read", false), Some((WaitClass::UserIo, 6, 3_000_000)));
         assert_eq!(of("db file parallel write", true), Some((WaitClass::SystemIo, 50, 9_000_000)));
-        assert_eq!(of("data file write", false), Some((WaitClass::UserIo, 0, 0)), "nothing but growth");
+        assert_eq!(
+            of("data file write", false),
+            Some((WaitClass::UserIo, 0, 0)),
+            "nothing but growth"
+        );
         assert_eq!(of("data file extend", false), Some((WaitClass::UserIo, 2, 100_000)));
         assert_eq!(of("data file extend", true), None, "a checkpointer makes no file longer");
         assert_eq!(value(&snapshot, "physical writes"), Some(50 + 7 + 2));
         assert_eq!(value(&snapshot, "checkpoints on demand"), Some(2));
-        let io =
-            snapshot.io.iter().find(|io| io.file_class == "relation, normal, client backend").expect("there");
+        let io = snapshot
+            .io
+            .iter()
+            .find(|io| io.file_class == "relation, normal, client backend")
+            .expect("there");
         assert_eq!((io.reads, io.read_bytes, io.writes, io.write_bytes), (6, 98_304, 2, 16_384));
     }
 
@@ -628,7 +689,8 @@ mod tests {
         };
         let own = json!({"queryid": 7, "userid": 11, "dbid": 5, "calls": 3,
                          "total_exec_time": 1.5, "query": "select 1"});
-        let snapshot = filled(&answers(150_000, &[("statements", json!([hidden(100), hidden(5), own]))]));
+        let snapshot =
+            filled(&answers(150_000, &[("statements", json!([hidden(100), hidden(5), own]))]));
         let [statement] = &snapshot.statements[..] else { panic!("{:?}", snapshot.statements) };
         assert_eq!((statement.calls, statement.text.as_str()), (3, "select ?"));
     }
@@ -639,10 +701,16 @@ mod tests {
             json!({"backend_type": "client backend", "object": "wal", "context": context,
                    "writes": writes, "write_time": 1.0, "fsyncs": 1, "fsync_time": 2.0})
         };
-        let views = [("wal", json!([{"wal_bytes": 1}])), ("io", json!([io("normal", 10), io("init", 3)]))];
+        let views =
+            [("wal", json!([{"wal_bytes": 1}])), ("io", json!([io("normal", 10), io("init", 3)]))];
         let snapshot = filled(&answers(180_000, &views));
-        assert_eq!((value(&snapshot, "redo writes"), value(&snapshot, "redo syncs")), (Some(10), Some(1)));
-        let wait = |name: &str| snapshot.waits.iter().find(|wait| wait.name == name).map(|wait| wait.count);
+        assert_eq!(
+            (value(&snapshot, "redo writes"), value(&snapshot, "redo syncs")),
+            (Some(10), Some(1))
+        );
+        let wait = |name: &str| {
+            snapshot.waits.iter().find(|wait| wait.name == name).map(|wait| wait.count)
+        };
         assert_eq!((wait("log file parallel write"), wait("redo sync")), (Some(10), Some(1)));
         assert_eq!((wait("log file init write"), wait("log file init sync")), (Some(3), Some(1)));
     }
@@ -654,7 +722,10 @@ mod tests {
                    "writes": writes, "write_time": 1.0, "extends": extends, "extend_time": 5.0,
                    "fsyncs": 0, "fsync_time": 0.0})
         };
-        let views = [("io", json!([io("normal", 3, 20_000), io("vacuum", 700, 0), io("bulkwrite", 40, 9)]))];
+        let views = [(
+            "io",
+            json!([io("normal", 3, 20_000), io("vacuum", 700, 0), io("bulkwrite", 40, 9)]),
+        )];
         let snapshot = filled(&answers(170_000, &views));
         let of = |name: &str| {
             let found = snapshot.waits.iter().find(|wait| wait.name == name).expect("there");
@@ -663,7 +734,8 @@ mod tests {
         assert_eq!(of("data file write"), (3, 1_000_000));
         assert_eq!(of("direct path write"), (740, 2_000_000));
         assert_eq!(of("data file extend"), (20_009, 15_000_000));
-        let write = snapshot.waits.iter().find(|wait| wait.name == "data file write").expect("there");
+        let write =
+            snapshot.waits.iter().find(|wait| wait.name == "data file write").expect("there");
         assert!(write.help != known::WITH_EXTENDS, "another count has another help");
     }
 

@@ -1,4 +1,5 @@
-//! Connecting to PostgreSQL: the socket, whether it is encrypted, and the login, for a source and for a repository.
+//! Connecting to PostgreSQL: the socket, whether it is encrypted, and the login, for a source and
+//! for a repository.
 //!
 //! | `sslmode` | tried first | then, if that is refused |
 //! |---|---|---|
@@ -7,13 +8,16 @@
 //! | `prefer` | encrypted; goes on in clear if the server has no encryption | in clear, if the handshake fails or the login is refused as it is |
 //! | `require` and more | encrypted | - |
 //!
-//! Going on in clear after a failure is a warning in the log, before anything is said. It does not go on after a file of this side that cannot be
-//! used, nor after an answer that is not PostgreSQL's. A wrong password is not tried a second time in another way. What a server sends before a handshake is one byte; more of it would be part
-//! of the handshake, so nobody can slip in what would seem to come from the server.
+//! Going on in clear after a failure is a warning in the log, before anything is said. It does not
+//! go on after a file of this side that cannot be used, nor after an answer that is not
+//! PostgreSQL's. A wrong password is not tried a second time in another way. What a server sends
+//! before a handshake is one byte; more of it would be part of the handshake, so nobody can slip in
+//! what would seem to come from the server.
 //!
 //! What the server asks for at the login is looked at first (`login.rs`).
 //!
-//! The client library is given the stream as it is after the handshake, and what its login is bound to (SCRAM-SHA-256-PLUS).
+//! The client library is given the stream as it is after the handshake, and what its login is bound
+//! to (SCRAM-SHA-256-PLUS).
 //!
 //! Deliberately absent: several hosts, GSSAPI.
 
@@ -43,7 +47,8 @@ const ENCRYPT: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 const PROTOCOL: &[u8] = b"postgresql";
 /// The login is not allowed as it is made: from this address, by this user, in clear or encrypted.
 const NOT_ALLOWED: &str = "28000";
-/// The server's function that finds the user, which it names beside an error. Not translated, as the text is.
+/// The server's function that finds the user, which it names beside an error. Not translated, as
+/// the text is.
 pub(super) const LOOKS_UP_USER: &str = "InitializeSessionUserId";
 
 /// Bytes both ways.
@@ -80,16 +85,16 @@ impl Fault {
     fn lets_go_on(&self) -> Option<String> {
         match self {
             Fault::Refused(refusal) => refusal.goes_on.then(|| refusal.to_string()),
-            Fault::Client(_) => {
-                self.is_of_the_way().then(|| "the server does not let the user in encrypted".to_owned())
-            }
+            Fault::Client(_) => self
+                .is_of_the_way()
+                .then(|| "the server does not let the user in encrypted".to_owned()),
             Fault::Network(_) => None,
         }
     }
 
-    /// Whether the server refuses the login as it is made, and may let the same user in another way. It
-    /// answers with the same code where there is no such user, or one that may not log in: then another
-    /// way is no help, and encryption not the reason.
+    /// Whether the server refuses the login as it is made, and may let the same user in another
+    /// way. It answers with the same code where there is no such user, or one that may not log in:
+    /// then another way is no help, and encryption not the reason.
     fn is_of_the_way(&self) -> bool {
         let Fault::Client(error) = self else { return false };
         let routine = error.as_db_error().and_then(|error| error.routine());
@@ -112,7 +117,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Logs in. The connection runs as a task of its own. `guard` is put between the server's plain messages and the client library.
+    /// Logs in. The connection runs as a task of its own. `guard` is put between the server's plain
+    /// messages and the client library.
     ///
     /// # Errors
     /// If the server cannot be reached, refuses, or is not encrypted as it should be.
@@ -141,8 +147,10 @@ impl Place {
             Need::IfOffered => match attempt(true).await {
                 Err(encrypted) => {
                     let Some(reason) = encrypted.lets_go_on() else { return Err(encrypted) };
-                    // Before anything is said in clear: what follows may fail, and the password has been sent then.
-                    let reason = format!("{reason} (sslmode is prefer; require would be an error here)");
+                    // Before anything is said in clear: what follows may fail, and the password has
+                    // been sent then.
+                    let reason =
+                        format!("{reason} (sslmode is prefer; require would be an error here)");
                     tls::in_clear(&self.host(), &reason);
                     attempt(false).await.map_err(|plain| match plain.code() {
                         // The server told something else than that it must be encrypted.
@@ -217,7 +225,10 @@ impl Place {
             [b'S'] => Ok(true),
             [b'N'] if self.encryption.need == Need::IfOffered => {
                 if is_remote(&self.host()) {
-                    tls::in_clear(&self.host(), "the server does not offer it, and sslmode is prefer");
+                    tls::in_clear(
+                        &self.host(),
+                        "the server does not offer it, and sslmode is prefer",
+                    );
                 }
                 Ok(false)
             }
@@ -234,7 +245,8 @@ impl Place {
             Host::Unix(directory) => Ok(Box::new(unix(directory, port).await?)),
             Host::Tcp(name) => {
                 let addresses: Vec<_> = lookup_host((name.as_str(), port)).await?.collect();
-                // The whole time is the caller's limit; one address that swallows everything leaves some of it to the next.
+                // The whole time is the caller's limit; one address that swallows everything leaves
+                // some of it to the next.
                 let each = patience / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
                 let mut stream = Err(nowhere());
                 for address in addresses {
@@ -260,8 +272,9 @@ impl Place {
     }
 }
 
-/// What a connection runs in: this thread, while it waits for an answer. Its end waits for nobody: the system's look-up of a host's name
-/// goes on in a thread of its own after everybody has given it up, and the limit of a call is to hold all the same.
+/// What a connection runs in: this thread, while it waits for an answer. Its end waits for nobody:
+/// the system's look-up of a host's name goes on in a thread of its own after everybody has given
+/// it up, and the limit of a call is to hold all the same.
 pub(crate) struct OneThread(Option<Runtime>);
 
 impl OneThread {
@@ -323,7 +336,11 @@ impl AsyncRead for Agreed {
 }
 
 impl AsyncWrite for Agreed {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 

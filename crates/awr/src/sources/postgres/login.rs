@@ -27,7 +27,12 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    pub(super) fn new(inner: Box<dyn Bytes>, encryption: &Encryption, host: String, encrypted: bool) -> Self {
+    pub(super) fn new(
+        inner: Box<dyn Bytes>,
+        encryption: &Encryption,
+        host: String,
+        encrypted: bool,
+    ) -> Self {
         let login = Login {
             encryption: encryption.clone(),
             on_socket: host.is_empty(),
@@ -79,8 +84,8 @@ impl Login {
             // The length counts itself.
             let counted = if is_about_login { 8 } else { 4 };
             if length < counted {
-                let reason =
-                    "what answers at the login is not PostgreSQL's: a message is shorter than its length";
+                let reason = "what answers at the login is not PostgreSQL's: a message is shorter \
+                              than its length";
                 return Err(Refusal::new(reason, "Check that the address is that of a PostgreSQL"));
             }
             if is_about_login {
@@ -130,7 +135,11 @@ impl AsyncRead for Watched {
 }
 
 impl AsyncWrite for Watched {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.inner).poll_write(cx, bytes)
     }
 

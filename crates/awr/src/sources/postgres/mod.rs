@@ -99,10 +99,14 @@ const VIEWS: [View; 10] = [
     View {
         name: "identity",
         since: 0,
-        query: "SELECT jsonb_build_object('started', pg_postmaster_start_time(), 'database', current_database(), \
-                'version', current_setting('server_version'), 'redo', CASE WHEN pg_is_in_recovery() THEN NULL ELSE \
-                pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0') END, 'sessions', (SELECT count(*) FROM pg_stat_activity \
-                WHERE backend_type = 'client backend'), 'superuser', pg_has_role(current_user, 'pg_read_all_stats', 'USAGE'))::text",
+        query: "SELECT jsonb_build_object('started', pg_postmaster_start_time(), 'database', \
+                current_database(), \
+                'version', current_setting('server_version'), 'redo', CASE WHEN \
+                pg_is_in_recovery() THEN NULL ELSE \
+                pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0') END, 'sessions', (SELECT \
+                count(*) FROM pg_stat_activity \
+                WHERE backend_type = 'client backend'), 'superuser', pg_has_role(current_user, \
+                'pg_read_all_stats', 'USAGE'))::text",
         without: "the start time of the server",
     },
     View {
@@ -145,15 +149,19 @@ const VIEWS: [View; 10] = [
         name: "settings",
         since: 0,
         // What is set for this session alone says nothing of the sessions that are recorded.
-        query: "SELECT jsonb_build_object('name', name, 'value', CASE WHEN source = 'session' THEN reset_val \
+        query: "SELECT jsonb_build_object('name', name, 'value', CASE WHEN source = 'session' THEN \
+                reset_val \
                 WHEN source IN ('database', 'user', 'database user', 'client') \
-                THEN current_setting(name) || ' (for this session alone)' ELSE current_setting(name) END)::text \
+                THEN current_setting(name) || ' (for this session alone)' ELSE \
+                current_setting(name) END)::text \
                 FROM pg_settings WHERE name IN \
-                ('shared_buffers','effective_cache_size','work_mem','maintenance_work_mem','wal_buffers','max_wal_size', \
-                'min_wal_size','checkpoint_timeout','checkpoint_completion_target','full_page_writes','wal_compression', \
-                'synchronous_commit','fsync','wal_sync_method','commit_delay','commit_siblings','track_io_timing', \
-                'track_wal_io_timing','max_connections','random_page_cost','effective_io_concurrency','io_method','huge_pages', \
-                'block_size','wal_block_size','data_checksums','autovacuum','wal_level','jit','shared_preload_libraries')",
+                ('shared_buffers','effective_cache_size','work_mem','maintenance_work_mem', \
+                'wal_buffers','max_wal_size','min_wal_size','checkpoint_timeout', \
+                'checkpoint_completion_target','full_page_writes','wal_compression', \
+                'synchronous_commit','fsync','wal_sync_method','commit_delay','commit_siblings', \
+                'track_io_timing','track_wal_io_timing','max_connections','random_page_cost', \
+                'effective_io_concurrency','io_method','huge_pages','block_size','wal_block_size', \
+                'data_checksums','autovacuum','wal_level','jit','shared_preload_libraries')",
         without: "pg_settings",
     },
     // Counts from the catalogue's rows, sizes as the last VACUUM or ANALYZE saw them: no table is
@@ -161,9 +169,11 @@ const VIEWS: [View; 10] = [
     View {
         name: "relations",
         since: 0,
-        query: "SELECT jsonb_build_object('oid', c.oid, 'name', n.nspname || '.' || c.relname, 'pages', greatest(c.relpages, 0), \
+        query: "SELECT jsonb_build_object('oid', c.oid, 'name', n.nspname || '.' || c.relname, \
+                'pages', greatest(c.relpages, 0), \
                 'read', c.pages_read)::text FROM (SELECT oid, relname, relnamespace, relpages, \
-                pg_stat_get_blocks_fetched(oid) - pg_stat_get_blocks_hit(oid) AS pages_read FROM pg_class \
+                pg_stat_get_blocks_fetched(oid) - pg_stat_get_blocks_hit(oid) AS pages_read FROM \
+                pg_class \
                 WHERE relkind IN ('r', 'i', 't', 'm') ORDER BY 5 DESC, 1 LIMIT 100) c \
                 JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.pages_read > 0",
         without: "reads by table",
@@ -173,16 +183,23 @@ const VIEWS: [View; 10] = [
         name: "tables",
         since: 0,
         query: "SELECT jsonb_build_object('oid', t.oid, 'name', n.nspname || '.' || t.relname, \
-                'pages', greatest(t.relpages, 0), 'scans', pg_stat_get_numscans(t.oid), 'scanned', t.scanned, \
+                'pages', greatest(t.relpages, 0), 'scans', pg_stat_get_numscans(t.oid), 'scanned', \
+                t.scanned, \
                 'live', pg_stat_get_live_tuples(t.oid), 'dead', t.dead, \
-                'by_index', (SELECT sum(pg_stat_get_numscans(i.indexrelid)) FROM pg_index i WHERE i.indrelid = t.oid), \
-                'changed', pg_stat_get_tuples_inserted(t.oid) + pg_stat_get_tuples_updated(t.oid) + pg_stat_get_tuples_deleted(t.oid), \
-                'vacuums', pg_stat_get_vacuum_count(t.oid) + pg_stat_get_autovacuum_count(t.oid))::text \
+                'by_index', (SELECT sum(pg_stat_get_numscans(i.indexrelid)) FROM pg_index i WHERE \
+                i.indrelid = t.oid), \
+                'changed', pg_stat_get_tuples_inserted(t.oid) + pg_stat_get_tuples_updated(t.oid) \
+                + pg_stat_get_tuples_deleted(t.oid), \
+                'vacuums', pg_stat_get_vacuum_count(t.oid) + \
+                pg_stat_get_autovacuum_count(t.oid))::text \
                 FROM (SELECT *, row_number() OVER (ORDER BY scanned DESC, oid) AS by_scans, \
-                row_number() OVER (ORDER BY dead DESC, oid) AS by_dead FROM (SELECT oid, relname, relnamespace, relpages, \
+                row_number() OVER (ORDER BY dead DESC, oid) AS by_dead FROM (SELECT oid, relname, \
+                relnamespace, relpages, \
                 pg_stat_get_tuples_returned(oid) AS scanned, pg_stat_get_dead_tuples(oid) AS dead \
-                FROM pg_class WHERE relkind IN ('r', 'm')) c) t JOIN pg_namespace n ON n.oid = t.relnamespace \
-                WHERE (t.by_scans <= 50 OR t.by_dead <= 50) AND n.nspname NOT IN ('pg_catalog', 'information_schema')",
+                FROM pg_class WHERE relkind IN ('r', 'm')) c) t JOIN pg_namespace n ON n.oid = \
+                t.relnamespace \
+                WHERE (t.by_scans <= 50 OR t.by_dead <= 50) AND n.nspname NOT IN ('pg_catalog', \
+                'information_schema')",
         without: "scans and dead rows by table",
     },
 ];
@@ -215,7 +232,9 @@ impl Postgres {
             return Error::Source { action, place: self.name.clone(), reason, remedy };
         }
         let reason = match (fault, fault.of_server()) {
-            (_, Some(of_server)) => format!("{} ({})", of_server.message(), of_server.code().code()),
+            (_, Some(of_server)) => {
+                format!("{} ({})", of_server.message(), of_server.code().code())
+            }
             (Fault::Client(error), None) => std::error::Error::source(error)
                 .map_or(error.to_string(), |cause| format!("{error}: {cause}")),
             (Fault::Broken(reason), None) => reason.clone(),
@@ -224,15 +243,18 @@ impl Postgres {
         // The client itself says that none was given, without a code.
         let none_given = reason.contains("password missing");
         let code = fault.of_server().map(|of_server| of_server.code().code());
-        let no_such_user = fault.of_server().and_then(|of| of.routine()) == Some(link::LOOKS_UP_USER);
+        let no_such_user =
+            fault.of_server().and_then(|of| of.routine()) == Some(link::LOOKS_UP_USER);
         let remedy = match code.or(none_given.then_some("28P01")) {
             Some("28000") if no_such_user => "Give a user that is there and may log in",
             // A server's rules may be for encrypted connections only.
             Some("28000") if self.is_plain_by_choice() => {
-                "Say sslmode=require, if the server lets in who is encrypted only; or give a user that may log in"
+                "Say sslmode=require, if the server lets in who is encrypted only; or give a user \
+                 that may log in"
             }
             Some("28P01" | "28000") => {
-                "Give the password by PGPASSWORD, ~/.pgpass or a service file, and a user that may log in"
+                "Give the password by PGPASSWORD, ~/.pgpass or a service file, and a user that may \
+                 log in"
             }
             Some("42501") => "GRANT pg_monitor TO the user",
             _ => "Check the address, that the server runs, and that the user may connect",
@@ -305,7 +327,8 @@ impl Postgres {
             }
             // The extension may lie in any schema, and may be created without having been loaded.
             let schema = wire.texts(
-                "SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace \
+                "SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = \
+                 e.extnamespace \
                  WHERE e.extname = 'pg_stat_statements'",
             )?;
             match schema.first() {
@@ -317,12 +340,24 @@ impl Postgres {
                         answers.rows.get("statements").is_some_and(|rows| rows.len() < statements);
                     // The view of resets came with version 14.
                     if version >= 140_000 && answers.rows.contains_key("statements") {
-                        let query = format!("SELECT to_jsonb(s)::text FROM {schema}.pg_stat_statements_info s");
-                        part(wire, &mut answers, "statements_info", &query, 1, "resets of pg_stat_statements")?;
+                        let query = format!(
+                            "SELECT to_jsonb(s)::text FROM \
+                                             {schema}.pg_stat_statements_info s"
+                        );
+                        part(
+                            wire,
+                            &mut answers,
+                            "statements_info",
+                            &query,
+                            1,
+                            "resets of \
+                            pg_stat_statements",
+                        )?;
                     }
                 }
                 None => answers.missing.push(
-                    "statements; pg_stat_statements in shared_preload_libraries and CREATE EXTENSION pg_stat_statements in this \
+                    "statements; pg_stat_statements in shared_preload_libraries and CREATE \
+                     EXTENSION pg_stat_statements in this \
                      database give them"
                         .to_owned(),
                 ),
@@ -346,8 +381,10 @@ impl Postgres {
 fn statements_query(schema: &str, statements: usize) -> String {
     let longest = (MOST_BYTES_OF_TEXTS / statements).clamp(500, 6_000);
     format!(
-        "SELECT (to_jsonb(s) - 'query' || jsonb_build_object('query', left(s.query, {longest})))::text FROM \
-         (SELECT * FROM {schema}.pg_stat_statements WHERE queryid IS NOT NULL ORDER BY total_exec_time DESC LIMIT {statements}) s"
+        "SELECT (to_jsonb(s) - 'query' || jsonb_build_object('query', left(s.query, \
+         {longest})))::text FROM \
+         (SELECT * FROM {schema}.pg_stat_statements WHERE queryid IS NOT NULL ORDER BY \
+         total_exec_time DESC LIMIT {statements}) s"
     )
 }
 
@@ -365,10 +402,13 @@ fn part(
     without: &str,
 ) -> std::result::Result<(), Fault> {
     // One message and one answer: the server stops at what fails, and the savepoint stays.
-    let within = format!("SAVEPOINT part; {query} LIMIT {}; RELEASE SAVEPOINT part", most.saturating_add(1));
+    let within =
+        format!("SAVEPOINT part; {query} LIMIT {}; RELEASE SAVEPOINT part", most.saturating_add(1));
     match wire.texts(&within) {
         Ok(rows) if rows.len() > most => {
-            answers.missing.push(format!("{without} (it has more than {most} rows, too many to record)"));
+            answers
+                .missing
+                .push(format!("{without} (it has more than {most} rows, too many to record)"));
         }
         Ok(rows) => {
             let rows = rows.iter().filter_map(|row| match serde_json::from_str(row) {
@@ -379,7 +419,8 @@ fn part(
         }
         Err(fault) if fault.of_server().is_some() && !wire.is_closed() => {
             wire.run("ROLLBACK TO SAVEPOINT part; RELEASE SAVEPOINT part")?;
-            let reason = fault.of_server().map_or(String::new(), |error| super::said(error.message()));
+            let reason =
+                fault.of_server().map_or(String::new(), |error| super::said(error.message()));
             answers.missing.push(format!("{without} ({reason})"));
         }
         Err(fault) => return Err(fault),
@@ -391,11 +432,18 @@ fn part(
 ///
 /// # Errors
 /// If the service that is named is not there, or the words for encryption cannot be followed.
-pub(crate) fn place(address: &Address, asking: &Asking, surroundings: &Surroundings) -> Result<Place> {
+pub(crate) fn place(
+    address: &Address,
+    asking: &Asking,
+    surroundings: &Surroundings,
+) -> Result<Place> {
     let mut place = parameters(address, surroundings)?;
     // What the server never acknowledges breaks the connection, also when the network just drops
     // it.
-    place.config.keepalives_idle(asking.patience).tcp_user_timeout(asking.patience.saturating_mul(2));
+    place
+        .config
+        .keepalives_idle(asking.patience)
+        .tcp_user_timeout(asking.patience.saturating_mul(2));
     Ok(place)
 }
 
@@ -407,7 +455,10 @@ fn parameters(address: &Address, surroundings: &Surroundings) -> Result<Place> {
         Some(name) => surroundings.service(name).ok_or_else(|| Error::Source {
             action: "connect to",
             place: address.shown(),
-            reason: format!("there is no service `{}` in the service file", crate::figure::visible(name)),
+            reason: format!(
+                "there is no service `{}` in the service file",
+                crate::figure::visible(name)
+            ),
             remedy: "Check PGSERVICEFILE or ~/.pg_service.conf".to_owned(),
         })?,
     };
@@ -423,7 +474,8 @@ fn parameters(address: &Address, surroundings: &Surroundings) -> Result<Place> {
     let user = pick(address.user.clone(), "user", "PGUSER")
         .or_else(|| surroundings.variable("USER").map(str::to_owned))
         .unwrap_or_else(|| "postgres".to_owned());
-    let database = pick(address.database.clone(), "dbname", "PGDATABASE").unwrap_or_else(|| user.clone());
+    let database =
+        pick(address.database.clone(), "dbname", "PGDATABASE").unwrap_or_else(|| user.clone());
     let password = service
         .get("password")
         .cloned()
@@ -461,8 +513,8 @@ fn saw(sampling: &mut Sampling, session: &Row, blockers: &Blockers, redaction: R
         ("", _) => (ON_CPU, None),
         (kind, name) => (named.as_str(), Some(waits::class(kind, name))),
     };
-    // A query without a transaction number has nothing to commit: it writes out a changed page for the room,
-    // whose redo must be durable first.
+    // A query without a transaction number has nothing to commit: it writes out a changed page for
+    // the room, whose redo must be durable first.
     let evicts = is("reads") && class == Some(WaitClass::Commit) && of("kind") != "IPC";
     let evicting = format!("{event}{EVICTING}");
     let (event, class) = match evicts {
@@ -472,7 +524,8 @@ fn saw(sampling: &mut Sampling, session: &Row, blockers: &Blockers, redaction: R
     let pid = session.get("pid").and_then(Value::as_u64).unwrap_or(0);
     let (id, who) = (pid.to_string(), redaction.name(of("who")));
     let text = redaction.statement(of("query"));
-    let blocker = blockers.head(pid).map(|(pid, doing)| (pid.to_string(), redaction.statement(doing)));
+    let blocker =
+        blockers.head(pid).map(|(pid, doing)| (pid.to_string(), redaction.statement(doing)));
     sampling.saw_session(&Seen {
         event,
         class,
@@ -514,13 +567,20 @@ impl Blockers {
 fn sessions_query(version: u64) -> String {
     let id = if version >= 140_000 { "a.query_id::text" } else { "''" };
     format!(
-        "WITH s AS MATERIALIZED (SELECT *, row_number() OVER (PARTITION BY wait_event_type ORDER BY pid) AS at \
-         FROM pg_stat_activity), a AS MATERIALIZED (SELECT *, CASE WHEN wait_event_type = 'Lock' AND at <= 20 \
-         THEN (pg_blocking_pids(pid))[1] END AS blocker FROM s WHERE backend_type = 'client backend' \
-         AND state IN ('active', 'fastpath function call') AND pid <> pg_backend_pid() LIMIT 20000) \
-         SELECT jsonb_build_object('copy', a.query ~* '^\\s*copy\\M', 'reads', a.backend_xid IS NULL AND \
-         a.query ~* '^\\s*(select|with|table|values|fetch|declare)\\M', 'kind', a.wait_event_type, 'event', a.wait_event, \
-         'pid', a.pid, 'who', a.usename || '@' || a.datname, 'id', {id}, 'query', left(a.query, 300), \
+        "WITH s AS MATERIALIZED (SELECT *, row_number() OVER (PARTITION BY wait_event_type ORDER \
+         BY pid) AS at \
+         FROM pg_stat_activity), a AS MATERIALIZED (SELECT *, CASE WHEN wait_event_type = 'Lock' \
+         AND at <= 20 \
+         THEN (pg_blocking_pids(pid))[1] END AS blocker FROM s WHERE backend_type = 'client \
+         backend' \
+         AND state IN ('active', 'fastpath function call') AND pid <> pg_backend_pid() LIMIT \
+         20000) \
+         SELECT jsonb_build_object('copy', a.query ~* '^\\s*copy\\M', 'reads', a.backend_xid IS \
+         NULL AND \
+         a.query ~* '^\\s*(select|with|table|values|fetch|declare)\\M', 'kind', a.wait_event_type, \
+         'event', a.wait_event, \
+         'pid', a.pid, 'who', a.usename || '@' || a.datname, 'id', {id}, 'query', left(a.query, \
+         300), \
          'blocker', a.blocker, 'doing', CASE WHEN a.blocker = 0 THEN 'a prepared transaction' \
          ELSE b.state || ', last statement: ' || left(b.query, 300) END)::text \
          FROM a LEFT JOIN s b ON b.pid = a.blocker AND a.blocker <> 0"
@@ -599,14 +659,16 @@ mod tests {
     fn a_session_that_ended_while_it_was_looked_at_did_not_wait_for_the_network() {
         let class = |copy: bool, kind: Option<&str>, event: Option<&str>| {
             let mut sampling = Sampling::new("s".to_owned(), 100);
-            let session = row(serde_json::json!({"copy": copy, "kind": kind, "event": event, "pid": 7}));
+            let session =
+                row(serde_json::json!({"copy": copy, "kind": kind, "event": event, "pid": 7}));
             saw(&mut sampling, &session, &Blockers::default(), Redaction::Literals);
             (sampling.events[0].name.clone(), sampling.events[0].class.clone())
         };
         let seen = |name: &str, class: &str| (name.to_owned(), class.to_owned());
         let waits_for_redo = |reads: bool, kind: &str, event: &str| {
             let mut sampling = Sampling::new("s".to_owned(), 100);
-            let session = row(serde_json::json!({"reads": reads, "kind": kind, "event": event, "pid": 7}));
+            let session =
+                row(serde_json::json!({"reads": reads, "kind": kind, "event": event, "pid": 7}));
             saw(&mut sampling, &session, &Blockers::default(), Redaction::Literals);
             (sampling.events[0].name.clone(), sampling.events[0].class.clone())
         };
@@ -625,10 +687,10 @@ mod tests {
     #[test]
     fn the_head_of_a_queue_blocks_everybody_in_it_and_a_circle_ends() {
         let waits = |pid: u64, blocker: u64| {
-            row(
-                serde_json::json!({"kind": "Lock", "event": "tuple", "pid": pid, "blocker": blocker, "id": "5",
-                "who": "u@d", "query": "UPDATE t SET a = 'secret'", "doing": format!("idle of {blocker}")}),
-            )
+            row(serde_json::json!({"kind": "Lock", "event": "tuple", "pid": pid,
+                "blocker": blocker, "id": "5",
+                "who": "u@d", "query": "UPDATE t SET a = 'secret'", "doing": format!("idle of \
+                    {blocker}")}))
         };
         let queue = [waits(2, 1), waits(3, 2), waits(4, 3)];
         let blockers = Blockers::of(&queue);
@@ -639,7 +701,10 @@ mod tests {
         let mut sampling = Sampling::new("s".to_owned(), 100);
         queue.iter().for_each(|of| saw(&mut sampling, of, &blockers, Redaction::Literals));
         let [blocker] = &sampling.blockers[..] else { panic!("{:?}", sampling.blockers) };
-        assert_eq!((blocker.id.as_str(), blocker.event.as_str(), blocker.seen), ("1", "Lock: tuple", 3));
+        assert_eq!(
+            (blocker.id.as_str(), blocker.event.as_str(), blocker.seen),
+            ("1", "Lock: tuple", 3)
+        );
         let [statement] = &sampling.statements[..] else { panic!("{:?}", sampling.statements) };
         assert_eq!(
             (statement.id.as_str(), statement.text.as_str(), statement.seen),
@@ -648,7 +713,10 @@ mod tests {
         assert_eq!(sampling.sessions.len(), 3);
         let mut hidden = Sampling::new("s".to_owned(), 100);
         saw(&mut hidden, &queue[0], &blockers, Redaction::Text);
-        assert!(hidden.statements[0].text.is_empty() && hidden.blockers[0].text.is_empty(), "{hidden:?}");
+        assert!(
+            hidden.statements[0].text.is_empty() && hidden.blockers[0].text.is_empty(),
+            "{hidden:?}"
+        );
     }
 
     #[test]
@@ -658,8 +726,11 @@ mod tests {
         std::fs::write(&file, "[prod]\nhost=db9\nport=6000\ndbname=shop\npassword=hunter2\n")
             .expect("written");
         let services = file.to_str().expect("UTF-8");
-        let surroundings =
-            Surroundings::of([("PGSERVICEFILE", services), ("PGUSER", "monitor"), ("PGHOST", "other")]);
+        let surroundings = Surroundings::of([
+            ("PGSERVICEFILE", services),
+            ("PGUSER", "monitor"),
+            ("PGHOST", "other"),
+        ]);
         let address = Address::parse("postgresql:///?service=prod").expect("an address");
         let config = parameters(&address, &surroundings).expect("put together").config;
         assert_eq!(

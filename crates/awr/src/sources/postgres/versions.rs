@@ -1,7 +1,8 @@
 //! Which columns each version's views have, as its manual lists them, and what must come of them.
 //!
-//! Source: The Cumulative Statistics System (The Statistics Collector up to 14) and pg_stat_statements in the manuals of PostgreSQL 13 to
-//! 18. Only the columns that matter here are listed; what a version does not list it does not have.
+//! Source: The Cumulative Statistics System (The Statistics Collector up to 14) and
+//! pg_stat_statements in the manuals of PostgreSQL 13 to 18. Only the columns that matter here are
+//! listed; what a version does not list it does not have.
 //!
 //! Deliberately absent: what real servers of these versions answered, which is in `../recorded.rs`.
 
@@ -103,7 +104,8 @@ const COLUMNS: &[(&str, &str, u64, u64)] = &[
     ("statements", "stats_since", 17, 18),
 ];
 
-/// A row with every column that the version's manual lists: text where it is text, twice its place in the list elsewhere.
+/// A row with every column that the version's manual lists: text where it is text, twice its place
+/// in the list elsewhere.
 fn row(view: &str, version: u64) -> Option<Row> {
     let columns = COLUMNS
         .iter()
@@ -129,7 +131,8 @@ fn row(view: &str, version: u64) -> Option<Row> {
 }
 
 fn snapshot(version: u64) -> Snapshot {
-    let mut answers = Answers { version: version * 10_000, statements_are_whole: true, ..Answers::default() };
+    let mut answers =
+        Answers { version: version * 10_000, statements_are_whole: true, ..Answers::default() };
     for view in ["database", "bgwriter", "checkpointer", "wal", "io", "statements"] {
         answers.rows.extend(row(view, version).map(|row| (view, vec![row])));
     }
@@ -138,8 +141,8 @@ fn snapshot(version: u64) -> Snapshot {
         redo.insert("object".to_owned(), json!("wal"));
         answers.rows.get_mut("io").expect("there").push(redo);
     }
-    let identity =
-        json!({"started": "2026-01-01", "database": "d", "redo": "77", "superuser": true, "sessions": 1});
+    let identity = json!({"started": "2026-01-01", "database": "d", "redo": "77",
+    "superuser": true, "sessions": 1});
     let settings =
         ["track_io_timing", "track_wal_io_timing"].map(|name| json!({"name": name, "value": "on"}));
     for (view, rows) in [("identity", vec![identity]), ("settings", settings.to_vec())] {
@@ -156,8 +159,11 @@ fn snapshot(version: u64) -> Snapshot {
 fn every_version_gives_the_figures_that_reports_calculate_with() {
     for version in VERSIONS {
         let snapshot = snapshot(version);
-        let counters: BTreeMap<&str, u64> =
-            snapshot.counters.iter().map(|counter| (counter.name.as_str(), counter.value)).collect();
+        let counters: BTreeMap<&str, u64> = snapshot
+            .counters
+            .iter()
+            .map(|counter| (counter.name.as_str(), counter.value))
+            .collect();
         for name in [
             "user commits",
             "user rollbacks",
@@ -173,36 +179,55 @@ fn every_version_gives_the_figures_that_reports_calculate_with() {
             "rows inserted",
             "temporary files, size",
         ] {
-            assert!(counters.get(name).is_some_and(|value| *value > 0), "{version}: {name} of {counters:?}");
+            assert!(
+                counters.get(name).is_some_and(|value| *value > 0),
+                "{version}: {name} of {counters:?}"
+            );
         }
-        for name in
-            ["redo entries", "full page images in redo", "redo writes", "redo syncs", "logons cumulative"]
-        {
+        for name in [
+            "redo entries",
+            "full page images in redo",
+            "redo writes",
+            "redo syncs",
+            "logons cumulative",
+        ] {
             assert_eq!(counters.contains_key(name), version >= 14, "{version}: {name}");
         }
         assert_eq!(snapshot.db_time_ns.is_some(), version >= 14, "{version}: DB time");
         let says = |word: &str| snapshot.missing.iter().any(|line| line.contains(word));
         assert_eq!(says("PostgreSQL 14"), version < 14, "{version}: {:?}", snapshot.missing);
-        let wait = |name: &str| snapshot.waits.iter().find(|wait| wait.name == name && wait.total_ns > 0);
+        let wait =
+            |name: &str| snapshot.waits.iter().find(|wait| wait.name == name && wait.total_ns > 0);
         assert!(wait("db file sequential read").is_some(), "{version}: reads are timed");
         assert!(wait("checkpoint sync").is_some(), "{version}: syncs of checkpoints are timed");
-        assert_eq!(wait("redo sync").is_some(), version >= 14, "{version}: syncs of redo are timed");
+        assert_eq!(
+            wait("redo sync").is_some(),
+            version >= 14,
+            "{version}: syncs of redo are timed"
+        );
         assert_eq!(
             wait("redo sync").is_some_and(|wait| !wait.background),
             version >= 18,
             "{version}: by requests"
         );
         assert_eq!(snapshot.io.is_empty(), version < 16, "{version}: reads and writes by backend");
-        assert!(snapshot.io.iter().all(|io| io.read_bytes > 0 && io.write_bytes > 0), "{version}: bytes");
+        assert!(
+            snapshot.io.iter().all(|io| io.read_bytes > 0 && io.write_bytes > 0),
+            "{version}: bytes"
+        );
         let [statement] = &snapshot.statements[..] else { panic!("{version}: one statement") };
-        assert!(statement.calls > 0 && statement.total_ns > 0 && statement.redo_bytes.is_some(), "{version}");
+        assert!(
+            statement.calls > 0 && statement.total_ns > 0 && statement.redo_bytes.is_some(),
+            "{version}"
+        );
     }
 }
 
 #[test]
 fn pages_written_by_backends_are_pages_where_a_request_may_be_of_many() {
     let of = |more: Value| {
-        let mut io = json!({"backend_type": "client backend", "object": "relation", "context": "bulkwrite", "writes": 3, "extends": 2});
+        let mut io = json!({"backend_type": "client backend", "object": "relation",
+        "context": "bulkwrite", "writes": 3, "extends": 2});
         io.as_object_mut().expect("a row").extend(more.as_object().expect("columns").clone());
         let mut answers = Answers { version: 180_000, ..Answers::default() };
         answers.rows.insert("io", vec![io.as_object().expect("a row").clone()]);
@@ -224,14 +249,20 @@ fn a_version_is_asked_only_for_the_views_that_it_has() {
         for view in &VIEWS {
             let listed = COLUMNS.iter().any(|(of, ..)| *of == view.name);
             let asked = version * 10_000 >= view.since;
-            assert_eq!(asked, !listed || row(view.name, version).is_some(), "{version}: {}", view.name);
+            assert_eq!(
+                asked,
+                !listed || row(view.name, version).is_some(),
+                "{version}: {}",
+                view.name
+            );
         }
     }
     let query = statements_query("public", 200);
     for column in ["query", "total_exec_time"] {
         let columns = |version: u64| row("statements", version).expect("a row");
         assert!(
-            query.contains(column) && VERSIONS.iter().all(|version| columns(*version).contains_key(column))
+            query.contains(column)
+                && VERSIONS.iter().all(|version| columns(*version).contains_key(column))
         );
     }
 }

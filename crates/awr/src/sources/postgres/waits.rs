@@ -1,7 +1,8 @@
 //! Which wait class a wait event of PostgreSQL belongs to.
 //!
-//! PostgreSQL groups its events by kind (IO, LWLock, IPC, ...); the classes of the reports group them by what can be done about them, as
-//! Oracle's do. Names changed their spelling in version 17 (`WALSync` became `WalSync`), so they are compared without regard to case.
+//! PostgreSQL groups its events by kind (IO, LWLock, IPC, ...); the classes of the reports group
+//! them by what can be done about them, as Oracle's do. Names changed their spelling in version 17
+//! (`WALSync` became `WalSync`), so they are compared without regard to case.
 //!
 //! Deliberately absent: help texts, which PostgreSQL 17 and later have in pg_wait_events.
 
@@ -11,12 +12,16 @@ use tiersmith_events::WaitClass;
 pub(super) fn class(kind: &str, name: &str) -> WaitClass {
     let lower = name.to_ascii_lowercase();
     match kind {
-        "IO" if matches!(lower.as_str(), "walsync" | "walwrite" | "walsyncmethodassign") => WaitClass::Commit,
+        "IO" if matches!(lower.as_str(), "walsync" | "walwrite" | "walsyncmethodassign") => {
+            WaitClass::Commit
+        }
         "IO" if lower.starts_with("wal") => WaitClass::SystemIo,
         "IO" => WaitClass::UserIo,
         // Waiting for a place in the group that is written and synced together.
         "LWLock" if lower == "walwrite" || lower == "walwritelock" => WaitClass::Commit,
-        "LWLock" if matches!(lower.as_str(), "walinsert" | "walbufmapping") => WaitClass::Configuration,
+        "LWLock" if matches!(lower.as_str(), "walinsert" | "walbufmapping") => {
+            WaitClass::Configuration
+        }
         "LWLock" | "BufferPin" | "Buffer" => WaitClass::Concurrency,
         "Lock" => WaitClass::Application,
         "IPC" if lower == "syncrep" => WaitClass::Commit,

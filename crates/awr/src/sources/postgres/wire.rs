@@ -1,13 +1,14 @@
 //! A connection to PostgreSQL whose answers are bounded in time, in bytes and in rows.
 //!
-//! A server that sends without end, claims a row of two gigabytes, or answers nothing breaks the connection: it costs the recorder an
-//! error, not its memory and not its schedule. The frames are looked at before the client library sees them, because the library makes
-//! room for whatever a frame claims to be.
+//! A server that sends without end, claims a row of two gigabytes, or answers nothing breaks the
+//! connection: it costs the recorder an error, not its memory and not its schedule. The frames are
+//! looked at before the client library sees them, because the library makes room for whatever a
+//! frame claims to be.
 //!
 //! Deliberately absent: connecting (`link.rs`), prepared statements, what the queries mean.
 //!
-//! Invariants: nothing here waits longer than the deadline of [`Wire::begin`]; between two calls of it no more than [`MOST_BYTES`] and
-//! [`MOST_FRAMES`] are taken from the server.
+//! Invariants: nothing here waits longer than the deadline of [`Wire::begin`]; between two calls of
+//! it no more than [`MOST_BYTES`] and [`MOST_FRAMES`] are taken from the server.
 
 use std::io;
 use std::pin::Pin;
@@ -91,7 +92,8 @@ impl Wire {
             Box::new(Limited { inner, meter: Arc::clone(&meter), frames: Frames::default() })
         };
         let connecting = async { place.client(patience, &guard).await.map_err(Fault::from) };
-        let client = runtime.block_on(async { tokio::time::timeout_at(deadline.into(), connecting).await });
+        let client =
+            runtime.block_on(async { tokio::time::timeout_at(deadline.into(), connecting).await });
         let client = client
             .map_err(|_| late(patience))
             .and_then(|client| client)
@@ -112,24 +114,27 @@ impl Wire {
     /// Runs statements whose answers nobody wants.
     pub(super) fn run(&mut self, statements: &str) -> Result<(), Fault> {
         let asked = async {
-            tokio::time::timeout_at(self.deadline.into(), self.client.batch_execute(statements)).await
+            tokio::time::timeout_at(self.deadline.into(), self.client.batch_execute(statements))
+                .await
         };
         let done = self.runtime.block_on(asked).map_err(|_| late(self.patience));
-        done.and_then(|done| done.map_err(Fault::Client)).map_err(|fault| self.meter.explained(fault))
+        done.and_then(|done| done.map_err(Fault::Client))
+            .map_err(|fault| self.meter.explained(fault))
     }
 
     /// The first column of every row of a query.
     pub(super) fn texts(&mut self, query: &str) -> Result<Vec<String>, Fault> {
-        let asked =
-            async { tokio::time::timeout_at(self.deadline.into(), self.client.simple_query(query)).await };
+        let asked = async {
+            tokio::time::timeout_at(self.deadline.into(), self.client.simple_query(query)).await
+        };
         let answer = self.runtime.block_on(asked).map_err(|_| late(self.patience));
         let answer = answer.and_then(|answer| answer.map_err(Fault::Client));
-        let rows = answer.map_err(|fault| self.meter.explained(fault))?.into_iter().filter_map(|message| {
-            match message {
+        let rows = answer.map_err(|fault| self.meter.explained(fault))?.into_iter().filter_map(
+            |message| match message {
                 SimpleQueryMessage::Row(row) => row.try_get(0).ok().flatten().map(str::to_owned),
                 _ => None,
-            }
-        });
+            },
+        );
         Ok(rows.collect())
     }
 }
@@ -200,8 +205,9 @@ impl Frames {
                 self.of_head = 0;
                 let [_, length @ ..] = self.head;
                 let left = u64::from(u32::from_be_bytes(length)).checked_sub(4);
-                self.left =
-                    left.ok_or_else(|| meter.exceed("a message claims to be shorter than its length"))?;
+                self.left = left.ok_or_else(|| {
+                    meter.exceed("a message claims to be shorter than its length")
+                })?;
                 if self.left > MOST_BYTES_OF_A_FRAME {
                     return Err(meter.exceed("a message claims to have more than 8 MiB"));
                 }
@@ -233,7 +239,11 @@ impl AsyncRead for Limited {
 }
 
 impl AsyncWrite for Limited {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.inner).poll_write(cx, bytes)
     }
 

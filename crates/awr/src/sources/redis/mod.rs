@@ -1,8 +1,9 @@
 //! Redis and Valkey: INFO, commandstats, the latency monitor and the length of the slow log.
 //!
-//! Commands run one after the other on one thread, so the time of all commands (`usec` of commandstats) is DB time, measured. What a
-//! command waited for the server does not say: the appendonly file's syncs with `appendfsync always` are in the command's time.
-//! The arguments of slow commands are never asked for.
+//! Commands run one after the other on one thread, so the time of all commands (`usec` of
+//! commandstats) is DB time, measured. What a command waited for the server does not say: the
+//! appendonly file's syncs with `appendfsync always` are in the command's time. The arguments of
+//! slow commands are never asked for.
 //!
 //! Deliberately absent: clusters (record each node), MONITOR.
 
@@ -41,7 +42,8 @@ struct Memory {
     counters: BTreeMap<String, u64>,
     /// What the server told of resets.
     told: String,
-    /// When counters were found to be smaller than before although the server did not tell of a reset.
+    /// When counters were found to be smaller than before although the server did not tell of a
+    /// reset.
     fell: String,
 }
 
@@ -52,13 +54,18 @@ pub(super) struct Answers {
     pub(super) info: String,
     /// LATENCY LATEST.
     pub(super) latency: Vec<Reply>,
-    /// SLOWLOG LEN: how many entries there are now; the log may be emptied at any time, so it is no counter.
+    /// SLOWLOG LEN: how many entries there are now; the log may be emptied at any time, so it is no
+    /// counter.
     pub(super) slow: Option<u64>,
     pub(super) missing: Vec<String>,
 }
 
 impl Redis {
-    pub(super) fn connect(address: &Address, asking: &Asking, surroundings: &Surroundings) -> Result<Redis> {
+    pub(super) fn connect(
+        address: &Address,
+        asking: &Asking,
+        surroundings: &Surroundings,
+    ) -> Result<Redis> {
         let mut redis = Redis {
             name: address.shown(),
             address: address.clone(),
@@ -78,7 +85,8 @@ impl Redis {
 
     /// A connection that failed: for a reason of encryption, or another.
     fn failed(&self, action: &'static str, error: &io::Error) -> Error {
-        if let Some(Refusal { reason, remedy, .. }) = Refusal::behind(error, self.encryption.words) {
+        if let Some(Refusal { reason, remedy, .. }) = Refusal::behind(error, self.encryption.words)
+        {
             return Error::Source { action, place: self.name.clone(), reason, remedy };
         }
         self.error(action, error.to_string())
@@ -87,9 +95,11 @@ impl Redis {
     fn error(&self, action: &'static str, reason: String) -> Error {
         let denied = ["NOAUTH", "WRONGPASS", "NOPERM"].iter().any(|word| reason.starts_with(word));
         let remedy = if denied {
-            "Give the password by REDISCLI_AUTH and the user's name in the URL; the user needs `+info +ping +latency +slowlog`"
+            "Give the password by REDISCLI_AUTH and the user's name in the URL; the user needs \
+             `+info +ping +latency +slowlog`"
         } else {
-            "Check the address, that the server runs, and that it is redis:// where it speaks plainly and rediss:// where it speaks TLS"
+            "Check the address, that the server runs, and that it is redis:// where it speaks \
+             plainly and rediss:// where it speaks TLS"
         };
         let reason = super::said(&reason);
         Error::Source { action, place: self.name.clone(), reason, remedy: remedy.to_owned() }
@@ -142,8 +152,9 @@ impl Redis {
                 if let Reply::Refused(reason) = self.exchange(&words)? {
                     self.stream = None;
                     // A server that does not know AUTH repeats the password in its answer.
-                    let code =
-                        ["WRONGPASS", "NOAUTH", "NOPERM"].into_iter().find(|code| reason.starts_with(code));
+                    let code = ["WRONGPASS", "NOAUTH", "NOPERM"]
+                        .into_iter()
+                        .find(|code| reason.starts_with(code));
                     let reason = format!("{} the login was refused", code.unwrap_or("ERR"));
                     return Err(self.error("log in to", reason));
                 }
@@ -177,17 +188,25 @@ impl Redis {
                     answers.info.push_str(&text);
                     answers.info.push('\n');
                 }
-                Reply::Refused(reason) if section == "default" => return Err(self.error("ask", reason)),
-                _ => answers.missing.push(format!("INFO {section}; ACL SETUSER NAME +info gives it")),
+                Reply::Refused(reason) if section == "default" => {
+                    return Err(self.error("ask", reason));
+                }
+                _ => {
+                    answers.missing.push(format!("INFO {section}; ACL SETUSER NAME +info gives it"))
+                }
             }
         }
         match self.ask(&["LATENCY", "LATEST"])? {
             Reply::List(list) => answers.latency = list,
-            _ => answers.missing.push("the latency monitor; ACL SETUSER NAME +latency gives it".to_owned()),
+            _ => answers
+                .missing
+                .push("the latency monitor; ACL SETUSER NAME +latency gives it".to_owned()),
         }
         match self.ask(&["SLOWLOG", "LEN"])? {
             Reply::Number(entries) => answers.slow = u64::try_from(entries).ok(),
-            _ => answers.missing.push("the slow log; ACL SETUSER NAME +slowlog gives it".to_owned()),
+            _ => {
+                answers.missing.push("the slow log; ACL SETUSER NAME +slowlog gives it".to_owned())
+            }
         }
         Ok(answers)
     }
@@ -227,17 +246,21 @@ impl LiveSource for Redis {
 impl Memory {
     /// Says when counters were set to zero, as far as that can be known.
     ///
-    /// Redis keeps no time of CONFIG RESETSTAT, but the command empties commandstats and is then their first entry itself, with the
-    /// microseconds it took. Where that entry changes, there was one. Versions before 7 do not tell the command from other CONFIGs,
-    /// and two resets may take the same microseconds: so counters that are smaller than at the last snapshot count as well.
+    /// Redis keeps no time of CONFIG RESETSTAT, but the command empties commandstats and is then
+    /// their first entry itself, with the microseconds it took. Where that entry changes, there was
+    /// one. Versions before 7 do not tell the command from other CONFIGs, and two resets may take
+    /// the same microseconds: so counters that are smaller than at the last snapshot count as well.
     fn resets(&mut self, snapshot: &mut Snapshot, answers: &Answers) {
-        let told = answers.info.lines().find_map(|line| line.strip_prefix("cmdstat_config|resetstat:"));
         let told =
-            told.map_or(String::new(), |line| short(line.split(",usec_per_call").next().unwrap_or(line)));
+            answers.info.lines().find_map(|line| line.strip_prefix("cmdstat_config|resetstat:"));
+        let told = told.map_or(String::new(), |line| {
+            short(line.split(",usec_per_call").next().unwrap_or(line))
+        });
         let counters: BTreeMap<String, u64> =
             snapshot.counters.iter().map(|counter| (counter.name.clone(), counter.value)).collect();
-        let fell =
-            counters.iter().any(|(name, now)| self.counters.get(name).is_some_and(|before| now < before));
+        let fell = counters
+            .iter()
+            .any(|(name, now)| self.counters.get(name).is_some_and(|before| now < before));
         let same = self.instance == snapshot.source.instance;
         if same && fell && told == self.told {
             self.fell = crate::figure::instant(snapshot.taken_unix_ns);
@@ -317,7 +340,8 @@ const LEVELS: [(&str, &str, &str); 11] = [
 /// What the answers say, put where reports look for it.
 pub(super) fn fill(snapshot: &mut Snapshot, answers: &Answers) {
     let lines = answers.info.lines().map(|line| line.trim_end_matches('\r'));
-    let lines = lines.filter(|line| !line.starts_with("cmdstat_")).filter_map(|line| line.split_once(':'));
+    let lines =
+        lines.filter(|line| !line.starts_with("cmdstat_")).filter_map(|line| line.split_once(':'));
     let mut fields: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, value) in lines.take(MOST_ENTRIES) {
         fields.entry(name).or_insert(value);
@@ -325,13 +349,15 @@ pub(super) fn fill(snapshot: &mut Snapshot, answers: &Answers) {
     let field = |name: &str| fields.get(name).copied();
     let number = |name: &str| field(name).and_then(|value| value.parse::<u64>().ok());
     snapshot.missing.extend(answers.missing.iter().cloned());
-    // Which rows there are depends on what the user may ask, which may change between two snapshots.
+    // Which rows there are depends on what the user may ask, which may change between two
+    // snapshots.
     snapshot.is_partial_in(&["waits", "counters", "io"]);
     let valkey = field("server_name") == Some("valkey");
     let source = &mut snapshot.source;
     source.product = if valkey { "Valkey" } else { "Redis" }.to_owned();
-    source.version =
-        field(if valkey { "valkey_version" } else { "redis_version" }).map(short).unwrap_or_default();
+    source.version = field(if valkey { "valkey_version" } else { "redis_version" })
+        .map(short)
+        .unwrap_or_default();
     source.instance = field("run_id").map(short).unwrap_or_default();
     source.database = match number("tcp_port") {
         Some(port) if port > 0 => format!("port {port}"),
@@ -361,7 +387,9 @@ pub(super) fn fill(snapshot: &mut Snapshot, answers: &Answers) {
         snapshot.add_level("entries in the slow log", "commands", entries);
     }
     if answers.latency.len() > MOST_EVENTS {
-        snapshot.missing.push(format!("events of the latency monitor after the first {MOST_EVENTS}"));
+        snapshot
+            .missing
+            .push(format!("events of the latency monitor after the first {MOST_EVENTS}"));
     }
     for event in answers.latency.iter().take(MOST_EVENTS) {
         if let [name, _, latest, highest, ..] = event.list()
@@ -382,11 +410,14 @@ fn commands(snapshot: &mut Snapshot, answers: &Answers) {
     let mut executions = 0u64;
     let mut seen = BTreeSet::new();
     for line in answers.info.lines() {
-        let Some((name, rest)) = line.strip_prefix("cmdstat_").and_then(|line| line.split_once(':')) else {
+        let Some((name, rest)) =
+            line.strip_prefix("cmdstat_").and_then(|line| line.split_once(':'))
+        else {
             continue;
         };
         let of = |key: &str| {
-            let fields = rest.trim_end_matches('\r').split(',').filter_map(|field| field.split_once('='));
+            let fields =
+                rest.trim_end_matches('\r').split(',').filter_map(|field| field.split_once('='));
             fields
                 .into_iter()
                 .find(|(found, _)| *found == key)
@@ -398,10 +429,12 @@ fn commands(snapshot: &mut Snapshot, answers: &Answers) {
             continue;
         }
         if seen.len() == MOST_ENTRIES {
-            // Sums over a part of the commands would rise and fall with the order in which they come.
+            // Sums over a part of the commands would rise and fall with the order in which they
+            // come.
             snapshot.statements.clear();
             snapshot.missing.push(format!(
-                "commands and their time: the server has more than {MOST_ENTRIES}, too many to record"
+                "commands and their time: the server has more than {MOST_ENTRIES}, too many to \
+                 record"
             ));
             return;
         }
@@ -428,27 +461,41 @@ mod tests {
 
     #[test]
     fn counters_times_and_commands_come_from_info() {
-        let info = "redis_version:7.0.15\r\nrun_id:abc\r\ntcp_port:0\r\nconnected_clients:3\r\nused_cpu_sys:1.5\r\n\
-                    used_cpu_user:0.5\r\ntotal_commands_processed:12\r\naof_delayed_fsync:2\r\nused_memory:1000\r\n\
-                    cmdstat_set:calls=10,usec=500,usec_per_call=50.00\r\ncmdstat_config|get:calls=2,usec=30,x=1\r\n";
+        let info = "redis_version:7.0.15\r\nrun_id:abc\r\ntcp_port:0\r\n\
+                    connected_clients:3\r\nused_cpu_sys:1.5\r\n\
+                    used_cpu_user:0.5\r\ntotal_commands_processed:12\r\n\
+                    aof_delayed_fsync:2\r\nused_memory:1000\r\n\
+                    cmdstat_set:calls=10,usec=500,usec_per_call=50.00\r\n\
+                    cmdstat_config|get:calls=2,usec=30,x=1\r\n";
         let latency = Reply::List(vec![
             Reply::Text("aof-write".to_owned()),
             Reply::Number(1),
             Reply::Number(20),
             Reply::Number(90),
         ]);
-        let answers =
-            Answers { info: info.to_owned(), latency: vec![latency], slow: Some(4), missing: Vec::new() };
+        let answers = Answers {
+            info: info.to_owned(),
+            latency: vec![latency],
+            slow: Some(4),
+            missing: Vec::new(),
+        };
         let mut snapshot = Snapshot::at(Source::default(), 1, 1);
         fill(&mut snapshot, &answers);
         assert_eq!(snapshot.source.instance, "abc");
-        assert_eq!((snapshot.db_time_ns, snapshot.process_cpu_ns), (Some(530_000), Some(2_000_000_000)));
-        let value =
-            |name: &str| snapshot.counters.iter().find(|counter| counter.name == name).map(|c| c.value);
+        assert_eq!(
+            (snapshot.db_time_ns, snapshot.process_cpu_ns),
+            (Some(530_000), Some(2_000_000_000))
+        );
+        let value = |name: &str| {
+            snapshot.counters.iter().find(|counter| counter.name == name).map(|c| c.value)
+        };
         assert_eq!((value("execute count"), value("user calls")), (Some(12), Some(12)));
         assert_eq!(value("slow log entries"), None, "a log that may be emptied is no counter");
         assert!(
-            snapshot.levels.iter().any(|level| level.name == "entries in the slow log" && level.value == 4)
+            snapshot
+                .levels
+                .iter()
+                .any(|level| level.name == "entries in the slow log" && level.value == 4)
         );
         assert_eq!(value("keys evicted"), None, "what INFO does not have is not a zero");
         assert_eq!(snapshot.statements[1].text, "CONFIG GET");
@@ -479,7 +526,8 @@ mod tests {
             "é",
         ];
         for _ in 0..5_000 {
-            let info: String = (0..rng.usize(0..20)).map(|_| parts[rng.usize(0..parts.len())]).collect();
+            let info: String =
+                (0..rng.usize(0..20)).map(|_| parts[rng.usize(0..parts.len())]).collect();
             let mut snapshot = Snapshot::at(Source::default(), 1, 1);
             fill(&mut snapshot, &Answers { info, ..Answers::default() });
             snapshot.check().expect("whole");

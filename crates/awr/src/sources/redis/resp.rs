@@ -1,8 +1,10 @@
 //! The Redis protocol, as much as asking needs: a command out, one reply in, with limits.
 //!
-//! A stream that is given a deadline (a read timeout before each read) makes it end in time; this file knows no clock.
+//! A stream that is given a deadline (a read timeout before each read) makes it end in time; this
+//! file knows no clock.
 //!
-//! Invariants: a reply larger than the limits, or deeper nested, is an error and not memory; no byte makes it panic.
+//! Invariants: a reply larger than the limits, or deeper nested, is an error and not memory; no
+//! byte makes it panic.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -74,7 +76,8 @@ pub fn send(out: &mut impl Write, words: &[&str]) -> io::Result<()> {
 /// Reads one reply.
 ///
 /// # Errors
-/// Those of the stream, and what is not in the protocol, nested too deeply, or too large: the stream is of no use after it.
+/// Those of the stream, and what is not in the protocol, nested too deeply, or too large: the
+/// stream is of no use after it.
 pub fn receive(from: &mut impl BufRead) -> io::Result<Reply> {
     let mut left = Left { elements: MOST_ELEMENTS, bytes: MOST_BYTES };
     element(from, DEEPEST, &mut left)
@@ -94,7 +97,10 @@ impl Left {
 }
 
 fn wrong(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("the answer is not in Redis's protocol: {what}"))
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("the answer is not in Redis's protocol: {what}"),
+    )
 }
 
 fn line(from: &mut impl BufRead, left: &mut Left) -> io::Result<String> {
@@ -111,7 +117,8 @@ fn line(from: &mut impl BufRead, left: &mut Left) -> io::Result<String> {
 }
 
 fn element(from: &mut impl BufRead, depth: usize, left: &mut Left) -> io::Result<Reply> {
-    left.elements = left.elements.checked_sub(1).ok_or_else(|| wrong("it has too many elements"))?;
+    left.elements =
+        left.elements.checked_sub(1).ok_or_else(|| wrong("it has too many elements"))?;
     let line = line(from, left)?;
     let mut chars = line.chars();
     let kind = chars.next().unwrap_or(' ');
@@ -139,7 +146,10 @@ fn element(from: &mut impl BufRead, depth: usize, left: &mut Left) -> io::Result
             if depth == 0 || count > left.elements {
                 return Err(wrong("it is nested too deeply or has too many elements"));
             }
-            (0..count).map(|_| element(from, depth - 1, left)).collect::<io::Result<_>>().map(Reply::List)
+            (0..count)
+                .map(|_| element(from, depth - 1, left))
+                .collect::<io::Result<_>>()
+                .map(Reply::List)
         }
         _ => Err(wrong("an element has no known kind")),
     }
@@ -158,9 +168,15 @@ mod tests {
         assert_eq!(list.list()[0].number(), Some(7));
         assert_eq!(list.list()[1].text(), Some("a\n"));
         assert_eq!(list.list()[2], Reply::Refused("ERR no".to_owned()));
-        for bytes in
-            [&b"$99999999999\r\n"[..], b"*999999999\r\n", b"$5\r\nab", b"", b"hello", b"?\r\n", b":x\r\n"]
-        {
+        for bytes in [
+            &b"$99999999999\r\n"[..],
+            b"*999999999\r\n",
+            b"$5\r\nab",
+            b"",
+            b"hello",
+            b"?\r\n",
+            b":x\r\n",
+        ] {
             assert!(read(bytes).is_err());
         }
         assert!(read("*1\r\n".repeat(50).as_bytes()).is_err());
@@ -172,10 +188,12 @@ mod tests {
     #[test]
     fn no_bytes_make_it_panic() {
         let mut rng = fastrand::Rng::with_seed(9);
-        let parts = [&b"*"[..], b"$", b"%", b":", b"1", b"-1", b"3", b"\r\n", b"ab", b"\xff", b"+", b"_"];
+        let parts =
+            [&b"*"[..], b"$", b"%", b":", b"1", b"-1", b"3", b"\r\n", b"ab", b"\xff", b"+", b"_"];
         for _ in 0..50_000 {
-            let bytes: Vec<u8> =
-                (0..rng.usize(0..14)).flat_map(|_| parts[rng.usize(0..parts.len())].to_vec()).collect();
+            let bytes: Vec<u8> = (0..rng.usize(0..14))
+                .flat_map(|_| parts[rng.usize(0..parts.len())].to_vec())
+                .collect();
             let _ = receive(&mut &bytes[..]);
         }
     }

@@ -1,8 +1,10 @@
-//! A certificate as a message shows it and as a name is looked for in it: the parts of X.509 that are read here (RFC 5280).
+//! A certificate as a message shows it and as a name is looked for in it: the parts of X.509 that
+//! are read here (RFC 5280).
 //!
-//! Whether a chain of certificates holds is decided by the TLS library (`verifier.rs`). Besides that this file is needed because the library
-//! reads no certificate of version 1, which `openssl x509 -req` made for years and the manuals of the databases tell to make, and no
-//! common name; and because an error should say which certificate it is about.
+//! Whether a chain of certificates holds is decided by the TLS library (`verifier.rs`). Besides
+//! that this file is needed because the library reads no certificate of version 1, which
+//! `openssl x509 -req` made for years and the manuals of the databases tell to make, and no common
+//! name; and because an error should say which certificate it is about.
 //!
 //! Deliberately absent: extensions but those for names, revocation, building chains.
 //!
@@ -158,20 +160,23 @@ impl<'a> Certificate<'a> {
         self.subject == self.issuer
     }
 
-    /// Whether it is an authority's, as OpenSSL decides it: it says so; or it is of version 1 and signed itself. Another server's own
-    /// certificate in a file of trusted ones is trusted for that server alone, and must not sign for others.
+    /// Whether it is an authority's, as OpenSSL decides it: it says so; or it is of version 1 and
+    /// signed itself. Another server's own certificate in a file of trusted ones is trusted for
+    /// that server alone, and must not sign for others.
     pub(super) fn may_sign(&self) -> bool {
         if self.version < 3 {
             return self.is_by_itself();
         }
-        let value =
-            |wanted: &[u8]| self.extensions.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
+        let value = |wanted: &[u8]| {
+            self.extensions.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value)
+        };
         // The sixth bit; the first byte says how many bits of the last are unused.
         let usage = value(KEY_USAGE)
             .map(|usage| matches!(Der(usage).only(BITS), Some([_, bits, ..]) if bits & 0x04 != 0));
         match value(BASIC_CONSTRAINTS) {
             Some(constraints) => {
-                let says = Der(constraints).only(SEQUENCE).and_then(|inside| Der(inside).take(BOOLEAN));
+                let says =
+                    Der(constraints).only(SEQUENCE).and_then(|inside| Der(inside).take(BOOLEAN));
                 says.is_some_and(|says| says != [0]) && usage != Some(false)
             }
             None => usage == Some(true),
@@ -207,8 +212,9 @@ impl<'a> Certificate<'a> {
             && way.verify_signature(self.key, message, signature).is_ok()
     }
 
-    /// Whether it is for this host, after RFC 6125 as libpq does it: a star stands for one whole first label; an address may be written as a
-    /// name; `common` lets the common name count where no name of the host's kind is given.
+    /// Whether it is for this host, after RFC 6125 as libpq does it: a star stands for one whole
+    /// first label; an address may be written as a name; `common` lets the common name count where
+    /// no name of the host's kind is given.
     pub(super) fn is_for(&self, host: &str, common: bool) -> bool {
         let host = host.strip_suffix('.').unwrap_or(host);
         let address = host.parse::<IpAddr>().ok();
@@ -219,7 +225,9 @@ impl<'a> Certificate<'a> {
             if name.eq_ignore_ascii_case(host.as_bytes()) {
                 return true;
             }
-            let (Some(domain), Some((first, rest))) = (name.strip_prefix(b"*."), host.split_once('.')) else {
+            let (Some(domain), Some((first, rest))) =
+                (name.strip_prefix(b"*."), host.split_once('.'))
+            else {
                 return false;
             };
             // No star for a whole top-level domain, and none for the parts of an address.
@@ -260,8 +268,9 @@ impl<'a> Certificate<'a> {
         format!("`{subject}`, issued by {by}, valid from {} to {}", self.from, self.until)
     }
 
-    /// The hash that a login is bound to a connection by (tls-server-end-point of RFC 5929): that of the signature, and SHA-256 where that
-    /// is MD5 or SHA-1. None for ways to sign that have no one hash.
+    /// The hash that a login is bound to a connection by (tls-server-end-point of RFC 5929): that
+    /// of the signature, and SHA-256 where that is MD5 or SHA-1. None for ways to sign that have no
+    /// one hash.
     pub(super) fn binding(&self) -> Option<Vec<u8>> {
         use sha2::Digest as _;
         let mut way = Der(self.signature_way);
@@ -344,7 +353,8 @@ impl<'a> Der<'a> {
         self.take(kind).filter(|_| self.0.is_empty())
     }
 
-    /// The bytes of the string of bits that is left: the first byte says how many bits of the last are unused.
+    /// The bytes of the string of bits that is left: the first byte says how many bits of the last
+    /// are unused.
     fn only_bits(self) -> Option<&'a [u8]> {
         self.only(BITS)?.strip_prefix(&[0])
     }
@@ -352,8 +362,10 @@ impl<'a> Der<'a> {
     /// YYMMDDHHMMSSZ or YYYYMMDDHHMMSSZ.
     fn moment(&mut self) -> Option<Moment> {
         let (kind, text, _) = self.next()?;
-        let digits = text.strip_suffix(b"Z").filter(|digits| digits.iter().all(u8::is_ascii_digit))?;
-        let number = |digits: &[u8]| digits.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
+        let digits =
+            text.strip_suffix(b"Z").filter(|digits| digits.iter().all(u8::is_ascii_digit))?;
+        let number =
+            |digits: &[u8]| digits.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
         let (year, rest) = match (kind, digits.len()) {
             (0x17, 12) => {
                 let (year, rest) = digits.split_at_checked(2)?;
@@ -365,7 +377,12 @@ impl<'a> Der<'a> {
         };
         let [month, day, hour, minute, second] =
             <[u64; 5]>::try_from(rest.chunks(2).map(number).collect::<Vec<_>>()).ok()?;
-        if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+        if !(1..=12).contains(&month)
+            || !(1..=31).contains(&day)
+            || hour > 23
+            || minute > 59
+            || second > 60
+        {
             return None;
         }
         // Years begin in March here, so that the leap day is the last of its year.

@@ -2,7 +2,8 @@
 //!
 //! Deliberately absent: keys with a password, files in other forms, hardware.
 //!
-//! Invariant: a key that others may read is refused, as libpq does; nothing of a key is in a message.
+//! Invariant: a key that others may read is refused, as libpq does; nothing of a key is in a
+//! message.
 
 use std::fs;
 use std::io;
@@ -48,7 +49,10 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 fn certificates(path: &Path, words: &Words) -> Result<Vec<CertificateDer<'static>>, Refusal> {
     let wrong = |reason: String| {
-        Refusal::new(format!("{} cannot be read as certificates: {reason}", shown(path)), words.root)
+        Refusal::new(
+            format!("{} cannot be read as certificates: {reason}", shown(path)),
+            words.root,
+        )
     };
     let bytes = read(path).map_err(|error| wrong(error.to_string()))?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
@@ -70,9 +74,14 @@ pub(super) fn authorities(roots: &Roots, words: &Words) -> Result<Authorities, R
 }
 
 /// Those of a file that a user named, at an instant.
-pub(super) fn trusted(named: Vec<CertificateDer<'static>>, from: String, now_s: u64) -> Authorities {
+pub(super) fn trusted(
+    named: Vec<CertificateDer<'static>>,
+    from: String,
+    now_s: u64,
+) -> Authorities {
     let all = named.len();
-    let valid = |one: &CertificateDer<'_>| Certificate::of(one).is_some_and(|one| one.is_valid_at(now_s));
+    let valid =
+        |one: &CertificateDer<'_>| Certificate::of(one).is_some_and(|one| one.is_valid_at(now_s));
     let named: Vec<_> = named.into_iter().filter(valid).collect();
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(named.iter().filter(|one| is_authority(one)).cloned());
@@ -123,7 +132,8 @@ fn is_authority(one: &CertificateDer<'_>) -> bool {
 /// Those of the system's files that may sign today.
 fn authorities_of(found: Vec<CertificateDer<'static>>) -> Vec<CertificateDer<'static>> {
     let now_s = UnixTime::now().as_secs();
-    let valid = |one: &CertificateDer<'_>| Certificate::of(one).is_some_and(|one| one.is_valid_at(now_s));
+    let valid =
+        |one: &CertificateDer<'_>| Certificate::of(one).is_some_and(|one| one.is_valid_at(now_s));
     found.into_iter().filter(|one| is_authority(one) && valid(one)).collect()
 }
 
@@ -133,8 +143,8 @@ pub(super) fn own(
     key: &Path,
     words: &Words,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Refusal> {
-    let chain =
-        certificates(certificate, words).map_err(|refusal| Refusal::new(refusal.reason, words.own))?;
+    let chain = certificates(certificate, words)
+        .map_err(|refusal| Refusal::new(refusal.reason, words.own))?;
     let wrong = |reason: &str, remedy: &str| {
         Refusal::new(format!("the key {} cannot be used: {reason}", shown(key)), remedy)
     };

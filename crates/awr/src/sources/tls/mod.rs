@@ -1,4 +1,5 @@
-//! Encrypted connections: whether one is to be encrypted, whom it trusts, and the handshake (TLS 1.2 and 1.3).
+//! Encrypted connections: whether one is to be encrypted, whom it trusts, and the handshake (TLS
+//! 1.2 and 1.3).
 //!
 //! | file | what |
 //! |---|---|
@@ -11,11 +12,12 @@
 //! | `certificate.rs` | a certificate taken apart |
 //! | `refusal.rs` | why not, and what to do |
 //!
-//! Deliberately absent: when a connection becomes encrypted, which each protocol does in its own way; keeping sessions to begin the next
-//! one faster, since a connection lasts as long as a recording.
+//! Deliberately absent: when a connection becomes encrypted, which each protocol does in its own
+//! way; keeping sessions to begin the next one faster, since a connection lasts as long as a
+//! recording.
 //!
-//! Invariants: what was asked for is had or refused; a connection that is not encrypted although it could have been is said to be so in
-//! the log. No key and no password is in a message.
+//! Invariants: what was asked for is had or refused; a connection that is not encrypted although it
+//! could have been is said to be so in the log. No key and no password is in a message.
 
 mod certificate;
 mod files;
@@ -116,10 +118,12 @@ pub(crate) struct Encryption {
 }
 
 impl Encryption {
-    /// Makes ready for a handshake with a host. Files are read now, so that renewed ones are seen by the next connection.
+    /// Makes ready for a handshake with a host. Files are read now, so that renewed ones are seen
+    /// by the next connection.
     ///
     /// # Errors
-    /// If a file cannot be read, is none of certificates, or the host has no name that could be in one.
+    /// If a file cannot be read, is none of certificates, or the host has no name that could be in
+    /// one.
     pub(crate) fn connector(&self, host: &str, protocols: &[&[u8]]) -> Result<Connector, Refusal> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let ways = provider.signature_verification_algorithms;
@@ -128,8 +132,13 @@ impl Encryption {
             Verify::Nothing => None,
             Verify::Chain | Verify::Name => Some(files::authorities(&self.roots, self.words)?),
         };
-        let verifier =
-            Verifier { verify: self.verify, authorities, host: host.to_owned(), ways, words: self.words };
+        let verifier = Verifier {
+            verify: self.verify,
+            authorities,
+            host: host.to_owned(),
+            ways,
+            words: self.words,
+        };
         let versions: &[&rustls::SupportedProtocolVersion] = match self.newest_only {
             true => &[&rustls::version::TLS13],
             false => &[&rustls::version::TLS13, &rustls::version::TLS12],
@@ -144,13 +153,16 @@ impl Encryption {
             Some((certificate, key)) => {
                 let (chain, key) = files::own(certificate, key, self.words)?;
                 let unfit = |reason: &str| {
-                    let reason = format!("the certificate in {} {reason}", files::shown(certificate));
+                    let reason =
+                        format!("the certificate in {} {reason}", files::shown(certificate));
                     Refusal::new(reason, self.words.own)
                 };
-                let key =
-                    keys.load_private_key(key).map_err(|_| unfit("has a key of a kind that is not known"))?;
+                let key = keys
+                    .load_private_key(key)
+                    .map_err(|_| unfit("has a key of a kind that is not known"))?;
                 let certified = CertifiedKey::new(chain, key);
-                // The library does not read every certificate; whether the server takes it is the server's.
+                // The library does not read every certificate; whether the server takes it is the
+                // server's.
                 if let Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) =
                     certified.keys_match()
                 {
@@ -187,7 +199,10 @@ impl Connector {
     ///
     /// # Errors
     /// A [`Refusal`], or what ended the connection.
-    pub(crate) fn handshake<S: Read + Write>(&self, stream: &mut S) -> io::Result<ClientConnection> {
+    pub(crate) fn handshake<S: Read + Write>(
+        &self,
+        stream: &mut S,
+    ) -> io::Result<ClientConnection> {
         let wrong = |error: rustls::Error| io::Error::new(io::ErrorKind::InvalidData, error);
         let mut connection =
             ClientConnection::new(Arc::clone(&self.config), self.name.clone()).map_err(wrong)?;
@@ -201,7 +216,10 @@ impl Connector {
     ///
     /// # Errors
     /// A [`Refusal`], or what ended the connection.
-    pub(crate) async fn handshake_later<S>(&self, stream: S) -> io::Result<tokio_rustls::client::TlsStream<S>>
+    pub(crate) async fn handshake_later<S>(
+        &self,
+        stream: S,
+    ) -> io::Result<tokio_rustls::client::TlsStream<S>>
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     {
@@ -235,18 +253,21 @@ pub(crate) fn error_before() -> Refusal {
     Refusal {
         may_pass: true,
         ..Refusal::new(
-            "the server answers with an error before the connection is encrypted; it is not shown, because anybody on the way could have written it",
+            "the server answers with an error before the connection is encrypted; it is not shown, \
+             because anybody on the way could have written it",
             "Look into the server's log for the reason",
         )
     }
 }
 
-/// A MySQL that gives an error, by this number, instead of a greeting. Its words are not shown, and none of them is advice to anybody.
+/// A MySQL that gives an error, by this number, instead of a greeting. Its words are not shown, and
+/// none of them is advice to anybody.
 pub(crate) fn error_for_greeting(code: u16) -> Refusal {
     let (what, remedy) = match code {
-        1040 => {
-            ("it has no connection to spare", "Give the server more connections (max_connections), or wait")
-        }
+        1040 => (
+            "it has no connection to spare",
+            "Give the server more connections (max_connections), or wait",
+        ),
         1129 => (
             "this machine is blocked after failed connections",
             "FLUSH HOSTS on the server, and look into its log",
@@ -261,7 +282,8 @@ pub(crate) fn error_for_greeting(code: u16) -> Refusal {
         ),
     };
     let reason = format!(
-        "the server answers with error {code} before the connection is encrypted: {what}, if it is the server's own answer"
+        "the server answers with error {code} before the connection is encrypted: {what}, if it is \
+         the server's own answer"
     );
     Refusal { may_pass: true, ..Refusal::new(reason, remedy) }
 }
@@ -288,7 +310,8 @@ pub(super) fn words_of_mysql() -> &'static Words {
     &mysql::MYSQL
 }
 
-/// Asks a certificate everything that is asked of one; false if the bytes are none. For tests and fuzz targets.
+/// Asks a certificate everything that is asked of one; false if the bytes are none. For tests and
+/// fuzz targets.
 #[cfg(any(test, feature = "testing"))]
 pub(super) fn take_apart(bytes: &[u8]) -> bool {
     let Some(one) = Certificate::of(bytes) else { return false };

@@ -1,4 +1,5 @@
-//! How a connection to MariaDB or MySQL is to be encrypted: the words of the URL, and of `[client]` in `~/.my.cnf`.
+//! How a connection to MariaDB or MySQL is to be encrypted: the words of the URL, and of `[client]`
+//! in `~/.my.cnf`.
 //!
 //! | what is said | what counts |
 //! |---|---|
@@ -6,11 +7,14 @@
 //! | `ssl-verify-server-cert` or `ssl-ca` in the URL | they, or what the file says if that is stronger |
 //! | none of them in the URL | what the file says; nothing at all is `PREFERRED` |
 //!
-//! Of several words in one place the strongest counts. Words of one place that contradict each other are refused: not to encrypt, and how to.
+//! Of several words in one place the strongest counts. Words of one place that contradict each
+//! other are refused: not to encrypt, and how to.
 //!
-//! Written after the manuals of MySQL (Command Options for Encrypted Connections) and MariaDB (Securing Connections for Client and Server).
-//! Differences: lists of revoked certificates, fingerprints and other words that begin with `ssl` or `tls` and are not known here are refused,
-//! not passed over; where MySQL wants `ssl-ca` for verifying, the system's authorities do without one.
+//! Written after the manuals of MySQL (Command Options for Encrypted Connections) and MariaDB
+//! (Securing Connections for Client and Server). Differences: lists of revoked certificates,
+//! fingerprints and other words that begin with `ssl` or `tls` and are not known here are refused,
+//! not passed over; where MySQL wants `ssl-ca` for verifying, the system's authorities do without
+//! one.
 //!
 //! Deliberately absent: reading the file (`secret.rs`).
 
@@ -24,10 +28,14 @@ use super::{Encryption, Need, Roots, ServerKey, Verify, Words};
 use crate::{Error, Result};
 
 pub(super) static MYSQL: Words = Words {
-    root: "Give the certificate of its authority by ssl-ca=FILE in the URL or in [client] of ~/.my.cnf",
-    name: "Connect by a name that is in the certificate, or say ssl-mode=VERIFY_CA if its authority gives certificates to nobody else",
-    plain: "ssl-mode=DISABLED in the URL does without encryption, where nobody can listen on the way",
-    own: "Give certificate and key by ssl-cert=FILE and ssl-key=FILE in the URL or in [client] of ~/.my.cnf",
+    root: "Give the certificate of its authority by ssl-ca=FILE in the URL or in [client] of \
+           ~/.my.cnf",
+    name: "Connect by a name that is in the certificate, or say ssl-mode=VERIFY_CA if its \
+           authority gives certificates to nobody else",
+    plain: "ssl-mode=DISABLED in the URL does without encryption, where nobody can listen on the \
+            way",
+    own: "Give certificate and key by ssl-cert=FILE and ssl-key=FILE in the URL or in [client] of \
+          ~/.my.cnf",
 };
 
 /// How well a connection is encrypted: the larger, the better.
@@ -58,11 +66,17 @@ fn is_on(value: &str) -> bool {
 
 /// The name of an option without what turns it on or off.
 fn bare(key: &str) -> &str {
-    ["skip-", "disable-", "enable-"].iter().find_map(|before| key.strip_prefix(before)).unwrap_or(key)
+    ["skip-", "disable-", "enable-"]
+        .iter()
+        .find_map(|before| key.strip_prefix(before))
+        .unwrap_or(key)
 }
 
 /// Whether an option is on, if that is said; the error says that it is said to be both.
-fn switched(words: &BTreeMap<String, String>, name: &str) -> std::result::Result<Option<bool>, Wrong> {
+fn switched(
+    words: &BTreeMap<String, String>,
+    name: &str,
+) -> std::result::Result<Option<bool>, Wrong> {
     let mut said = None;
     for (key, value) in words.iter().filter(|(key, _)| bare(key) == name) {
         let reversed = key.starts_with("skip-") || key.starts_with("disable-");
@@ -75,7 +89,8 @@ fn switched(words: &BTreeMap<String, String>, name: &str) -> std::result::Result
     Ok(said)
 }
 
-/// How well a connection is to be encrypted, as one place says; the error says what is wrong with that place.
+/// How well a connection is to be encrypted, as one place says; the error says what is wrong with
+/// that place.
 fn level(words: &BTreeMap<String, String>) -> std::result::Result<Option<Level>, Wrong> {
     let mode = match words.get("ssl-mode") {
         Some(word) => Some(match word.to_uppercase().as_str() {
@@ -94,7 +109,8 @@ fn level(words: &BTreeMap<String, String>) -> std::result::Result<Option<Level>,
         }),
         None => None,
     };
-    let (encrypted, verified) = (switched(words, "ssl")?, switched(words, "ssl-verify-server-cert")?);
+    let (encrypted, verified) =
+        (switched(words, "ssl")?, switched(words, "ssl-verify-server-cert")?);
     let stricter = words.iter().find(|(key, value)| demands(key, value)).map(|(key, _)| key);
     let never = mode.is_some_and(|(need, _)| need == Need::Never) || encrypted == Some(false);
     let how = if verified == Some(true) {
@@ -124,7 +140,8 @@ fn level(words: &BTreeMap<String, String>) -> std::result::Result<Option<Level>,
         mode,
         encrypted.map(|on| (if on { Need::Always } else { Need::Never }, Verify::Nothing)),
         verified.filter(|on| *on).map(|_| (Need::Always, Verify::Name)),
-        Some((Need::Always, Verify::Chain)).filter(|_| mode.is_none() && words.contains_key("ssl-ca")),
+        Some((Need::Always, Verify::Chain))
+            .filter(|_| mode.is_none() && words.contains_key("ssl-ca")),
     ];
     Ok(all.into_iter().max().flatten())
 }
@@ -136,7 +153,8 @@ fn demands(key: &str, value: &str) -> bool {
     (name.starts_with("ssl") || name.starts_with("tls")) && !KNOWN.contains(&name) && !off
 }
 
-/// For MariaDB and MySQL, as their clients read it; `file` are the options of `[client]`, with `-` in their names.
+/// For MariaDB and MySQL, as their clients read it; `file` are the options of `[client]`, with `-`
+/// in their names.
 ///
 /// # Errors
 /// If a word is not known, or words contradict each other.
@@ -147,8 +165,8 @@ pub(in super::super) fn of_mysql(
     host: &str,
 ) -> Result<Encryption> {
     let url = &address.encryption;
-    let of_url =
-        level(url).map_err(|(reason, remedy)| refused(address, format!("the URL {reason}"), remedy))?;
+    let of_url = level(url)
+        .map_err(|(reason, remedy)| refused(address, format!("the URL {reason}"), remedy))?;
     let of_file = || -> Result<Option<Level>> {
         // The same word in the URL counts instead.
         let replaced = |key: &str| {
@@ -157,17 +175,21 @@ pub(in super::super) fn of_mysql(
                 .any(|name| bare(key) == *name && url.contains_key(*name))
         };
         let left = file.iter().filter(|(key, _)| !replaced(key));
-        level(&left.map(|(key, value)| (key.clone(), value.clone())).collect()).map_err(|(reason, remedy)| {
-            let remedy = format!("{remedy}, or say by ssl-mode in the URL what counts");
-            refused(address, format!("[client] of ~/.my.cnf {reason}"), &remedy)
-        })
+        level(&left.map(|(key, value)| (key.clone(), value.clone())).collect()).map_err(
+            |(reason, remedy)| {
+                let remedy = format!("{remedy}, or say by ssl-mode in the URL what counts");
+                refused(address, format!("[client] of ~/.my.cnf {reason}"), &remedy)
+            },
+        )
     };
     let is_socket = host.starts_with('/');
     let decided_by_url = url.contains_key("ssl-mode");
     if !decided_by_url && !is_socket && file.contains_key(INCLUDES) {
         return Err(refused(
             address,
-            "~/.my.cnf includes other files, which are not read here and may say how the connection is encrypted".to_owned(),
+            "~/.my.cnf includes other files, which are not read here and may say how the \
+             connection is encrypted"
+                .to_owned(),
             "Say that by ssl-mode in the URL",
         ));
     }
@@ -180,17 +202,26 @@ pub(in super::super) fn of_mysql(
     decided.server_key = match given("server-public-key-path").filter(|_| !is_socket) {
         Some(file) if !Path::new(&file).is_file() => {
             let reason = format!("server-public-key-path names {file}, which is not a file");
-            return Err(refused(address, reason, "Copy public_key.pem from the server's data directory"));
+            return Err(refused(
+                address,
+                reason,
+                "Copy public_key.pem from the server's data directory",
+            ));
         }
         Some(file) => ServerKey::File(PathBuf::from(file)),
         None => {
             const NAME: &str = "get-server-public-key";
-            let asked = match switched(url, NAME).and_then(|of_url| Ok(of_url.or(switched(file, NAME)?))) {
-                Ok(asked) => asked.unwrap_or(false),
-                Err((reason, remedy)) => {
-                    return Err(refused(address, format!("[client] of ~/.my.cnf {reason}"), remedy));
-                }
-            };
+            let asked =
+                match switched(url, NAME).and_then(|of_url| Ok(of_url.or(switched(file, NAME)?))) {
+                    Ok(asked) => asked.unwrap_or(false),
+                    Err((reason, remedy)) => {
+                        return Err(refused(
+                            address,
+                            format!("[client] of ~/.my.cnf {reason}"),
+                            remedy,
+                        ));
+                    }
+                };
             if asked { ServerKey::Asked } else { ServerKey::Unknown }
         }
     };
@@ -216,8 +247,10 @@ pub(in super::super) fn of_mysql(
                 versions.split(',').map(|version| version.trim().to_lowercase()).collect();
             let known = ["tlsv1", "tlsv1.1", "tlsv1.2", "tlsv1.3"];
             if versions.iter().any(|version| !known.contains(&version.as_str())) {
-                let reason =
-                    format!("tls-version is `{}`, and not some of TLSv1.2 and TLSv1.3", versions.join(","));
+                let reason = format!(
+                    "tls-version is `{}`, and not some of TLSv1.2 and TLSv1.3",
+                    versions.join(",")
+                );
                 return Err(refused(address, reason, "Give one or both of these"));
             }
             versions.iter().all(|version| version == "tlsv1.3")
@@ -226,7 +259,11 @@ pub(in super::super) fn of_mysql(
     };
     decided.roots = match root {
         Some(file) if !Path::new(&file).is_file() => {
-            return Err(refused(address, format!("ssl-ca names {file}, which is not a file"), MYSQL.root));
+            return Err(refused(
+                address,
+                format!("ssl-ca names {file}, which is not a file"),
+                MYSQL.root,
+            ));
         }
         Some(file) => Roots::File(PathBuf::from(file)),
         None => system(surroundings),
@@ -247,14 +284,17 @@ fn refused_word(
             "a list of revoked certificates is given, and such lists are not read here".to_owned(),
             "Take ssl-crl and ssl-crlpath away, or go through a tunnel that reads them".to_owned(),
         ),
-        "ssl-capath" => {
-            ("ssl-capath is given, and a directory is not read here".to_owned(), MYSQL.root.to_owned())
-        }
+        "ssl-capath" => (
+            "ssl-capath is given, and a directory is not read here".to_owned(),
+            MYSQL.root.to_owned(),
+        ),
         key => {
             let key = crate::figure::visible(key);
             (
                 format!("{key} is given, and what that demands is not done here"),
-                format!("Take {key} away, and say ssl-mode=VERIFY_IDENTITY to be sure of the server"),
+                format!(
+                    "Take {key} away, and say ssl-mode=VERIFY_IDENTITY to be sure of the server"
+                ),
             )
         }
     };

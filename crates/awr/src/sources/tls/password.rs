@@ -57,7 +57,9 @@ impl RequireAuth {
         for (at, word) in text.split(',').map(str::trim).enumerate() {
             let (negated, name) = word.strip_prefix('!').map_or((false, word), |name| (true, name));
             if at > 0 && negated != required.negated {
-                return Err("which names ways that are allowed and, with !, ways that are not".to_owned());
+                return Err(
+                    "which names ways that are allowed and, with !, ways that are not".to_owned()
+                );
             }
             required.negated = negated;
             let known = WAYS.iter().find(|(known, ..)| *known == name);
@@ -108,9 +110,11 @@ impl Encryption {
     ) -> Result<(), Refusal> {
         let required = &self.require_auth;
         if !required.allows(way) {
-            let does = WAYS.iter().find(|(_, known, _)| *known == way).map_or("", |(_, _, does)| does);
+            let does =
+                WAYS.iter().find(|(_, known, _)| *known == way).map_or("", |(_, _, does)| does);
             let reason = format!("require_auth is `{}`, and the server {does}", required.text);
-            let remedy = "Check that it is the server that is meant, and its pg_hba.conf; or change \
+            let remedy = "Check that it is the server that is meant, and its pg_hba.conf; or \
+                          change \
                           require_auth (PGREQUIREAUTH)";
             return Err(Refusal::new(crate::figure::visible(&reason), remedy));
         }
@@ -121,11 +125,13 @@ impl Encryption {
             self.warn_of_stranger(host);
         } else if required.names(Way::Password) {
             log::warn!(
-                "the password goes in clear to {}: the server asks for it, and require_auth names it",
+                "the password goes in clear to {}: the server asks for it, and require_auth names \
+                 it",
                 crate::figure::visible(host)
             );
         } else {
-            let remedy = "Let the server use scram-sha-256 in pg_hba.conf, or say sslmode=verify-full; \
+            let remedy = "Let the server use scram-sha-256 in pg_hba.conf, or say \
+                          sslmode=verify-full; \
                           require_auth=password in the URL gives it in clear all the same";
             let reason = "the server asks for the password in clear, and the connection is not \
                           encrypted: whoever listens on the way, or answers in the server's place, \
@@ -139,7 +145,8 @@ impl Encryption {
     pub(crate) fn warn_of_stranger(&self, host: &str) {
         if self.verify == Verify::Nothing && super::super::address::is_remote(host) {
             log::warn!(
-                "the password itself goes to {}, encrypted, but nothing proves whose server it is: {}",
+                "the password itself goes to {}, encrypted, but nothing proves whose server it is: \
+                 {}",
                 crate::figure::visible(host),
                 self.words.root
             );
@@ -150,7 +157,8 @@ impl Encryption {
 /// A MySQL that wants the password for a key, where nothing proves that the key is its own.
 pub(crate) fn no_key_of_server() -> Refusal {
     Refusal::new(
-        "the server asks for the password itself, sealed for a key that it sends, and the connection \
+        "the server asks for the password itself, sealed for a key that it sends, and the \
+         connection \
          is not encrypted: whoever answers in the server's place would send a key of their own and \
          read the password",
         "Say ssl-mode=VERIFY_IDENTITY, or server-public-key-path=FILE with the server's \
@@ -173,8 +181,14 @@ mod tests {
         assert_eq!(allowed("scram-sha-256, md5"), [Way::Md5, Way::Scram]);
         assert_eq!(allowed("none"), [Way::None]);
         assert_eq!(allowed("!none").len(), all.len() - 1);
-        assert!(!allowed("!password,!md5").contains(&Way::Md5) && allowed("!password").contains(&Way::None));
-        assert!(RequireAuth::default().allows(Way::Password) && !RequireAuth::default().names(Way::Password));
+        assert!(
+            !allowed("!password,!md5").contains(&Way::Md5)
+                && allowed("!password").contains(&Way::None)
+        );
+        assert!(
+            RequireAuth::default().allows(Way::Password)
+                && !RequireAuth::default().names(Way::Password)
+        );
         assert!(!RequireAuth::of("!md5").expect("a list").names(Way::Password));
         for (text, word) in [
             ("scram-sha-256,!md5", "that are not"),

@@ -1,8 +1,10 @@
-//! Why a connection is not encrypted as it should be: the reason, which certificate, and what to do.
+//! Why a connection is not encrypted as it should be: the reason, which certificate, and what to
+//! do.
 //!
 //! Deliberately absent: deciding (`verifier.rs`).
 //!
-//! Invariant: what a server said or put into a certificate is shown without control characters and cut.
+//! Invariant: what a server said or put into a certificate is shown without control characters and
+//! cut.
 
 use std::error::Error;
 use std::fmt;
@@ -21,7 +23,8 @@ pub(crate) struct Refusal {
     pub(crate) may_pass: bool,
     /// Whether the server offered encryption.
     pub(crate) offered: bool,
-    /// Whether `prefer` goes on in clear after it: not after a file of this side that cannot be used, or an answer that is no PostgreSQL's.
+    /// Whether `prefer` goes on in clear after it: not after a file of this side that cannot be
+    /// used, or an answer that is no PostgreSQL's.
     pub(crate) goes_on: bool,
 }
 
@@ -55,7 +58,8 @@ impl Refusal {
         Refusal { goes_on: false, ..self }
     }
 
-    /// The one behind an error, however deep: of a handshake, or of what a server says about ours after it.
+    /// The one behind an error, however deep: of a handshake, or of what a server says about ours
+    /// after it.
     pub(crate) fn behind(error: &(dyn Error + 'static), words: &Words) -> Option<Refusal> {
         let mut next = Some(error);
         while let Some(error) = next {
@@ -65,7 +69,8 @@ impl Refusal {
             if let Some(error) = error.downcast_ref::<rustls::Error>() {
                 return Some(explained(error, words));
             }
-            // An error of input and output does not give what it is made of as its source, but the source of that.
+            // An error of input and output does not give what it is made of as its source, but the
+            // source of that.
             next = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
                 Some(inside) => Some(inside),
                 None => error.source(),
@@ -79,7 +84,11 @@ impl Refusal {
         if let Some(refusal) = Refusal::behind(error, words) {
             return Some(refusal);
         }
-        let ended = [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
+        let ended = [
+            io::ErrorKind::UnexpectedEof,
+            io::ErrorKind::ConnectionReset,
+            io::ErrorKind::BrokenPipe,
+        ];
         ended.contains(&error.kind()).then(|| Refusal {
             may_pass: true,
             ..Refusal::new(
@@ -98,7 +107,8 @@ fn explained(error: &rustls::Error, words: &Words) -> Refusal {
             refusal.unwrap_or_else(|| Refusal::new("its certificate is not accepted", words.root))
         }
         Tls::InvalidCertificate(CertificateError::BadSignature) => Refusal::new(
-            "the server does not prove that its certificate is its own, or by a key that is not accepted (RSA of less than 2048 bits)",
+            "the server does not prove that its certificate is its own, or by a key that is not \
+             accepted (RSA of less than 2048 bits)",
             "Give the server a certificate of a key that is its own and strong enough",
         ),
         Tls::InvalidCertificate(other) => {
@@ -123,9 +133,10 @@ fn explained(error: &rustls::Error, words: &Words) -> Refusal {
 /// What a server says when it ends a handshake.
 fn of_server(alert: AlertDescription, words: &Words) -> Refusal {
     match alert {
-        AlertDescription::CertificateRequired => {
-            Refusal::new("the server demands a certificate of this client and was given none", words.own)
-        }
+        AlertDescription::CertificateRequired => Refusal::new(
+            "the server demands a certificate of this client and was given none",
+            words.own,
+        ),
         AlertDescription::BadCertificate
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::CertificateRevoked
@@ -136,10 +147,14 @@ fn of_server(alert: AlertDescription, words: &Words) -> Refusal {
             format!("the server does not accept the certificate of this client ({alert:?})"),
             format!("Give one that an authority of the server's signed: {}", words.own),
         ),
-        AlertDescription::ProtocolVersion | AlertDescription::InsufficientSecurity => no_common(words),
-        // Said of a version, of ciphers, and of a certificate of the client that is missing in TLS 1.2.
+        AlertDescription::ProtocolVersion | AlertDescription::InsufficientSecurity => {
+            no_common(words)
+        }
+        // Said of a version, of ciphers, and of a certificate of the client that is missing in TLS
+        // 1.2.
         AlertDescription::HandshakeFailure => Refusal::new(
-            "the server ended the handshake (HandshakeFailure): it has no TLS version or cipher in common with this client, or demands a \
+            "the server ended the handshake (HandshakeFailure): it has no TLS version or cipher in \
+             common with this client, or demands a \
              certificate of it",
             format!("Let the server speak TLS 1.2 or later. {}", words.own),
         ),
@@ -152,7 +167,8 @@ fn of_server(alert: AlertDescription, words: &Words) -> Refusal {
 
 fn no_common(words: &Words) -> Refusal {
     Refusal::new(
-        "the server has no TLS version or cipher in common with this client, which speaks TLS 1.2 and 1.3 without ciphers that are broken",
+        "the server has no TLS version or cipher in common with this client, which speaks TLS 1.2 \
+         and 1.3 without ciphers that are broken",
         format!("Let the server speak TLS 1.2 or later; {}", words.plain),
     )
 }

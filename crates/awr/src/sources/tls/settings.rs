@@ -1,4 +1,5 @@
-//! How a connection is to be encrypted, in the words of each database's own programs. Those of MariaDB and MySQL are read in `mysql.rs`.
+//! How a connection is to be encrypted, in the words of each database's own programs. Those of
+//! MariaDB and MySQL are read in `mysql.rs`.
 //!
 //! | database | in the URL | else |
 //! |---|---|---|
@@ -6,9 +7,11 @@
 //! | MariaDB, MySQL | `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `ssl-verify-server-cert`, `get-server-public-key`, `server-public-key-path` | the `[client]` part of `~/.my.cnf` |
 //! | Redis, Valkey | `rediss://` and `cacert`, `cert`, `key`, `verify` | `SSL_CERT_FILE` |
 //!
-//! Written after libpq's documentation (SSL Support; Database Connection Control Functions). Differences: a file of authorities that is named
-//! and not there is an error also where nothing would be verified by it; lists of revoked certificates are refused, not passed over; words
-//! that demand what this program cannot do ([`DEMANDS`]) are refused wherever they stand; an environment variable that is empty counts as none.
+//! Written after libpq's documentation (SSL Support; Database Connection Control Functions).
+//! Differences: a file of authorities that is named and not there is an error also where nothing
+//! would be verified by it; lists of revoked certificates are refused, not passed over; words that
+//! demand what this program cannot do ([`DEMANDS`]) are refused wherever they stand; an environment
+//! variable that is empty counts as none.
 //!
 //! Deliberately absent: connecting.
 
@@ -21,15 +24,19 @@ use super::{Binding, Encryption, Need, RequireAuth, Roots, ServerKey, Verify, Wo
 use crate::{Error, Result};
 
 static POSTGRES: Words = Words {
-    root: "Give the certificate of its authority by sslrootcert=FILE in the URL or PGSSLROOTCERT (sslrootcert=system for those that this machine trusts)",
-    name: "Connect by a name that is in the certificate, or say sslmode=verify-ca if its authority gives certificates to nobody else",
+    root: "Give the certificate of its authority by sslrootcert=FILE in the URL or PGSSLROOTCERT \
+           (sslrootcert=system for those that this machine trusts)",
+    name: "Connect by a name that is in the certificate, or say sslmode=verify-ca if its authority \
+           gives certificates to nobody else",
     plain: "sslmode=disable in the URL does without encryption, where nobody can listen on the way",
-    own: "Give certificate and key by sslcert=FILE and sslkey=FILE in the URL, PGSSLCERT and PGSSLKEY, or ~/.postgresql/postgresql.crt and .key",
+    own: "Give certificate and key by sslcert=FILE and sslkey=FILE in the URL, PGSSLCERT and \
+          PGSSLKEY, or ~/.postgresql/postgresql.crt and .key",
 };
 
 static REDIS: Words = Words {
     root: "Give the certificate of its authority by ?cacert=FILE in the URL, or SSL_CERT_FILE",
-    name: "Connect by a name that is in the certificate, or say ?verify=ca if its authority gives certificates to nobody else",
+    name: "Connect by a name that is in the certificate, or say ?verify=ca if its authority gives \
+           certificates to nobody else",
     plain: "redis:// does without encryption, where nobody can listen on the way",
     own: "Give certificate and key by ?cert=FILE&key=FILE in the URL",
 };
@@ -60,7 +67,8 @@ pub(super) fn plain(words: &'static Words) -> Encryption {
 
 /// The system's authorities, or those that the environment names.
 pub(super) fn system(surroundings: &Surroundings) -> Roots {
-    let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(|name| surroundings.variable(name).map(PathBuf::from));
+    let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"]
+        .map(|name| surroundings.variable(name).map(PathBuf::from));
     Roots::System(named.into_iter().flatten().collect())
 }
 
@@ -72,7 +80,9 @@ pub(super) fn pair(
     words: &Words,
 ) -> Result<Option<(PathBuf, PathBuf)>> {
     match (certificate, key) {
-        (Some(certificate), Some(key)) => Ok(Some((PathBuf::from(certificate), PathBuf::from(key)))),
+        (Some(certificate), Some(key)) => {
+            Ok(Some((PathBuf::from(certificate), PathBuf::from(key))))
+        }
         (None, None) => Ok(None),
         _ => Err(refused(
             address,
@@ -90,7 +100,8 @@ enum Where {
     InTls,
 }
 
-/// Words of service files and the environment that may demand more than is done here: which values do not, and where they count.
+/// Words of service files and the environment that may demand more than is done here: which values
+/// do not, and where they count.
 const DEMANDS: [(&str, &str, &[&str], Where); 4] = [
     ("requirepeer", "PGREQUIREPEER", &[], Where::OnSockets),
     ("gssencmode", "PGGSSENCMODE", &["disable", "prefer"], Where::OverNetworks),
@@ -108,15 +119,19 @@ pub(in super::super) fn of_postgres(
     surroundings: &Surroundings,
     is_socket: bool,
 ) -> Result<Encryption> {
-    // A word that is there and empty is a mistake, and not the weakest word: it is found not to be known. An environment variable that is empty
-    // counts as none, as everywhere here.
+    // A word that is there and empty is a mistake, and not the weakest word: it is found not to be
+    // known. An environment variable that is empty counts as none, as everywhere here.
     let given = |key: &str, variable: &str| {
         let found = address.encryption.get(key).or_else(|| service.get(key)).cloned();
         found.or_else(|| surroundings.variable(variable).map(str::to_owned))
     };
     let mut decided = plain(&POSTGRES);
     let wrong = |key: &str, value: &str, known: &str| {
-        refused(address, format!("its {key} is `{value}`, which is not one of {known}"), "Give one of these")
+        refused(
+            address,
+            format!("its {key} is `{value}`, which is not one of {known}"),
+            "Give one of these",
+        )
     };
     decided.binding = match given("channel_binding", "PGCHANNELBINDING").as_deref() {
         None | Some("prefer") => Binding::IfOffered,
@@ -134,10 +149,14 @@ pub(in super::super) fn of_postgres(
             )
         })?;
     }
-    let in_home = |name: &str| Some(Path::new(surroundings.variable("HOME")?).join(".postgresql").join(name));
+    let in_home =
+        |name: &str| Some(Path::new(surroundings.variable("HOME")?).join(".postgresql").join(name));
     let root = given("sslrootcert", "PGSSLROOTCERT");
     let of_system = root.as_deref() == Some("system");
-    let old = service.get("requiressl").map(String::as_str).or_else(|| surroundings.variable("PGREQUIRESSL"));
+    let old = service
+        .get("requiressl")
+        .map(String::as_str)
+        .or_else(|| surroundings.variable("PGREQUIRESSL"));
     let old = old.is_some_and(|value| value.starts_with('1'));
     let mode = given("sslmode", "PGSSLMODE").unwrap_or_else(|| {
         let usual = if of_system { "verify-full" } else { "prefer" };
@@ -151,14 +170,19 @@ pub(in super::super) fn of_postgres(
         "verify-ca" => (Need::Always, Verify::Chain),
         "verify-full" => (Need::Always, Verify::Name),
         other => {
-            return Err(wrong("sslmode", other, "disable, allow, prefer, require, verify-ca, verify-full"));
+            return Err(wrong(
+                "sslmode",
+                other,
+                "disable, allow, prefer, require, verify-ca, verify-full",
+            ));
         }
     };
     if of_system && asked != Verify::Name {
         return Err(refused(
             address,
             format!(
-                "sslmode={mode} is too weak for sslrootcert=system: everybody gets a certificate of some authority"
+                "sslmode={mode} is too weak for sslrootcert=system: everybody gets a certificate \
+                 of some authority"
             ),
             "Say sslmode=verify-full, or name a file by sslrootcert",
         ));
@@ -175,13 +199,18 @@ pub(in super::super) fn of_postgres(
         }
         Some(other) => return Err(wrong("sslnegotiation", other, "postgres, direct")),
     };
-    decided.newest_only = match given("ssl_min_protocol_version", "PGSSLMINPROTOCOLVERSION").as_deref() {
-        None | Some("TLSv1" | "TLSv1.1" | "TLSv1.2") => false,
-        Some("TLSv1.3") => true,
-        Some(other) => {
-            return Err(wrong("ssl_min_protocol_version", other, "TLSv1, TLSv1.1, TLSv1.2, TLSv1.3"));
-        }
-    };
+    decided.newest_only =
+        match given("ssl_min_protocol_version", "PGSSLMINPROTOCOLVERSION").as_deref() {
+            None | Some("TLSv1" | "TLSv1.1" | "TLSv1.2") => false,
+            Some("TLSv1.3") => true,
+            Some(other) => {
+                return Err(wrong(
+                    "ssl_min_protocol_version",
+                    other,
+                    "TLSv1, TLSv1.1, TLSv1.2, TLSv1.3",
+                ));
+            }
+        };
     for (key, variable, harmless, counts) in DEMANDS {
         let counts = match counts {
             Where::OnSockets => is_socket,
@@ -207,7 +236,8 @@ pub(in super::super) fn of_postgres(
         return Err(refused(
             address,
             "a list of revoked certificates is given, and such lists are not read here".to_owned(),
-            "Take sslcrl, sslcrldir, PGSSLCRL and PGSSLCRLDIR away, or go through a tunnel that reads them",
+            "Take sslcrl, sslcrldir, PGSSLCRL and PGSSLCRLDIR away, or go through a tunnel that \
+             reads them",
         ));
     }
     if in_home("root.crl").is_some_and(|path| path.exists()) {
@@ -228,9 +258,11 @@ pub(in super::super) fn of_postgres(
     };
     decided.verify = match (&decided.roots, asked) {
         (Roots::Nobody, Verify::Chain | Verify::Name) => {
-            let usual = usual.map_or("~/.postgresql/root.crt".to_owned(), |path| path.display().to_string());
-            let reason =
-                format!("sslmode={mode} needs the certificate of an authority, and {usual} is not there");
+            let usual = usual
+                .map_or("~/.postgresql/root.crt".to_owned(), |path| path.display().to_string());
+            let reason = format!(
+                "sslmode={mode} needs the certificate of an authority, and {usual} is not there"
+            );
             return Err(refused(address, reason, POSTGRES.root));
         }
         // A file of authorities that is there counts for every mode.
@@ -238,11 +270,13 @@ pub(in super::super) fn of_postgres(
         (_, asked) => asked,
     };
     let of_home = |name: &str| {
-        in_home(name).filter(|path| path.is_file()).and_then(|path| path.to_str().map(str::to_owned))
+        in_home(name)
+            .filter(|path| path.is_file())
+            .and_then(|path| path.to_str().map(str::to_owned))
     };
     let certificate = given("sslcert", "PGSSLCERT").or_else(|| of_home("postgresql.crt"));
-    let key =
-        given("sslkey", "PGSSLKEY").or_else(|| of_home("postgresql.key").filter(|_| certificate.is_some()));
+    let key = given("sslkey", "PGSSLKEY")
+        .or_else(|| of_home("postgresql.key").filter(|_| certificate.is_some()));
     decided.own = match given("sslcertmode", "PGSSLCERTMODE").as_deref() {
         Some("disable") => None,
         _ => pair(address, certificate, key, &POSTGRES)?,
@@ -254,14 +288,18 @@ pub(in super::super) fn of_postgres(
 ///
 /// # Errors
 /// If a word is not known, or there are words and the scheme is not that of encrypted connections.
-pub(in super::super) fn of_redis(address: &Address, surroundings: &Surroundings) -> Result<Encryption> {
+pub(in super::super) fn of_redis(
+    address: &Address,
+    surroundings: &Surroundings,
+) -> Result<Encryption> {
     let given = |key: &str| address.encryption.get(key).filter(|value| !value.is_empty()).cloned();
     let mut decided = plain(&REDIS);
     if !address.encrypted {
         return match address.encryption.is_empty() {
             true => Ok(decided),
             false => {
-                let reason = "it says how a connection is verified and not that it is encrypted".to_owned();
+                let reason =
+                    "it says how a connection is verified and not that it is encrypted".to_owned();
                 Err(refused(address, reason, "Write rediss:// (or valkeys://)"))
             }
         };
@@ -281,7 +319,11 @@ pub(in super::super) fn of_redis(address: &Address, surroundings: &Surroundings)
     };
     decided.roots = match given("cacert") {
         Some(file) if !Path::new(&file).is_file() => {
-            return Err(refused(address, format!("cacert names {file}, which is not a file"), REDIS.root));
+            return Err(refused(
+                address,
+                format!("cacert names {file}, which is not a file"),
+                REDIS.root,
+            ));
         }
         Some(file) => Roots::File(PathBuf::from(file)),
         None => system(surroundings),

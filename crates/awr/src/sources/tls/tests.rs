@@ -1,4 +1,5 @@
-//! Tests of what needs no server: words into decisions, and certificates judged at an instant that stands still.
+//! Tests of what needs no server: words into decisions, and certificates judged at an instant that
+//! stands still.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
@@ -12,8 +13,8 @@ use super::super::address::Address;
 use super::super::secret::Surroundings;
 use super::*;
 
-/// Made for these tests with `openssl`, valid from 2026-11-22 for ten years: an authority, a certificate of it with names, one of version 1
-/// with the common name `db1` alone.
+/// Made for these tests with `openssl`, valid from 2026-11-22 for ten years: an authority, a
+/// certificate of it with names, one of version 1 with the common name `db1` alone.
 const AUTHORITY: &str = "\
     -----BEGIN CERTIFICATE-----\n\
     MIIBhTCCASqgAwIBAgIUUiUcKemBBZukNk7tSsvZRFBIf7EwCgYIKoZIzj0EAwIw\n\
@@ -78,7 +79,8 @@ fn der(text: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(text.as_bytes()).unwrap()
 }
 
-/// The verdict on a certificate; `named` tells whether the user named the file of authorities or it is the system's.
+/// The verdict on a certificate; `named` tells whether the user named the file of authorities or it
+/// is the system's.
 fn judged(
     shown: &str,
     verify: Verify,
@@ -108,7 +110,8 @@ fn judged(
 
 #[test]
 fn a_certificate_is_judged_by_authority_days_and_name_and_the_error_says_which_and_why() {
-    let at = |shown, verify, trusted: &[&str], host| judged(shown, verify, trusted, true, host, VALID);
+    let at =
+        |shown, verify, trusted: &[&str], host| judged(shown, verify, trusted, true, host, VALID);
     for host in [
         "db1.example.com",
         "DB1.example.COM",
@@ -132,7 +135,9 @@ fn a_certificate_is_judged_by_authority_days_and_name_and_the_error_says_which_a
     ] {
         let reason = at(NAMED, Verify::Name, &[AUTHORITY], host).unwrap_err();
         assert!(
-            reason.contains("db1.example.com, *.shop.example.com, 192.0.2.7, 2001:db8::7 and not for"),
+            reason.contains(
+                "db1.example.com, *.shop.example.com, 192.0.2.7, 2001:db8::7 and not for"
+            ),
             "{reason}"
         );
         at(NAMED, Verify::Chain, &[AUTHORITY], host).unwrap();
@@ -145,9 +150,11 @@ fn a_certificate_is_judged_by_authority_days_and_name_and_the_error_says_which_a
     assert!(reason.contains("is of no authority in ca.pem"), "{reason}");
     at(NAMED, Verify::Nothing, &[], "anything").unwrap();
     for verify in [Verify::Chain, Verify::Name] {
-        let late = judged(NAMED, verify, &[AUTHORITY], true, "db1.example.com", 2_200_000_000).unwrap_err();
+        let late = judged(NAMED, verify, &[AUTHORITY], true, "db1.example.com", 2_200_000_000)
+            .unwrap_err();
         assert!(late.contains("expired on 2036-11-19"), "{late}");
-        let early = judged(NAMED, verify, &[AUTHORITY], true, "db1.example.com", 1_700_000_000).unwrap_err();
+        let early = judged(NAMED, verify, &[AUTHORITY], true, "db1.example.com", 1_700_000_000)
+            .unwrap_err();
         assert!(early.contains("is valid from 2026-11-22 only"), "{early}");
     }
 }
@@ -157,8 +164,14 @@ fn what_the_library_refuses_is_trusted_by_a_named_file_alone_and_then_not_blindl
     judged(VERSION_1, Verify::Name, &[AUTHORITY], true, "db1", VALID).unwrap();
     let reason = judged(VERSION_1, Verify::Name, &[AUTHORITY], true, "db2", VALID).unwrap_err();
     assert!(reason.contains("no name but its common name and not for `db2`"), "{reason}");
-    assert!(judged(VERSION_1, Verify::Chain, &[AUTHORITY], false, "db1", VALID).is_err(), "the system's");
-    assert!(judged(VERSION_1, Verify::Chain, &[NAMED], true, "db1", VALID).is_err(), "of another issuer");
+    assert!(
+        judged(VERSION_1, Verify::Chain, &[AUTHORITY], false, "db1", VALID).is_err(),
+        "the system's"
+    );
+    assert!(
+        judged(VERSION_1, Verify::Chain, &[NAMED], true, "db1", VALID).is_err(),
+        "of another issuer"
+    );
     assert!(
         judged(VERSION_1, Verify::Chain, &[AUTHORITY], true, "db1", 2_200_000_000)
             .unwrap_err()
@@ -166,7 +179,9 @@ fn what_the_library_refuses_is_trusted_by_a_named_file_alone_and_then_not_blindl
     );
     // The certificate itself in the file, also one that is an authority's.
     judged(AUTHORITY, Verify::Name, &[AUTHORITY], true, "Test authority", VALID).unwrap();
-    assert!(judged(AUTHORITY, Verify::Chain, &[AUTHORITY], false, "Test authority", VALID).is_err());
+    assert!(
+        judged(AUTHORITY, Verify::Chain, &[AUTHORITY], false, "Test authority", VALID).is_err()
+    );
     // A server's own certificate is trusted for that server.
     judged(NAMED, Verify::Name, &[NAMED], true, "db1.example.com", VALID).unwrap();
     for one in [BY_NAMED_1, BY_NAMED_3] {
@@ -179,8 +194,9 @@ fn what_the_library_refuses_is_trusted_by_a_named_file_alone_and_then_not_blindl
     let authority = Certificate::of(&authority).unwrap();
     let provider = rustls::crypto::ring::default_provider();
     let signed = |bytes: &[u8]| {
-        Certificate::of(bytes)
-            .is_some_and(|one| one.is_signed_by(&authority, provider.signature_verification_algorithms.all))
+        Certificate::of(bytes).is_some_and(|one| {
+            one.is_signed_by(&authority, provider.signature_verification_algorithms.all)
+        })
     };
     assert!(signed(&sound));
     for at in 0..sound.len() {
@@ -234,8 +250,13 @@ fn no_bytes_make_the_reader_of_certificates_panic() {
     }
 }
 
-fn postgres(url: &str, service: &[(&str, &str)], variables: &[(&str, &str)]) -> crate::Result<Encryption> {
-    let service: BTreeMap<_, _> = service.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+fn postgres(
+    url: &str,
+    service: &[(&str, &str)],
+    variables: &[(&str, &str)],
+) -> crate::Result<Encryption> {
+    let service: BTreeMap<_, _> =
+        service.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     let address = Address::parse(url).unwrap();
     let surroundings = Surroundings::of(variables.iter().copied());
     of_postgres(
@@ -253,8 +274,9 @@ fn the_words_of_libpq_mean_what_its_documentation_says() {
     let file = dir.path().join("ca.pem");
     std::fs::write(&file, AUTHORITY).unwrap();
     let file = file.to_str().unwrap();
-    let decided =
-        |url: &str| postgres(url, &[], &[("HOME", home)]).map(|one| (one.need, one.verify)).unwrap();
+    let decided = |url: &str| {
+        postgres(url, &[], &[("HOME", home)]).map(|one| (one.need, one.verify)).unwrap()
+    };
     assert_eq!(decided("postgresql://h/d"), (Need::IfOffered, Verify::Nothing));
     assert_eq!(decided("postgresql://h/d?sslmode=disable"), (Need::Never, Verify::Nothing));
     assert_eq!(decided("postgresql://h/d?sslmode=allow"), (Need::IfDemanded, Verify::Nothing));
@@ -270,7 +292,9 @@ fn the_words_of_libpq_mean_what_its_documentation_says() {
         ("verify-ca", Verify::Chain),
         ("verify-full", Verify::Name),
     ] {
-        let one = postgres(&format!("postgresql://h/d?sslmode={mode}&sslrootcert={file}"), &[], &[]).unwrap();
+        let one =
+            postgres(&format!("postgresql://h/d?sslmode={mode}&sslrootcert={file}"), &[], &[])
+                .unwrap();
         assert_eq!((one.verify, one.roots), (verify, Roots::File(PathBuf::from(file))), "{mode}");
     }
     // Which place counts.
@@ -281,12 +305,15 @@ fn the_words_of_libpq_mean_what_its_documentation_says() {
         Need::IfDemanded
     );
     assert_eq!(
-        postgres("postgresql://h/d?sslmode=disable", &[("sslmode", "allow")], &variables).unwrap().need,
+        postgres("postgresql://h/d?sslmode=disable", &[("sslmode", "allow")], &variables)
+            .unwrap()
+            .need,
         Need::Never
     );
     // The system's authorities give a certificate to everybody: only names count with them.
     let system =
-        postgres("postgresql://h/d", &[], &[("PGSSLROOTCERT", "system"), ("SSL_CERT_FILE", file)]).unwrap();
+        postgres("postgresql://h/d", &[], &[("PGSSLROOTCERT", "system"), ("SSL_CERT_FILE", file)])
+            .unwrap();
     assert_eq!((system.need, system.verify), (Need::Always, Verify::Name));
     assert_eq!(system.roots, Roots::System(vec![PathBuf::from(file)]));
     for (url, word) in [
@@ -319,7 +346,8 @@ fn the_words_of_mysql_and_mariadb_mean_what_their_manuals_say() {
     std::fs::write(&file, AUTHORITY).unwrap();
     let file = file.to_str().unwrap();
     let decided = |url: &str, options: &[(&str, &str)]| {
-        let lines: String = options.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+        let lines: String =
+            options.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
         std::fs::write(dir.path().join(".my.cnf"), format!("[client]\n{lines}")).unwrap();
         let address = Address::parse(url).unwrap();
         let surroundings = Surroundings::of([("HOME", dir.path().to_str().unwrap())]);
@@ -345,7 +373,8 @@ fn the_words_of_mysql_and_mariadb_mean_what_their_manuals_say() {
         ("", &[("loose-ssl-mode", "VERIFY_CA")], chain),
         ("socket=/run/x", &[], (Need::Never, Verify::Nothing)),
         ("socket=/run/x&ssl-mode=REQUIRED", &[], nothing),
-        // What the URL demands is not undone by the file, and what it does not speak of is the file's.
+        // What the URL demands is not undone by the file, and what it does not speak of is the
+        // file's.
         ("ssl-verify-server-cert=1", &[("ssl-mode", "DISABLED")], name),
         ("ssl-verify-server-cert=1", &[("skip-ssl", "")], name),
         ("ssl-verify-server-cert=1", &[("ssl-mode", "PREFERRED")], name),
@@ -360,9 +389,17 @@ fn the_words_of_mysql_and_mariadb_mean_what_their_manuals_say() {
         // The last line of one word, however it is spelt.
         ("", &[("ssl-mode", "VERIFY_IDENTITY"), ("ssl_mode", "DISABLED")], never),
         ("", &[("ssl_mode", "DISABLED"), ("ssl-mode", "VERIFY_IDENTITY")], name),
-        ("", &[("tls-version", "TLSv1.2, TLSv1.3"), ("skip-ssl-crl", ""), ("ssl-fips-mode", "OFF")], offered),
+        (
+            "",
+            &[("tls-version", "TLSv1.2, TLSv1.3"), ("skip-ssl-crl", ""), ("ssl-fips-mode", "OFF")],
+            offered,
+        ),
     ] {
-        assert_eq!(decided(&format!("mysql://h/?{url}"), options).unwrap(), expected, "{url} {options:?}");
+        assert_eq!(
+            decided(&format!("mysql://h/?{url}"), options).unwrap(),
+            expected,
+            "{url} {options:?}"
+        );
     }
     for (url, word) in [
         ("ssl-mode=STRICT", "not one of DISABLED"),
@@ -407,11 +444,16 @@ fn the_words_of_mysql_and_mariadb_mean_what_their_manuals_say() {
     assert!(newest("tlsv1.3") && newest("TLSv1.3,TLSv1.3") && !newest("TLSv1.2,TLSv1.3"));
     let options = BTreeMap::from([("server-public-key-path".to_owned(), "/x".to_owned())]);
     let address = Address::parse("mysql://192.0.2.7/").unwrap();
-    let error = of_mysql(&address, &options, &Surroundings::default(), "192.0.2.7").unwrap_err().to_string();
+    let error = of_mysql(&address, &options, &Surroundings::default(), "192.0.2.7")
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("/x, which is not a file"), "{error}");
     let key = |url: &str, options: &[(&str, &str)]| {
-        let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        of_mysql(&Address::parse(url).unwrap(), &options, &Surroundings::default(), "h").unwrap().server_key
+        let options =
+            options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        of_mysql(&Address::parse(url).unwrap(), &options, &Surroundings::default(), "h")
+            .unwrap()
+            .server_key
     };
     assert_eq!(key("mysql://h/", &[]), ServerKey::Unknown);
     assert_eq!(key("mysql://h/?get-server-public-key=1&ssl-mode=DISABLED", &[]), ServerKey::Asked);
@@ -429,7 +471,11 @@ fn the_words_of_mysql_and_mariadb_mean_what_their_manuals_say() {
     std::fs::create_dir(dir.path().join(".my.cnf")).unwrap();
     let asking = super::super::Asking::default();
     let surroundings = Surroundings::of([("HOME", dir.path().to_str().unwrap())]);
-    let error = super::super::open(&Address::parse("mysql://127.0.0.1:1/").unwrap(), &asking, &surroundings);
+    let error = super::super::open(
+        &Address::parse("mysql://127.0.0.1:1/").unwrap(),
+        &asking,
+        &surroundings,
+    );
     let error = error.err().unwrap().to_string();
     assert!(error.contains("~/.my.cnf is there and cannot be read"), "{error}");
 }
@@ -443,7 +489,10 @@ fn what_postgresql_demands_and_is_not_done_here_is_refused_wherever_it_stands() 
     ] {
         for (service, variables) in [(&[(key, value)][..], &[][..]), (&[], &[(variable, value)])] {
             let error = postgres("postgresql://h/d", service, variables).unwrap_err().to_string();
-            assert!(error.contains(&format!("{key} is `{value}`")) && error.contains(variable), "{error}");
+            assert!(
+                error.contains(&format!("{key} is `{value}`")) && error.contains(variable),
+                "{error}"
+            );
         }
         postgres("postgresql://h/d", &[(key, harmless)], &[]).unwrap();
         postgres("postgresql://h/d", &[], &[(variable, harmless)]).unwrap();
@@ -457,7 +506,10 @@ fn what_postgresql_demands_and_is_not_done_here_is_refused_wherever_it_stands() 
     let scram = RequireAuth::of("scram-sha-256").unwrap();
     let variable = [("PGREQUIREAUTH", "md5")];
     assert_eq!(required("postgresql://h/d?require_auth=scram-sha-256", &[], &variable), scram);
-    assert_eq!(required("postgresql://h/d", &[("require_auth", "scram-sha-256")], &variable), scram);
+    assert_eq!(
+        required("postgresql://h/d", &[("require_auth", "scram-sha-256")], &variable),
+        scram
+    );
     assert_eq!(required(socket, &[], &[("PGREQUIREAUTH", "scram-sha-256")]), scram);
     assert_eq!(required(socket, &[("require_auth", "")], &[]), RequireAuth::default());
     postgres(socket, &[("gssencmode", "require"), ("sslcertmode", "require")], &[]).unwrap();
@@ -470,7 +522,9 @@ fn what_postgresql_demands_and_is_not_done_here_is_refused_wherever_it_stands() 
     // A certificate of this client that is not to be shown is not.
     let own = [("sslcert", "/x"), ("sslkey", "/y")];
     assert!(postgres("postgresql://h/d", &own, &[]).unwrap().own.is_some());
-    assert!(postgres("postgresql://h/d", &own, &[("PGSSLCERTMODE", "disable")]).unwrap().own.is_none());
+    assert!(
+        postgres("postgresql://h/d", &own, &[("PGSSLCERTMODE", "disable")]).unwrap().own.is_none()
+    );
 }
 
 #[test]

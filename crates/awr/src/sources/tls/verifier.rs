@@ -1,18 +1,23 @@
 //! Whether a server's certificate is one that the user trusts: the chain, the days, the name.
 //!
-//! Chains are judged by the TLS library (rustls-webpki, after RFC 5280). Two forms that it refuses and that are common with databases are
-//! accepted besides, and only where the user named a file of authorities:
+//! Chains are judged by the TLS library (rustls-webpki, after RFC 5280). Two forms that it refuses
+//! and that are common with databases are accepted besides, and only where the user named a file of
+//! authorities:
 //!
 //! - the server's certificate itself is in that file, byte by byte (one that signed itself);
-//! - it is of version 1, which `openssl x509 -req` makes, and an authority in that file signed it directly.
+//! - it is of version 1, which `openssl x509 -req` makes, and an authority in that file signed it
+//!   directly.
 //!
-//! A certificate in that file that is no authority's is trusted for the server that shows it and signs for nobody.
+//! A certificate in that file that is no authority's is trusted for the server that shows it and
+//! signs for nobody.
 //!
-//! Where nothing is to be verified, a server still proves that it has the key of the certificate that it shows.
+//! Where nothing is to be verified, a server still proves that it has the key of the certificate
+//! that it shows.
 //!
 //! Deliberately absent: revocation lists, stapled answers.
 //!
-//! Invariant: a certificate that is out of its days, of no authority that is trusted, or of another name where names count is refused.
+//! Invariant: a certificate that is out of its days, of no authority that is trusted, or of another
+//! name where names count is refused.
 
 use std::sync::Arc;
 
@@ -58,7 +63,9 @@ impl Verifier {
         between: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), Refusal> {
-        let Some(authorities) = self.authorities.as_ref().filter(|_| self.verify != Verify::Nothing) else {
+        let Some(authorities) =
+            self.authorities.as_ref().filter(|_| self.verify != Verify::Nothing)
+        else {
             return Ok(());
         };
         let Some(certificate) = Certificate::of(bytes) else {
@@ -67,16 +74,20 @@ impl Verifier {
                 "Give the server another certificate",
             ));
         };
-        let about =
-            |what: &str| format!("the certificate of the server ({}) {what}", certificate.described());
+        let about = |what: &str| {
+            format!("the certificate of the server ({}) {what}", certificate.described())
+        };
         if now.as_secs() > certificate.until.unix_s {
-            let remedy =
-                "Renew the certificate of the server, or set the clock of this machine if that is wrong";
+            let remedy = "Renew the certificate of the server, or set the clock of this machine if \
+                          that is wrong";
             return Err(Refusal::new(about(&format!("expired on {}", certificate.until)), remedy));
         }
         if now.as_secs() < certificate.from.unix_s {
             let remedy = "Set the clock of this machine or of the one that made the certificate";
-            return Err(Refusal::new(about(&format!("is valid from {} only", certificate.from)), remedy));
+            return Err(Refusal::new(
+                about(&format!("is valid from {} only", certificate.from)),
+                remedy,
+            ));
         }
         if let Err(reason) = self.chain(&certificate, bytes, between, authorities, now) {
             let reason = match reason {
@@ -84,18 +95,26 @@ impl Verifier {
                     format!("is of no authority in {}", authorities.from)
                 }
                 rustls::Error::InvalidCertificate(reason) => {
-                    format!("is not accepted with the authorities in {}: {reason}", authorities.from)
+                    format!(
+                        "is not accepted with the authorities in {}: {reason}",
+                        authorities.from
+                    )
                 }
-                reason => format!("is not accepted with the authorities in {}: {reason}", authorities.from),
+                reason => format!(
+                    "is not accepted with the authorities in {}: {reason}",
+                    authorities.from
+                ),
             };
             return Err(Refusal::new(about(&reason), self.words.root));
         }
         if self.verify == Verify::Name {
-            // Authorities of the system put names where they belong. One whose names are limited must not evade that by a common name.
-            let limited =
-                |bytes: &CertificateDer<'_>| Certificate::of(bytes).is_none_or(|one| one.constrains_names());
-            let common =
-                !authorities.named.is_empty() && !authorities.named.iter().chain(between).any(limited);
+            // Authorities of the system put names where they belong. One whose names are limited
+            // must not evade that by a common name.
+            let limited = |bytes: &CertificateDer<'_>| {
+                Certificate::of(bytes).is_none_or(|one| one.constrains_names())
+            };
+            let common = !authorities.named.is_empty()
+                && !authorities.named.iter().chain(between).any(limited);
             if !certificate.is_for(&self.host, common) {
                 let host = crate::figure::visible(&self.host);
                 let reason = about(&format!("is for {} and not for `{host}`", certificate.names()));
@@ -117,24 +136,30 @@ impl Verifier {
             return Ok(());
         }
         if certificate.version == 1 {
-            let signed = authorities.named.iter().filter_map(|one| Certificate::of(one)).any(|authority| {
-                authority.may_sign()
-                    && !authority.constrains_names()
-                    && certificate.is_signed_by(&authority, self.ways.all)
-            });
+            let signed =
+                authorities.named.iter().filter_map(|one| Certificate::of(one)).any(|authority| {
+                    authority.may_sign()
+                        && !authority.constrains_names()
+                        && certificate.is_signed_by(&authority, self.ways.all)
+                });
             return if signed { Ok(()) } else { Err(CertificateError::UnknownIssuer.into()) };
         }
         let parsed = ParsedCertificate::try_from(bytes)?;
-        verify_server_cert_signed_by_trust_anchor(&parsed, &authorities.store, between, now, self.ways.all)
-            // The library has another word for one that is an authority's.
-            .map_err(
-                |error| {
-                    if certificate.is_by_itself() { CertificateError::UnknownIssuer.into() } else { error }
-                },
-            )
+        verify_server_cert_signed_by_trust_anchor(
+            &parsed,
+            &authorities.store,
+            between,
+            now,
+            self.ways.all,
+        )
+        // The library has another word for one that is an authority's.
+        .map_err(|error| {
+            if certificate.is_by_itself() { CertificateError::UnknownIssuer.into() } else { error }
+        })
     }
 
-    /// Whether the owner of the certificate signed the handshake, for certificates that the library does not read.
+    /// Whether the owner of the certificate signed the handshake, for certificates that the library
+    /// does not read.
     fn signed(
         &self,
         message: &[u8],
@@ -155,7 +180,8 @@ impl Verifier {
             true => ways.get(..1)?,
             false => ways,
         };
-        let valid = ways.iter().any(|way| certificate.has_signed(*way, message, signature.signature()));
+        let valid =
+            ways.iter().any(|way| certificate.has_signed(*way, message, signature.signature()));
         valid.then(HandshakeSignatureValid::assertion)
     }
 }

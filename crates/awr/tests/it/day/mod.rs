@@ -1,7 +1,9 @@
-//! A day of a PostgreSQL, generated: a snapshot a minute, each with what a server with many statements tells.
+//! A day of a PostgreSQL, generated: a snapshot a minute, each with what a server with many
+//! statements tells.
 //!
-//! The shape (how many counters, waits, rows of reads and writes, settings, statements, and how long their texts are) is that of real
-//! snapshots; the numbers grow by chance from a fixed seed. Nothing here is a measurement.
+//! The shape (how many counters, waits, rows of reads and writes, settings, statements, and how
+//! long their texts are) is that of real snapshots; the numbers grow by chance from a fixed seed.
+//! Nothing here is a measurement.
 
 use tiersmith_awr::events::{Histogram, WaitClass};
 use tiersmith_awr::host::{CpuTimes, Cpus, DiskStat, Load, Memory};
@@ -41,7 +43,8 @@ pub(crate) fn day(name: &str, statements: usize) -> Day {
     }
     for counter in &mut next.counters {
         counter.help =
-            "What this counter counts, said in a sentence as long as such sentences are.".to_owned();
+            "What this counter counts, said in a sentence as long as such sentences are."
+                .to_owned();
     }
     for n in 0..12 {
         next.waits.push(WaitStat {
@@ -64,8 +67,10 @@ pub(crate) fn day(name: &str, statements: usize) -> Day {
         next.statements.push(StatementStat {
             id: format!("{:020} 16384 10", (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             text: format!(
-                "SELECT o.id, o.placed_at, c.name_{n} FROM orders_{n} o JOIN customers c ON c.id = o.customer_id WHERE \
-                 o.state = ? AND o.placed_at > ? AND c.region_{} IN (?, ?, ?) ORDER BY o.placed_at DESC LIMIT ?",
+                "SELECT o.id, o.placed_at, c.name_{n} FROM orders_{n} o JOIN customers c ON c.id = \
+                 o.customer_id WHERE \
+                 o.state = ? AND o.placed_at > ? AND c.region_{} IN (?, ?, ?) ORDER BY o.placed_at \
+                 DESC LIMIT ?",
                 n % 97
             ),
             pages_hit: Some(0),
@@ -85,9 +90,14 @@ pub(crate) fn day(name: &str, statements: usize) -> Day {
     host.load = Some(Load { one: 2.0, five: 2.0, fifteen: 2.0 });
     host.memory = Some(Memory { total_bytes: 64 << 30, available_bytes: 8 << 30 });
     host.cpu = Some(CpuTimes { user_ns: 0, system_ns: 0, idle_ns: 0, iowait_ns: 0, steal_ns: 0 });
-    host.disks =
-        Some((0..4).map(|n| DiskStat { name: format!("nvme{n}n1"), ..DiskStat::default() }).collect());
-    Day { next, waits: vec![Histogram::new(); 12], rng: fastrand::Rng::with_seed(statements as u64) }
+    host.disks = Some(
+        (0..4).map(|n| DiskStat { name: format!("nvme{n}n1"), ..DiskStat::default() }).collect(),
+    );
+    Day {
+        next,
+        waits: vec![Histogram::new(); 12],
+        rng: fastrand::Rng::with_seed(statements as u64),
+    }
 }
 
 impl Iterator for Day {
@@ -110,12 +120,14 @@ impl Iterator for Day {
             wait.total_ns = histogram.total_ns();
             wait.max_ns = histogram.max_ns().unwrap_or(0);
             wait.bytes = wait.count * 8_192;
-            wait.buckets = histogram.buckets().map(|bucket| (bucket.low_ns, bucket.count)).collect();
+            wait.buckets =
+                histogram.buckets().map(|bucket| (bucket.low_ns, bucket.count)).collect();
         }
         for io in &mut snapshot.io {
             (io.reads, io.read_bytes) =
                 (io.reads + rng.u64(0..9_999), io.read_bytes + rng.u64(0..99_999_999));
-            (io.writes, io.write_ns) = (io.writes + rng.u64(0..9_999), io.write_ns + rng.u64(0..99_999_999));
+            (io.writes, io.write_ns) =
+                (io.writes + rng.u64(0..9_999), io.write_ns + rng.u64(0..99_999_999));
         }
         for statement in &mut snapshot.statements {
             let calls = rng.u64(0..500);
@@ -128,7 +140,8 @@ impl Iterator for Day {
         if let Some(sampling) = &mut snapshot.sampling {
             sampling.looks += 60;
             for _ in 0..120 {
-                let class = [None, Some(WaitClass::UserIo), Some(WaitClass::Commit)][rng.usize(0..3)];
+                let class =
+                    [None, Some(WaitClass::UserIo), Some(WaitClass::Commit)][rng.usize(0..3)];
                 sampling.saw(&format!("IO: Event{}", rng.u8(0..12)), class);
             }
         }

@@ -1,7 +1,9 @@
-//! A strict reader of OpenMetrics 1.0 text, made from the grammar of the specification: what it accepts, every reader accepts.
+//! A strict reader of OpenMetrics 1.0 text, made from the grammar of the specification: what it
+//! accepts, every reader accepts.
 //!
-//! Checked besides the grammar: families are not interleaved, series are distinct, names end in what their type and unit ask for, counters
-//! are not negative, buckets are cumulative and agree with their count.
+//! Checked besides the grammar: families are not interleaved, series are distinct, names end in
+//! what their type and unit ask for, counters are not negative, buckets are cumulative and agree
+//! with their count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +46,8 @@ pub(crate) fn read(text: &str) -> Result<Exposition, String> {
         let line = line.strip_suffix('\n').ok_or_else(|| fail("it has no end"))?;
         if let Some(rest) = line.strip_prefix("# ") {
             let mut words = rest.splitn(3, ' ');
-            let (Some(what), Some(name), Some(value)) = (words.next(), words.next(), words.next()) else {
+            let (Some(what), Some(name), Some(value)) = (words.next(), words.next(), words.next())
+            else {
                 return Err(fail("a descriptor has three parts"));
             };
             if !is_name(name) || !described.insert(format!("{what} {name}")) {
@@ -82,8 +85,10 @@ pub(crate) fn read(text: &str) -> Result<Exposition, String> {
         }
         let sample = sample(line).map_err(|why| fail(&why))?;
         let (name, kind, _) = family.as_ref().ok_or_else(|| fail("a sample before its family"))?;
-        let suffix =
-            sample.name.strip_prefix(name.as_str()).ok_or_else(|| fail("a sample of another family"))?;
+        let suffix = sample
+            .name
+            .strip_prefix(name.as_str())
+            .ok_or_else(|| fail("a sample of another family"))?;
         let allowed: &[&str] = match kind.as_str() {
             "counter" => &["_total"],
             "info" => &["_info"],
@@ -145,10 +150,13 @@ fn histogram(of: &Exposition, name: &str) -> Result<(), String> {
         }
     }
     for (labels, (buckets, count, sum)) in groups {
-        let ascending = buckets.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
+        let ascending =
+            buckets.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
         let last = buckets.last().ok_or("a histogram without buckets")?;
         if !ascending || last.0 != f64::INFINITY || Some(last.1) != count || !sum {
-            return Err(format!("the histogram {name} {labels:?} is not whole: {buckets:?} {count:?}"));
+            return Err(format!(
+                "the histogram {name} {labels:?} is not whole: {buckets:?} {count:?}"
+            ));
         }
     }
     Ok(())

@@ -1,10 +1,12 @@
-//! Real servers for tests: started on unix sockets in a temporary directory, as an unprivileged user when the test runs as root, and gone
-//! with the guard, also after a panic.
+//! Real servers for tests: started on unix sockets in a temporary directory, as an unprivileged
+//! user when the test runs as root, and gone with the guard, also after a panic.
 //!
-//! A server that is not installed makes the test print one line and end. Limits on time are for hangs only.
+//! A server that is not installed makes the test print one line and end. Limits on time are for
+//! hangs only.
 //!
-//! `TIERSMITH_TEST_SERVER_BIN` names a directory with the programs of one server, of another version than the installed one: then the
-//! tests run with that server and end at once where they need another (`.ci/server_versions.sh`).
+//! `TIERSMITH_TEST_SERVER_BIN` names a directory with the programs of one server, of another
+//! version than the installed one: then the tests run with that server and end at once where they
+//! need another (`.ci/server_versions.sh`).
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -53,8 +55,15 @@ fn is_root() -> bool {
 }
 
 /// Programs that are servers or make what one needs: they come from one place.
-const OF_SERVERS: [&str; 7] =
-    ["initdb", "postgres", "mariadb-install-db", "mariadbd", "mysqld", "redis-server", "valkey-server"];
+const OF_SERVERS: [&str; 7] = [
+    "initdb",
+    "postgres",
+    "mariadb-install-db",
+    "mariadbd",
+    "mysqld",
+    "redis-server",
+    "valkey-server",
+];
 
 /// Where the programs of the server under test are, if it is not the installed one.
 pub(crate) fn under_test() -> Option<PathBuf> {
@@ -69,7 +78,8 @@ fn absent(product: &str) -> String {
     }
 }
 
-/// The program of this name: of the server under test, in the path, or where Debian puts PostgreSQL's.
+/// The program of this name: of the server under test, in the path, or where Debian puts
+/// PostgreSQL's.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     if let Some(of_server) = under_test() {
         let path = of_server.join(name);
@@ -77,7 +87,8 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             return Some(path).filter(|path| path.is_file());
         }
     }
-    let mut dirs: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
+    let mut dirs: Vec<PathBuf> =
+        std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
     dirs.extend(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
     let mut versions: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -86,7 +97,8 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         .map(|e| e.path().join("bin"))
         .collect();
     versions.sort();
-    // Debian's wrappers in the path start servers of their own choice: the real programs come first.
+    // Debian's wrappers in the path start servers of their own choice: the real programs come
+    // first.
     dirs.splice(0..0, versions.into_iter().rev());
     dirs.into_iter().map(|dir| dir.join(name)).find(|path| path.is_file())
 }
@@ -95,7 +107,8 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
 ///
 /// The kernel kills it when the thread of the test that started it ends, however that came about.
 fn command(program: &Path, dir: &Path) -> Command {
-    let setpriv = ["/usr/bin/setpriv", "/bin/setpriv"].into_iter().map(Path::new).find(|path| path.is_file());
+    let setpriv =
+        ["/usr/bin/setpriv", "/bin/setpriv"].into_iter().map(Path::new).find(|path| path.is_file());
     let mut command = match setpriv {
         Some(setpriv) => {
             let mut command = Command::new(setpriv);
@@ -119,7 +132,9 @@ fn command(program: &Path, dir: &Path) -> Command {
 /// A directory that the unprivileged user can get at.
 fn directory() -> Option<TempDir> {
     for parent in [std::env::temp_dir(), PathBuf::from("/var/tmp"), PathBuf::from("/tmp")] {
-        let Ok(dir) = tempfile::Builder::new().prefix("ts-awr-").tempdir_in(parent) else { continue };
+        let Ok(dir) = tempfile::Builder::new().prefix("ts-awr-").tempdir_in(parent) else {
+            continue;
+        };
         if is_root() && chown(dir.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).is_err() {
             continue;
         }
@@ -166,15 +181,19 @@ impl Server {
         command.args(&self.start[1..]).stdout(log("out.log")).stderr(log("err.log"));
         self.child = Some(command.spawn().expect("the server starts"));
         until("the server to answer", || {
-            let ended =
-                self.child.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|status| status.is_some()));
+            let ended = self
+                .child
+                .as_mut()
+                .is_none_or(|child| child.try_wait().is_ok_and(|status| status.is_some()));
             assert!(!ended, "the server ended: {}", self.log());
             (self.ready)(self)
         });
     }
 
     fn log(&self) -> String {
-        ["out.log", "err.log"].map(|name| fs::read_to_string(self.path(name)).unwrap_or_default()).concat()
+        ["out.log", "err.log"]
+            .map(|name| fs::read_to_string(self.path(name)).unwrap_or_default())
+            .concat()
     }
 
     /// Ends the server in order.
@@ -245,7 +264,8 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// Records a server, stops its process and those that `more` names, waits for the gap, and lets them go on: the recording does as well.
+/// Records a server, stops its process and those that `more` names, waits for the gap, and lets
+/// them go on: the recording does as well.
 pub(crate) fn hang(server: &Server, url: &str, more: &mut dyn FnMut() -> Vec<i32>) {
     let dir = tempfile::tempdir().expect("a directory");
     let repository = dir.path().join("awr.db");
@@ -265,7 +285,8 @@ pub(crate) fn hang(server: &Server, url: &str, more: &mut dyn FnMut() -> Vec<i32
     let archive = || Archive::existing(&repository).expect("a repository");
     std::thread::scope(|scope| {
         let stops = Stops(&stop);
-        let recording = scope.spawn(|| recorder.run(&|| stop.load(Ordering::Relaxed)).expect("recorded"));
+        let recording =
+            scope.spawn(|| recorder.run(&|| stop.load(Ordering::Relaxed)).expect("recorded"));
         let known = archive().gaps().expect("gaps").len();
         // Nobody new is let in while those that are there are found.
         let mut stopped = vec![GoesOn::stop(server.process().expect("it runs"))];
@@ -275,7 +296,9 @@ pub(crate) fn hang(server: &Server, url: &str, more: &mut dyn FnMut() -> Vec<i32
         });
         drop(stopped);
         let before = archive().list().expect("a list").entries.len();
-        until("a snapshot after the gap", || archive().list().expect("a list").entries.len() > before);
+        until("a snapshot after the gap", || {
+            archive().list().expect("a list").entries.len() > before
+        });
         drop(stops);
         recording.join().expect("no panic");
     });
@@ -287,14 +310,16 @@ impl Drop for Server {
     }
 }
 
-/// A PostgreSQL with pg_stat_statements, everything timed, and nothing in the background that would commit.
+/// A PostgreSQL with pg_stat_statements, everything timed, and nothing in the background that would
+/// commit.
 pub(crate) fn postgres(what: &str) -> Option<Server> {
     let Some((initdb, postgres)) = program("initdb").zip(program("postgres")) else {
         skip(what, &absent("PostgreSQL"));
         return None;
     };
     // The wrapper in the path is no server; the one beside initdb is.
-    let postgres = Some(initdb.with_file_name("postgres")).filter(|path| path.is_file()).unwrap_or(postgres);
+    let postgres =
+        Some(initdb.with_file_name("postgres")).filter(|path| path.is_file()).unwrap_or(postgres);
     let Some(dir) = directory() else {
         skip(what, "there is no temporary directory that an unprivileged user can use");
         return None;
@@ -319,7 +344,9 @@ pub(crate) fn postgres(what: &str) -> Option<Server> {
     fs::write(&hba, format!("local all careful scram-sha-256\n{rules}")).expect("rules");
     let socket = dir.path().to_str().expect("UTF-8").to_owned();
     let statements = initdb.parent().and_then(Path::parent).is_some_and(|dir| {
-        ["lib", "lib/postgresql"].iter().any(|lib| dir.join(lib).join("pg_stat_statements.so").is_file())
+        ["lib", "lib/postgresql"]
+            .iter()
+            .any(|lib| dir.join(lib).join("pg_stat_statements.so").is_file())
     });
     let mut start = vec![
         postgres.to_str().expect("UTF-8").to_owned(),
@@ -356,7 +383,8 @@ pub(crate) fn mariadb(what: &str) -> Option<Server> {
     mariadb_with(what, &["--skip-networking"])
 }
 
-/// The same with other arguments, where that works: a port may have gone to somebody else meanwhile.
+/// The same with other arguments, where that works: a port may have gone to somebody else
+/// meanwhile.
 pub(crate) fn mariadb_with(what: &str, more: &[&str]) -> Option<Server> {
     let of_mariadb = program("mariadb-install-db").zip(program("mariadbd"));
     let Some((install, daemon)) =
@@ -377,9 +405,15 @@ pub(crate) fn mariadb_with(what: &str, more: &[&str]) -> Option<Server> {
     }
     let is_mysql = install == daemon;
     let (making, redo): (&[&str], _) = if is_mysql {
-        (&["--initialize-insecure", "--innodb-redo-log-capacity=16M"], "--innodb-redo-log-capacity=16M")
+        (
+            &["--initialize-insecure", "--innodb-redo-log-capacity=16M"],
+            "--innodb-redo-log-capacity=16M",
+        )
     } else {
-        (&["--auth-root-authentication-method=normal", "--skip-test-db"], "--innodb-log-file-size=8M")
+        (
+            &["--auth-root-authentication-method=normal", "--skip-test-db"],
+            "--innodb-log-file-size=8M",
+        )
     };
     let made = run(
         "making the database",
@@ -387,7 +421,10 @@ pub(crate) fn mariadb_with(what: &str, more: &[&str]) -> Option<Server> {
             .arg("--no-defaults")
             .args(making)
             .args(if is_mysql { more } else { &[] })
-            .args([format!("--datadir={data}"), format!("--tmpdir={}", text(dir.path().to_owned()))]),
+            .args([
+                format!("--datadir={data}"),
+                format!("--tmpdir={}", text(dir.path().to_owned())),
+            ]),
     );
     assert!(made, "a database can be made where the server is installed");
     let mut start = vec![

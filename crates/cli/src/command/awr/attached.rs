@@ -1,8 +1,10 @@
-//! An attached SQLite database as a source: what the process that has it open leaves in the database's directory.
+//! An attached SQLite database as a source: what the process that has it open leaves in the
+//! database's directory.
 //!
 //! Nothing of the database is opened, so it is recorded while another process works on it.
 //!
-//! Invariants: figures of two openings are never subtracted, for each has an instance of its own; nothing in the file makes the program panic.
+//! Invariants: figures of two openings are never subtracted, for each has an instance of its own;
+//! nothing in the file makes the program panic.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +14,8 @@ use tiersmith_sqlite::place::{Statistics, attachment, statistics};
 
 use crate::error::{Error, Result};
 
-/// Figures that are not older were written by a process at work: a snapshot of them is one of the instant they were written.
+/// Figures that are not older were written by a process at work: a snapshot of them is one of the
+/// instant they were written.
 const FRESH_NS: u64 = 2_000_000_000;
 
 /// An attached database.
@@ -32,7 +35,8 @@ impl Attached {
         if attachment(path)?.is_none() {
             let shown = path.display();
             return Err(Error::Usage(format!(
-                "cannot record {shown}: it is a file that is not an attached SQLite database, so nobody counts what is waited for in it. \
+                "cannot record {shown}: it is a file that is not an attached SQLite database, so \
+                 nobody counts what is waited for in it. \
                  Attach it: let its program open file:{shown}?vfs=tiersmith&fast=TIER&size=BYTES"
             )));
         }
@@ -45,7 +49,10 @@ impl Attached {
             action: "read the figures of",
             place: self.name.clone(),
             reason,
-            remedy: "its program leaves them while it has the database open through vfs=tiersmith, on this machine".to_owned(),
+            remedy:
+                "its program leaves them while it has the database open through vfs=tiersmith, \
+                     on this machine"
+                    .to_owned(),
         }
     }
 }
@@ -62,10 +69,13 @@ impl LiveSource for Attached {
     fn snapshot(&mut self) -> tiersmith_awr::Result<Snapshot> {
         let found = statistics(&self.path).map_err(|e| self.failed(e.to_string()))?;
         let found = found.ok_or_else(|| self.failed("nobody has it open".to_owned()))?;
-        // What was counted up to the close belongs to the interval that began before it; it is told once.
+        // What was counted up to the close belongs to the interval that began before it; it is told
+        // once.
         let closed_now = !found.open && self.seen.take().is_some_and(|seen| seen == found.instance);
         if !found.open && !closed_now {
-            return Err(self.failed(format!("nobody has it open; the last was process {}", found.process)));
+            return Err(
+                self.failed(format!("nobody has it open; the last was process {}", found.process))
+            );
         }
         if found.open {
             self.seen = Some(found.instance.clone());
@@ -78,7 +88,9 @@ impl LiveSource for Attached {
             snapshot.taken_unix_ns = snapshot.taken_unix_ns.saturating_sub(age_ns);
         }
         self.last_ns = snapshot.monotonic_ns;
-        snapshot.check().map_err(|why| self.failed(format!("they contradict each other: {why}")))?;
+        snapshot
+            .check()
+            .map_err(|why| self.failed(format!("they contradict each other: {why}")))?;
         self.redaction.apply(&mut snapshot);
         Ok(snapshot)
     }

@@ -11,10 +11,12 @@ use super::super::{print, print_json};
 use crate::Outcome;
 use crate::error::Result;
 
-/// Read Oracle's reports: AWR in HTML or text (11.2 and later, single instance or RAC), and Statspack in text
+/// Read Oracle's reports: AWR in HTML or text (11.2 and later, single instance or RAC), and
+/// Statspack in text
 ///
-/// Each becomes two snapshots, the begin and the end of its interval, which report and compare as any others do. What is not known is
-/// left out, and so is a report of an interval that is there already.
+/// Each becomes two snapshots, the begin and the end of its interval, which report and compare as
+/// any others do. What is not known is left out, and so is a report of an interval that is there
+/// already.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -41,15 +43,19 @@ pub(crate) struct Import {
 impl Import {
     pub(super) fn run(&self) -> Result<Outcome> {
         // Everything is read before anything is kept: a file that is no report imports nothing.
-        let read =
-            self.files.iter().map(|file| Ok((file, import::read(file)?))).collect::<Result<Vec<_>>>()?;
+        let read = self
+            .files
+            .iter()
+            .map(|file| Ok((file, import::read(file)?)))
+            .collect::<Result<Vec<_>>>()?;
         let repository = AnyRepository::open(&self.to)?;
         let kept = repository.list()?.entries;
         let (mut text, mut all, mut outcome) = (String::new(), Vec::new(), Outcome::Good);
         let mut new: Vec<(&PathBuf, &Imported)> = Vec::new();
         for (file, imported) in &read {
-            let same =
-                new.iter().find(|(_, other)| imported.adds_nothing_to(other.begin.taken_unix_ns, &other.end));
+            let same = new
+                .iter()
+                .find(|(_, other)| imported.adds_nothing_to(other.begin.taken_unix_ns, &other.end));
             let place = match (same, there_already(&repository, &kept, imported)?) {
                 (Some((other, _)), _) => other.display().to_string(),
                 (None, Some(end)) => format!("snapshot {end} in {}", self.to.display()),
@@ -64,8 +70,10 @@ impl Import {
             ));
             all.push(json!({ "file": file, "kind": imported.kind, "same_as": place }));
         }
-        let snapshots: Vec<Snapshot> =
-            new.iter().flat_map(|(_, imported)| [imported.begin.clone(), imported.end.clone()]).collect();
+        let snapshots: Vec<Snapshot> = new
+            .iter()
+            .flat_map(|(_, imported)| [imported.begin.clone(), imported.end.clone()])
+            .collect();
         let mut ids = repository.take_all(&snapshots)?.into_iter();
         for (file, imported) in new {
             let (begin, end) = (ids.next(), ids.next());
@@ -80,12 +88,16 @@ impl Import {
             ));
             if imported.end.waits.is_empty() {
                 outcome = Outcome::Findings;
-                text.push_str("  NO WAIT EVENTS could be read: reports of it say nothing of waits\n");
+                text.push_str(
+                    "  NO WAIT EVENTS could be read: reports of it say nothing of waits\n",
+                );
             }
             text.push_str(&self.summary(imported));
             all.push(json!({
-                "file": file, "kind": imported.kind, "database": source.database, "begin": begin, "end": end, "read": imported.read,
-                "not_read": imported.unknown, "left_out": imported.left_out, "whole": imported.whole,
+                "file": file, "kind": imported.kind, "database": source.database, "begin": begin,
+                "end": end, "read": imported.read,
+                "not_read": imported.unknown, "left_out": imported.left_out,
+                "whole": imported.whole,
             }));
         }
         if self.json {
@@ -102,7 +114,9 @@ impl Import {
     fn summary(&self, imported: &Imported) -> String {
         let mut text = String::new();
         if !imported.whole {
-            text.push_str("  TRUNCATED: the file ends before the report does; make the report anew\n");
+            text.push_str(
+                "  TRUNCATED: the file ends before the report does; make the report anew\n",
+            );
         }
         let missed: Vec<String> = imported.missed().into_iter().map(figure::visible).collect();
         let skipped = imported.unknown.len();
@@ -135,8 +149,11 @@ fn there_already(
     imported: &Imported,
 ) -> Result<Option<SnapshotId>> {
     let source = &imported.end.source;
-    let of_same_run = |entry: &&Entry| entry.source == source.path && entry.instance == source.instance;
-    let at = |taken: u64| kept.iter().filter(of_same_run).filter(move |entry| entry.taken_unix_ns == taken);
+    let of_same_run =
+        |entry: &&Entry| entry.source == source.path && entry.instance == source.instance;
+    let at = |taken: u64| {
+        kept.iter().filter(of_same_run).filter(move |entry| entry.taken_unix_ns == taken)
+    };
     let Some(begin) = at(imported.begin.taken_unix_ns).next() else { return Ok(None) };
     for end in at(imported.end.taken_unix_ns) {
         if imported.adds_nothing_to(begin.taken_unix_ns, &repository.find(end.id)?) {

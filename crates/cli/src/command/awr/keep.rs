@@ -1,4 +1,5 @@
-//! `tiersmith awr baseline`, `export`, `load` and `purge`: what is done with snapshots that are there.
+//! `tiersmith awr baseline`, `export`, `load` and `purge`: what is done with snapshots that are
+//! there.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -34,7 +35,8 @@ pub(crate) enum Baseline {
 Examples:
   tiersmith awr baseline add before 1 12 --in load.db
 
-Exit codes: 0 named; 1 named, but the source was restarted in it: there is no report of it; 2 error.")]
+Exit codes: 0 named; 1 named, but the source was restarted in it: there is no report of it; 2 \
+error.")]
 pub(crate) struct Add {
     /// The name
     name: String,
@@ -70,8 +72,8 @@ pub(crate) struct DropIt {
 
 /// Write snapshots as files, one each, that can be read anywhere, with their baselines and gaps
 ///
-/// Baselines and gaps go into a file baselines-and-gaps.json beside the snapshots; `tiersmith awr load DIR` brings all of it into another
-/// repository.
+/// Baselines and gaps go into a file baselines-and-gaps.json beside the snapshots;
+/// `tiersmith awr load DIR` brings all of it into another repository.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -101,7 +103,8 @@ Examples:
   tiersmith awr load DIR --to postgresql://awr@db0/fleet
   tiersmith awr load DIR/snap-000003.json DIR/snap-000004.json --to load.db
 
-Exit codes: 0 loaded; 1 loaded, but a baseline or gap was left out, and it says which; 2 error, and nothing was kept (in a directory: what
+Exit codes: 0 loaded; 1 loaded, but a baseline or gap was left out, and it says which; 2 error, \
+and nothing was kept (in a directory: what
 was loaded before the error).")]
 pub(crate) struct Load {
     /// Files of snapshots, or directories that were exported
@@ -150,11 +153,13 @@ impl Baseline {
                 }
                 let archive = archive(&add.file)?;
                 archive.add_baseline(&add.name, ids[0], ids[1])?;
-                // A name keeps its snapshots, also where there is no report from the first to the last.
+                // A name keeps its snapshots, also where there is no report from the first to the
+                // last.
                 let broken = AnyRepository::Archive(archive).interval(ids[0], ids[1]).err();
                 if add.json {
                     print_json(&json!({
-                        "name": add.name, "first": ids[0], "last": ids[1], "no_report": broken.as_ref().map(ToString::to_string),
+                        "name": add.name, "first": ids[0], "last": ids[1],
+                        "no_report": broken.as_ref().map(ToString::to_string),
                     }))?;
                 } else if let Some(broken) = &broken {
                     print(&format!(
@@ -183,7 +188,8 @@ impl Baseline {
 /// What is said of snapshots, baselines and gaps that were taken over, and of what was not.
 fn taken_over(counts: [usize; 3], to: &std::path::Path, left_out: &[String]) -> String {
     let [snapshots, baselines, gaps] = counts;
-    let mut text = format!("{snapshots} snapshots, {baselines} baselines, {gaps} gaps in {}\n", to.display());
+    let mut text =
+        format!("{snapshots} snapshots, {baselines} baselines, {gaps} gaps in {}\n", to.display());
     for line in left_out {
         text.push_str(&format!("  left out: {line}\n"));
     }
@@ -200,10 +206,14 @@ impl Export {
         let ids: Vec<SnapshotId> = self.ids.iter().copied().map(SnapshotId::new).collect();
         let exported = export::export(&from, &ids, &self.to)?;
         if self.json {
-            let all: Vec<_> =
-                exported.snapshots.iter().map(|(from, to)| json!({ "from": from, "to": to })).collect();
+            let all: Vec<_> = exported
+                .snapshots
+                .iter()
+                .map(|(from, to)| json!({ "from": from, "to": to }))
+                .collect();
             print_json(&json!({
-                "directory": self.to, "snapshots": all, "baselines": exported.baselines, "gaps": exported.gaps,
+                "directory": self.to, "snapshots": all, "baselines": exported.baselines,
+                "gaps": exported.gaps,
                 "left_out": exported.left_out,
             }))?;
         } else {
@@ -219,7 +229,8 @@ impl Load {
         let loaded = export::load(&self.files, &self.to)?;
         if self.json {
             print_json(&json!({
-                "repository": self.to, "snapshots": loaded.snapshots, "baselines": loaded.baselines, "gaps": loaded.gaps,
+                "repository": self.to, "snapshots": loaded.snapshots,
+                "baselines": loaded.baselines, "gaps": loaded.gaps,
                 "left_out": loaded.left_out,
             }))?;
         } else {

@@ -1,7 +1,8 @@
 //! `tiersmith awr record`: snapshots of databases on a schedule, around a command or for a time.
 //!
-//! What is recorded is in the repository as soon as it was taken. A signal ends a recording as its length does; around a command it is
-//! handed on to the command, whose end is that of the recording.
+//! What is recorded is in the repository as soon as it was taken. A signal ends a recording as its
+//! length does; around a command it is handed on to the command, whose end is that of the
+//! recording.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -22,25 +23,31 @@ use crate::error::{Error, Result};
 
 /// Record databases: a snapshot now, one every so often, one at the end
 ///
-/// A source is postgresql://USER@HOST:PORT/DB, mysql://USER@HOST:PORT or mariadb://, redis://HOST:PORT or unix:///SOCKET, `host` for the
-/// machine alone, the directory of a mounted home, or the file of an attached SQLite database while its program has it open. Sockets:
+/// A source is postgresql://USER@HOST:PORT/DB, mysql://USER@HOST:PORT or mariadb://,
+/// redis://HOST:PORT or unix:///SOCKET, `host` for the machine alone, the directory of a mounted
+/// home, or the file of an attached SQLite database while its program has it open. Sockets:
 /// postgresql:///DB?host=DIRECTORY, mysql:///?socket=PATH.
 ///
-/// Passwords come from the environment (PGPASSWORD, MYSQL_PWD, REDISCLI_AUTH), from ~/.pgpass, from PostgreSQL's service file
-/// (?service=NAME) or from ~/.my.cnf; a URL with a password in it is refused, because everybody on the machine can read it.
+/// Passwords come from the environment (PGPASSWORD, MYSQL_PWD, REDISCLI_AUTH), from ~/.pgpass, from
+/// PostgreSQL's service file (?service=NAME) or from ~/.my.cnf; a URL with a password in it is
+/// refused, because everybody on the machine can read it.
 ///
-/// Connections are encrypted as the databases' own programs do it: ?sslmode=verify-full&sslrootcert=FILE and PGSSLMODE for PostgreSQL,
-/// ?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE and ~/.my.cnf for MariaDB and MySQL, rediss://HOST?cacert=FILE for Redis and Valkey.
+/// Connections are encrypted as the databases' own programs do it:
+/// ?sslmode=verify-full&sslrootcert=FILE and PGSSLMODE for PostgreSQL,
+/// ?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE and ~/.my.cnf for MariaDB and MySQL,
+/// rediss://HOST?cacert=FILE for Redis and Valkey.
 ///
-/// What a user may not see is left out and named, with the grant that gives it: pg_monitor for PostgreSQL; PROCESS and SELECT on
-/// performance_schema for MariaDB and MySQL.
+/// What a user may not see is left out and named, with the grant that gives it: pg_monitor for
+/// PostgreSQL; PROCESS and SELECT on performance_schema for MariaDB and MySQL.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   tiersmith awr record --source postgresql:///postgres -- pgbench -T 60 -c 8
-  tiersmith awr record --source mariadb://monitor@db1 --source redis://db1 --every 1m --for 1h --to load.db
+  tiersmith awr record --source mariadb://monitor@db1 --source redis://db1 --every 1m --for 1h \
+  --to load.db
   tiersmith awr record --source host --every 10s --for 10m --name quiet
-  tiersmith awr record --source app.db --every 10s --for 10m    while its program has the attached database open
+  tiersmith awr record --source app.db --every 10s --for 10m    while its program has the attached \
+  database open
   tiersmith awr record --source mariadb://monitor@db1 --to postgresql://awr@db0/fleet --keep 30d
   tiersmith awr report                               all that was recorded last
 
@@ -53,19 +60,24 @@ pub(crate) struct Record {
     #[arg(long, value_name = "PATH", default_value = super::DEFAULT_FILE)]
     to: PathBuf,
     /// The time from one snapshot to the next
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration,
+    allow_hyphen_values = true)]
     every: Duration,
     /// How long to record; without it as long as the command runs, or until Ctrl-C
     #[arg(long = "for", value_name = "TIME", value_parser = length, allow_hyphen_values = true)]
     length: Option<Duration>,
-    /// The time from one look at the active sessions to the next, where waits can only be sampled; 0 for none
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration, allow_hyphen_values = true)]
+    /// The time from one look at the active sessions to the next, where waits can only be sampled;
+    /// 0 for none
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration,
+    allow_hyphen_values = true)]
     sample: Duration,
     /// Remove snapshots of these sources that are older; those of baselines stay
     #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     keep: Option<Duration>,
-    /// Name what is recorded, as a baseline, unless Ctrl-C ends it; with several sources the source's number is put behind it
-    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    /// Name what is recorded, as a baseline, unless Ctrl-C ends it; with several sources the
+    /// source's number is put behind it
+    #[arg(long, value_name = "NAME",
+    value_parser = clap::builder::NonEmptyStringValueParser::new())]
     name: Option<String>,
     #[command(flatten)]
     asking: HowToAsk,
@@ -113,7 +125,11 @@ impl HowToAsk {
     pub(in crate::command) fn open(&self, source: &str) -> Result<Box<dyn LiveSource>> {
         let asking = self.asking()?;
         if Address::is_one(source) {
-            return Ok(sources::open(&Address::parse(source)?, &asking, &Surroundings::of_process())?);
+            return Ok(sources::open(
+                &Address::parse(source)?,
+                &asking,
+                &Surroundings::of_process(),
+            )?);
         }
         let path = PathBuf::from(source);
         if crate::command::home::is_database_file(&path) {
@@ -121,12 +137,17 @@ impl HowToAsk {
         }
         if crate::mounted::snapshot(&path)?.is_none() {
             return Err(Error::Usage(format!(
-                "cannot record {}: it is neither a mounted home nor an attached SQLite database. Give the directory of a mounted home, \
+                "cannot record {}: it is neither a mounted home nor an attached SQLite database. \
+                 Give the directory of a mounted home, \
                  the file of an attached database, or a URL such as postgresql:///postgres",
                 path.display()
             )));
         }
-        Ok(Box::new(Mounted { name: path.display().to_string(), path, redaction: asking.redaction }))
+        Ok(Box::new(Mounted {
+            name: path.display().to_string(),
+            path,
+            redaction: asking.redaction,
+        }))
     }
 }
 
@@ -164,7 +185,8 @@ impl LiveSource for Mounted {
     }
 }
 
-/// Waits for a command, and hands on to it what this program was asked to end by. A terminal sends its interrupt to both.
+/// Waits for a command, and hands on to it what this program was asked to end by. A terminal sends
+/// its interrupt to both.
 fn wait_for(child: &mut Child, asked: &AtomicI32) -> std::io::Result<ExitStatus> {
     let mut handed_on = false;
     loop {
@@ -174,7 +196,8 @@ fn wait_for(child: &mut Child, asked: &AtomicI32) -> std::io::Result<ExitStatus>
         let signal = asked.load(Ordering::Relaxed);
         if signal != 0 && signal != signal_hook::consts::SIGINT && !handed_on {
             let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-            let signal = if signal == signal_hook::consts::SIGHUP { Signal::HUP } else { Signal::TERM };
+            let signal =
+                if signal == signal_hook::consts::SIGHUP { Signal::HUP } else { Signal::TERM };
             // It may have ended just now: then that is seen next.
             let _ = process.map(|process| kill_process(process, signal));
             handed_on = true;
@@ -196,11 +219,14 @@ pub(in crate::command) fn duration(text: &str) -> std::result::Result<Duration, 
         "" if digits == "0" => 0.0,
         _ => return Err("write a number with ms, s, m, h or d, for instance 30s".to_owned()),
     };
-    let number: f64 =
-        digits.parse().map_err(|_| "write a number with ms, s, m, h or d, for instance 30s".to_owned())?;
+    let number: f64 = digits
+        .parse()
+        .map_err(|_| "write a number with ms, s, m, h or d, for instance 30s".to_owned())?;
     let ms = number * ms_of;
     if ms < 0.0 {
-        return Err("a time is not negative; write it without the minus, for instance 30s".to_owned());
+        return Err(
+            "a time is not negative; write it without the minus, for instance 30s".to_owned()
+        );
     }
     // Ten years: more is a slip of the keyboard.
     if !(0.0..=3.2e11).contains(&ms) {
@@ -212,7 +238,9 @@ pub(in crate::command) fn duration(text: &str) -> std::result::Result<Duration, 
 /// How long something goes on: a time, and not none.
 pub(in crate::command) fn length(text: &str) -> std::result::Result<Duration, String> {
     match duration(text)? {
-        Duration::ZERO => Err("nothing happens in no time; give a length, for instance 30s".to_owned()),
+        Duration::ZERO => {
+            Err("nothing happens in no time; give a length, for instance 30s".to_owned())
+        }
         length => Ok(length),
     }
 }
@@ -221,7 +249,8 @@ impl Record {
     pub(super) fn run(&self) -> Result<Outcome> {
         if self.every < Duration::from_millis(100) {
             return Err(Error::Usage(
-                "cannot take a snapshot more often than ten times a second; give --every 100ms or more"
+                "cannot take a snapshot more often than ten times a second; give --every 100ms or \
+                 more"
                     .into(),
             ));
         }
@@ -233,24 +262,34 @@ impl Record {
         };
         self.no_source_twice()?;
         let names: Vec<String> = match &self.name {
-            Some(name) => (0..self.source.len()).map(|number| self.baseline(name, number)).collect(),
+            Some(name) => {
+                (0..self.source.len()).map(|number| self.baseline(name, number)).collect()
+            }
             None => Vec::new(),
         };
         // Before anything is recorded: a name that does not fit would be noticed at the end only.
-        let unfit = self.name.iter().chain(&names).find_map(|name| tiersmith_awr::archive::unfit_name(name));
+        let unfit = self
+            .name
+            .iter()
+            .chain(&names)
+            .find_map(|name| tiersmith_awr::archive::unfit_name(name));
         if let Some(reason) = unfit {
-            return Err(Error::Usage(format!("cannot name a baseline: {reason}; give another --name")));
+            return Err(Error::Usage(format!(
+                "cannot name a baseline: {reason}; give another --name"
+            )));
         }
-        // A directory of snapshots is refused before anything is asked. What is not there is made when all sources have answered: a slip in
-        // an address leaves no file behind.
+        // A directory of snapshots is refused before anything is asked. What is not there is made
+        // when all sources have answered: a slip in an address leaves no file behind.
         let new_file = !Address::is_one(&self.to.to_string_lossy()) && !self.to.exists();
         let early = if new_file { Some(self.sources()?) } else { None };
         let archive = AnyRepository::open(&self.to)?.archive(&self.to)?;
         if !names.is_empty()
-            && let Some(there) = archive.baselines()?.into_iter().find(|of| names.contains(&of.name))
+            && let Some(there) =
+                archive.baselines()?.into_iter().find(|of| names.contains(&of.name))
         {
             return Err(Error::Usage(format!(
-                "there is a baseline `{}` in {}; give another --name, or drop that one with `tiersmith awr baseline drop`",
+                "there is a baseline `{}` in {}; give another --name, or drop that one with \
+                 `tiersmith awr baseline drop`",
                 there.name,
                 self.to.display()
             )));
@@ -330,14 +369,17 @@ impl Record {
         if self.source.len() > 1 { format!("{name}-{}", number + 1) } else { name.to_owned() }
     }
 
-    /// Names what was recorded of each source. False if there is one of which too little was recorded to be named.
+    /// Names what was recorded of each source. False if there is one of which too little was
+    /// recorded to be named.
     fn name_it(&self, name: &str, recorded: &[Recorded]) -> Result<bool> {
         let archive = AnyRepository::existing(&self.to)?.archive(&self.to)?;
         let mut all = true;
         for (number, of) in recorded.iter().enumerate() {
             let name = self.baseline(name, number);
             match (of.taken.first(), of.taken.last()) {
-                (Some(first), Some(last)) if first < last => archive.add_baseline(&name, *first, *last)?,
+                (Some(first), Some(last)) if first < last => {
+                    archive.add_baseline(&name, *first, *last)?
+                }
                 _ => {
                     all = false;
                     log::warn!(
@@ -354,9 +396,14 @@ impl Record {
         if self.json {
             let all: Vec<_> = recorded
                 .iter()
-                .map(|of| json!({ "source": of.source, "snapshots": of.taken, "gaps": of.gaps, "lost": of.lost, "looks": of.looks }))
+                .map(|of| {
+                    json!({ "source": of.source, "snapshots": of.taken, "gaps": of.gaps,
+                "lost": of.lost, "looks": of.looks })
+                })
                 .collect();
-            print_json(&json!({ "repository": self.to, "recorded": all, "command_failed": failed }))?;
+            print_json(
+                &json!({ "repository": self.to, "recorded": all, "command_failed": failed }),
+            )?;
         } else {
             print(&text(&self.to, recorded))?;
         }
@@ -372,7 +419,8 @@ fn text(to: &Path, recorded: &[Recorded]) -> String {
     let mut out = String::new();
     for of in recorded {
         let (first, last) = (of.taken.first(), of.taken.last());
-        let ids = first.zip(last).map_or("none".to_owned(), |(first, last)| format!("{first} to {last}"));
+        let ids =
+            first.zip(last).map_or("none".to_owned(), |(first, last)| format!("{first} to {last}"));
         out.push_str(&format!(
             "{}: {} snapshots, {ids}\n",
             tiersmith_awr::figure::visible(&of.source),
@@ -380,7 +428,8 @@ fn text(to: &Path, recorded: &[Recorded]) -> String {
         ));
         if of.gaps > 0 {
             out.push_str(&format!(
-                "  {} times it, or the repository, could not be asked; `tiersmith awr list {}` says why\n",
+                "  {} times it, or the repository, could not be asked; `tiersmith awr list {}` \
+                 says why\n",
                 of.gaps,
                 to.display()
             ));

@@ -57,9 +57,10 @@ impl Plan {
     pub(crate) fn draw(seed: u64, names: &[&'static str], second_names: bool, loot: bool) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let any = |random: &mut fastrand::Rng| names[random.usize(..names.len())];
-        let one = |random: &mut fastrand::Rng| (any(random), names::draw(random, names, second_names));
-        let free =
-            (random.u8(0..3) == 0).then(|| (names::draw(&mut random, names, second_names), names.to_vec()));
+        let one =
+            |random: &mut fastrand::Rng| (any(random), names::draw(random, names, second_names));
+        let free = (random.u8(0..3) == 0)
+            .then(|| (names::draw(&mut random, names, second_names), names.to_vec()));
         let mut planted = Vec::new();
         while random.bool() {
             planted.push(one(&mut random));
@@ -73,7 +74,8 @@ impl Plan {
             _ => None,
         };
         let by_steps = random.u8(0..3) == 0;
-        let beside: Vec<&str> = names.iter().filter_map(|name| name.strip_prefix("work/")).collect();
+        let beside: Vec<&str> =
+            names.iter().filter_map(|name| name.strip_prefix("work/")).collect();
         let at = (by_steps && random.u8(0..3) > 0).then(|| beside[random.usize(..beside.len())]);
         let at = at.filter(|name| !name.contains('/'));
         if let Some(alone) = alone {
@@ -102,8 +104,9 @@ struct Swap {
 impl Swap {
     /// Exchanges them; where one of them is missing, moves the other.
     fn toggle(&self) -> bool {
-        let rename =
-            |from: &Path, to: &Path, flags| rustix::fs::renameat_with(CWD, from, CWD, to, flags).is_ok();
+        let rename = |from: &Path, to: &Path, flags| {
+            rustix::fs::renameat_with(CWD, from, CWD, to, flags).is_ok()
+        };
         rename(&self.name, &self.other, RenameFlags::EXCHANGE)
             || rename(&self.other, &self.name, RenameFlags::NOREPLACE)
             || rename(&self.name, &self.other, RenameFlags::NOREPLACE)
@@ -152,7 +155,8 @@ struct Work {
 
 impl Work {
     fn all(mut self, plan: &Plan, ready: impl FnOnce()) {
-        let planted: Vec<Swap> = (0..).zip(&plan.planted).filter_map(|(n, at)| self.prepare(n, at)).collect();
+        let planted: Vec<Swap> =
+            (0..).zip(&plan.planted).filter_map(|(n, at)| self.prepare(n, at)).collect();
         let swapped: Vec<Swap> =
             (1000..).zip(&plan.swapped).filter_map(|(n, at)| self.prepare(n, at)).collect();
         if let Some((kind, names)) = &plan.free {
@@ -234,8 +238,10 @@ impl Work {
 
     /// What is done in the directories, as far as an unprivileged account is told.
     fn watch(&self) -> OwnedFd {
-        let steps = rustix::fs::inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
-        for name in ["user", "user/work", "user/work/db", "user/work/app.db-tiersmith", "user/fast"] {
+        let steps =
+            rustix::fs::inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
+        for name in ["user", "user/work", "user/work/db", "user/work/app.db-tiersmith", "user/fast"]
+        {
             let what = WatchFlags::OPEN
                 | WatchFlags::CREATE
                 | WatchFlags::CLOSE_WRITE
@@ -255,9 +261,9 @@ impl Work {
         let began = Instant::now();
         while !self.stopped() {
             let step = reader.next().ok();
-            let name = step
-                .as_ref()
-                .map(|step| step.file_name().and_then(|name| name.to_str().ok()).unwrap_or_default());
+            let name = step.as_ref().map(|step| {
+                step.file_name().and_then(|name| name.to_str().ok()).unwrap_or_default()
+            });
             if enough(name, began.elapsed()) {
                 return;
             }

@@ -72,8 +72,14 @@ impl Stage {
             let tier = tier.unwrap().path();
             let _ = fs::remove_file(&tier).or_else(|_| fs::remove_dir_all(&tier));
         }
-        for dir in ["fast", "decoys", "work/db/global", "work/db/base/1", "work/db/pg_wal", "work/db/pg_xact"]
-        {
+        for dir in [
+            "fast",
+            "decoys",
+            "work/db/global",
+            "work/db/base/1",
+            "work/db/pg_wal",
+            "work/db/pg_xact",
+        ] {
             fs::create_dir_all(user.join(dir)).unwrap();
         }
         let db = user.join("work/db");
@@ -183,7 +189,8 @@ fn canaries(top: &Path, with_mount: bool) {
         fs::create_dir(top.join(name)).unwrap();
         // Another mount point of the home's name, which `attach` must not mistake for the home's.
         if with_mount && name == "work/db" {
-            let mounted = quietly(Command::new("mount").args(["-t", "tmpfs", "canary"]).arg(top.join(name)));
+            let mounted =
+                quietly(Command::new("mount").args(["-t", "tmpfs", "canary"]).arg(top.join(name)));
             assert!(mounted, "a tmpfs cannot be mounted at {}", top.join(name).display());
         }
     }
@@ -242,7 +249,10 @@ pub(crate) fn mounts(path: &Path) -> Vec<MountLine> {
     let line = |line: &str| {
         let fields: Vec<&str> = line.split(' ').collect();
         let dash = fields.iter().position(|field| *field == "-")?;
-        Some(MountLine { mount_point: fields.get(4)?.into(), source: (*fields.get(dash + 2)?).into() })
+        Some(MountLine {
+            mount_point: fields.get(4)?.into(),
+            source: (*fields.get(dash + 2)?).into(),
+        })
     };
     text.lines().filter_map(line).filter(|line| line.mount_point.starts_with(path)).collect()
 }

@@ -65,7 +65,9 @@ impl Watch {
         }
         self.look(stage);
         if let Some(now) = self.mounted.take() {
-            found.push(format!("it mounted or unmounted outside of the attacker's directory: {now:?}"));
+            found.push(format!(
+                "it mounted or unmounted outside of the attacker's directory: {now:?}"
+            ));
         }
         stage.clear();
         found.extend(self.changes(&stage.path));
@@ -88,7 +90,10 @@ impl Watch {
                 }
                 Some(is) if is != was => {
                     let short = |seen: &Seen| {
-                        format!("owner {:?}, mode {:o}, {} names", seen.owner, seen.mode, seen.names)
+                        format!(
+                            "owner {:?}, mode {:o}, {} names",
+                            seen.owner, seen.mode, seen.names
+                        )
                     };
                     found.push(format!("{} was {}, is {}", path.display(), short(was), short(is)));
                 }
@@ -166,7 +171,9 @@ mod tests {
         let _alone = crate::alone();
         type Harm = fn(&Path);
         let harms: [(&str, Harm); 8] = [
-            ("has other contents", |stage| std::fs::write(stage.join("roots/secret"), "x").unwrap()),
+            ("has other contents", |stage| {
+                std::fs::write(stage.join("roots/secret"), "x").unwrap()
+            }),
             ("is new", |stage| std::fs::write(stage.join("roots/new"), "x").unwrap()),
             ("is gone", |stage| std::fs::remove_file(stage.join("stranger/secret")).unwrap()),
             ("owner (54321", |stage| {
@@ -185,7 +192,8 @@ mod tests {
             }),
             ("mounted", |stage| {
                 let mut mount = std::process::Command::new("mount");
-                let mount = mount.args(["-t", "tmpfs", "tiersmith"]).arg(stage.join("roots/directory"));
+                let mount =
+                    mount.args(["-t", "tmpfs", "tiersmith"]).arg(stage.join("roots/directory"));
                 assert!(mount.status().unwrap().success());
             }),
         ];

@@ -1,6 +1,8 @@
-//! A directory to attach in a test, and the guard that leaves nothing behind: no daemon, no mount, no file.
+//! A directory to attach in a test, and the guard that leaves nothing behind: no daemon, no mount,
+//! no file.
 //!
-//! Nothing here asks a mounted file system: who serves it is found by the links under `/proc`, what is mounted by the kernel's list.
+//! Nothing here asks a mounted file system: who serves it is found by the links under `/proc`, what
+//! is mounted by the kernel's list.
 
 use std::cell::Cell;
 use std::fs;
@@ -15,8 +17,9 @@ use serde_json::Value;
 /// For hangs only.
 pub(crate) const LIMIT: Duration = Duration::from_secs(300);
 
-/// The tests of one program run one after the other. A process that one thread starts has, until its `exec`, copies of all that other threads
-/// have open: a mount would be in use, and a directory, by whom no test knows of.
+/// The tests of one program run one after the other. A process that one thread starts has, until
+/// its `exec`, copies of all that other threads have open: a mount would be in use, and a
+/// directory, by whom no test knows of.
 struct Turn {
     guard: Option<MutexGuard<'static, ()>>,
 }
@@ -86,11 +89,14 @@ impl Site {
         let disk = site.home.with_file_name("disk");
         fs::create_dir(&disk).unwrap();
         let options = format!("size={mib}m");
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&disk).output();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
+            .arg(&disk)
+            .output();
         if !mounted.as_ref().is_ok_and(|done| done.status.success()) {
             eprintln!(
-                "skipped: a file system of its own for the home, because it cannot be mounted: {mounted:?}"
+                "skipped: a file system of its own for the home, because it cannot be mounted: \
+                 {mounted:?}"
             );
             return None;
         }
@@ -129,8 +135,16 @@ impl Site {
 
     /// The same with a tier of another size.
     pub(crate) fn attach_sized(&self, size: &str, more: &[&str]) -> Value {
-        let mut arguments =
-            vec!["attach", self.home_str(), "--fast", self.fast_str(), "--emulate", "--size", size, "--json"];
+        let mut arguments = vec![
+            "attach",
+            self.home_str(),
+            "--fast",
+            self.fast_str(),
+            "--emulate",
+            "--size",
+            size,
+            "--json",
+        ];
         arguments.extend(more);
         json(&good(&arguments))
     }
@@ -251,7 +265,10 @@ pub(crate) fn kill(signal: &str, pid: u64) {
 /// Whether a process is there; one that has ended and was not waited for is not.
 pub(crate) fn is_alive(pid: u64) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    !matches!(stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next()), Some("Z" | "X") | None)
+    !matches!(
+        stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next()),
+        Some("Z" | "X") | None
+    )
 }
 
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -278,7 +295,8 @@ pub(crate) fn output(child: Child, what: &[&str]) -> Output {
     let pid = u64::from(child.id());
     let (done, ended) = std::sync::mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {
-        if ended.recv_timeout(LIMIT).is_err_and(|e| e == std::sync::mpsc::RecvTimeoutError::Timeout) {
+        if ended.recv_timeout(LIMIT).is_err_and(|e| e == std::sync::mpsc::RecvTimeoutError::Timeout)
+        {
             kill("KILL", pid);
         }
     });
@@ -288,7 +306,8 @@ pub(crate) fn output(child: Child, what: &[&str]) -> Output {
     output
 }
 
-/// Runs the program, which must succeed. What the kernel or a database that ends still holds for an instant makes a mount busy: then again.
+/// Runs the program, which must succeed. What the kernel or a database that ends still holds for an
+/// instant makes a mount busy: then again.
 pub(crate) fn good(arguments: &[&str]) -> Output {
     let began = Instant::now();
     let mut output = tiersmith(arguments);
@@ -328,7 +347,8 @@ pub(crate) fn is_root() -> bool {
 
 /// Whether homes can be mounted here; if not, says on standard error that `what` is skipped.
 pub(crate) fn can_mount(what: &str) -> bool {
-    // Before the look, which makes a place of its own: whoever looks must not wait for whoever waits for the look.
+    // Before the look, which makes a place of its own: whoever looks must not wait for whoever
+    // waits for the look.
     let _turn = Turn::take();
     static WHY_NOT: OnceLock<Option<String>> = OnceLock::new();
     let why_not = WHY_NOT.get_or_init(|| {
@@ -336,8 +356,16 @@ pub(crate) fn can_mount(what: &str) -> bool {
             return Some("there is no /dev/fuse".into());
         }
         let site = Site::new();
-        let arguments =
-            ["attach", site.home_str(), "--fast", site.fast_str(), "--emulate", "--size", "16M", "--json"];
+        let arguments = [
+            "attach",
+            site.home_str(),
+            "--fast",
+            site.fast_str(),
+            "--emulate",
+            "--size",
+            "16M",
+            "--json",
+        ];
         let attached = tiersmith(&arguments);
         if attached.status.success() {
             return None;

@@ -1,7 +1,9 @@
-//! A database under test on a mounted home: what is written to it, and what must be found afterwards.
+//! A database under test on a mounted home: what is written to it, and what must be found
+//! afterwards.
 //!
-//! A transaction changes a balance and writes a row whose number is noted when the database has acknowledged it. After whatever happened
-//! every noted row must be there with its payload, and as many changes of balances as rows.
+//! A transaction changes a balance and writes a row whose number is noted when the database has
+//! acknowledged it. After whatever happened every noted row must be there with its payload, and as
+//! many changes of balances as rows.
 
 pub(crate) mod mysql;
 
@@ -44,7 +46,8 @@ pub(crate) struct Subject {
     pub(crate) dump: fn(&Server, &Programs) -> Vec<u8>,
 }
 
-/// The directory of the server under test, if that is not the installed one (`.ci/server_versions.sh`).
+/// The directory of the server under test, if that is not the installed one
+/// (`.ci/server_versions.sh`).
 pub(crate) fn under_test() -> Option<PathBuf> {
     std::env::var_os("TIERSMITH_TEST_SERVER_BIN").filter(|dir| !dir.is_empty()).map(PathBuf::from)
 }
@@ -87,7 +90,11 @@ impl Load {
                 }
             })
         });
-        Load { stop: stop.clone(), acknowledged: acknowledged.clone(), sessions: sessions.collect() }
+        Load {
+            stop: stop.clone(),
+            acknowledged: acknowledged.clone(),
+            sessions: sessions.collect(),
+        }
     }
 
     pub(crate) fn wait_for(&self, count: u64) {
@@ -106,7 +113,8 @@ impl Load {
     }
 }
 
-/// What is wrong with what is there; nothing if every acknowledged row is there and the database's own checks find nothing.
+/// What is wrong with what is there; nothing if every acknowledged row is there and the database's
+/// own checks find nothing.
 pub(crate) fn verify(
     subject: &Subject,
     server: &Server,
@@ -120,7 +128,10 @@ pub(crate) fn verify(
         match found.get(number) {
             None => return Err(format!("acknowledged row {number} is not there")),
             Some(bytes) if *bytes != payload_bytes(*number) => {
-                return Err(format!("row {number} has {bytes} bytes, not {}", payload_bytes(*number)));
+                return Err(format!(
+                    "row {number} has {bytes} bytes, not {}",
+                    payload_bytes(*number)
+                ));
             }
             Some(_) => {}
         }
@@ -146,10 +157,15 @@ pub(crate) fn run(mut command: Command) -> Result<Vec<u8>, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|e| format!("{command:?}: {e}"))?;
     let ended = output(child, &["a tool of the database"]);
-    if ended.status.success() { Ok(ended.stdout) } else { Err(format!("{command:?} says: {}", text(&ended))) }
+    if ended.status.success() {
+        Ok(ended.stdout)
+    } else {
+        Err(format!("{command:?} says: {}", text(&ended)))
+    }
 }
 
-/// The lines of a dump in order, without the token that newer versions of `pg_dumpall` make up each time.
+/// The lines of a dump in order, without the token that newer versions of `pg_dumpall` make up each
+/// time.
 pub(crate) fn lines(dump: Vec<u8>) -> Vec<u8> {
     let mut lines: Vec<&[u8]> = dump
         .split(|byte| *byte == b'\n')
@@ -161,7 +177,9 @@ pub(crate) fn lines(dump: Vec<u8>) -> Vec<u8> {
 
 /// A tool beside one that is known.
 pub(crate) fn tool(programs: &Programs, known: &str, name: &str) -> std::path::PathBuf {
-    programs.get(name).map_or_else(|| programs.get(known).unwrap().with_file_name(name), Path::to_path_buf)
+    programs
+        .get(name)
+        .map_or_else(|| programs.get(known).unwrap().with_file_name(name), Path::to_path_buf)
 }
 
 pub(crate) fn numbers(client: &mut dyn Client, sql: &str) -> Rows {

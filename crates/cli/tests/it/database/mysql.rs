@@ -1,5 +1,6 @@
-//! MySQL 8.0 and newer under test: a product of these tests alone. It differs from MariaDB, to which everything else is left, by its
-//! program's name, by how its directory is made and by some settings.
+//! MySQL 8.0 and newer under test: a product of these tests alone. It differs from MariaDB, to
+//! which everything else is left, by its program's name, by how its directory is made and by some
+//! settings.
 //!
 //! Deliberately absent: studies of MySQL; the lab's loads are written for MariaDB.
 
@@ -13,8 +14,11 @@ use tiersmith_lab::Result;
 use tiersmith_lab::server::{self, Client, Product, Programs, Server, Site};
 
 /// On the mounted home. A page is written once: [`writes_pages_once`] looks.
-pub(crate) const SETTINGS: &[(&str, &str)] =
-    &[("innodb-doublewrite", "OFF"), ("innodb-buffer-pool-size", "16M"), ("innodb-redo-log-capacity", "16M")];
+pub(crate) const SETTINGS: &[(&str, &str)] = &[
+    ("innodb-doublewrite", "OFF"),
+    ("innodb-buffer-pool-size", "16M"),
+    ("innodb-redo-log-capacity", "16M"),
+];
 
 /// The product.
 #[derive(Debug)]
@@ -110,8 +114,8 @@ impl Product for Mysql {
     }
 }
 
-/// Whether nothing but the tier keeps pages from being torn, with [`SETTINGS`], which the small buffer pool tells: on the plain directory a
-/// server has its own defaults.
+/// Whether nothing but the tier keeps pages from being torn, with [`SETTINGS`], which the small
+/// buffer pool tells: on the plain directory a server has its own defaults.
 pub(crate) fn writes_pages_once(server: &Server) -> std::result::Result<(), String> {
     let mut client = server.client().map_err(|e| e.to_string())?;
     let mut ask = |name: &str| client.ask(&format!("SELECT @@{name}")).map_err(|e| e.to_string());
@@ -128,7 +132,9 @@ pub(crate) fn check_stopped(data: &Path, programs: &Programs, server: &Server) -
         Some(program) => server.command(program).unwrap(),
         None => Command::new("cat"),
     };
-    check.args(["ibdata1", "mysql.ibd", "shop/acked.ibd", "shop/account.ibd"].map(|name| data.join(name)));
+    check.args(
+        ["ibdata1", "mysql.ibd", "shop/acked.ibd", "shop/account.ibd"].map(|name| data.join(name)),
+    );
     check
 }
 

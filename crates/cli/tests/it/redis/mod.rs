@@ -1,4 +1,5 @@
-//! A Redis on a socket in a temporary directory, for tests; it ends with its value, also after a panic.
+//! A Redis on a socket in a temporary directory, for tests; it ends with its value, also after a
+//! panic.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -17,8 +18,11 @@ pub(crate) struct Redis {
 impl Redis {
     /// Starts one, or says why the test `what` is skipped.
     pub(crate) fn start(what: &str) -> Option<Redis> {
-        let runs =
-            Command::new("redis-server").arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).status();
+        let runs = Command::new("redis-server")
+            .arg("--version")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status();
         if !runs.is_ok_and(|status| status.success()) {
             eprintln!("skipped: {what}, because no Redis server is installed");
             return None;
@@ -26,7 +30,8 @@ impl Redis {
         let dir = tempfile::Builder::new().prefix("ts-top-").tempdir().unwrap();
         if dir.path().as_os_str().len() > 80 {
             eprintln!(
-                "skipped: {what}, because the path of the temporary directory is too long for a socket"
+                "skipped: {what}, because the path of the temporary directory is too long for a \
+                 socket"
             );
             return None;
         }
@@ -66,7 +71,9 @@ impl Redis {
     fn answers(&self) -> bool {
         let Ok(mut stream) = UnixStream::connect(self.socket()) else { return false };
         let mut answer = [0; 5];
-        stream.write_all(b"PING\r\n").is_ok() && stream.read_exact(&mut answer).is_ok() && &answer == b"+PONG"
+        stream.write_all(b"PING\r\n").is_ok()
+            && stream.read_exact(&mut answer).is_ok()
+            && &answer == b"+PONG"
     }
 
     pub(crate) fn stop(&mut self) {

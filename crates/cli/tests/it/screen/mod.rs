@@ -1,6 +1,8 @@
-//! The program on a pseudoterminal that is its controlling terminal: what it writes, the terminal's modes, keys and signals.
+//! The program on a pseudoterminal that is its controlling terminal: what it writes, the terminal's
+//! modes, keys and signals.
 //!
-//! What was written is looked at as bytes: a word that stands together in cells is written together when it is new on the screen.
+//! What was written is looked at as bytes: a word that stands together in cells is written together
+//! when it is new on the screen.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -35,24 +37,28 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Starts the program on a terminal of 80 columns and 24 rows, or says why the test `what` is skipped.
+    /// Starts the program on a terminal of 80 columns and 24 rows, or says why the test `what` is
+    /// skipped.
     pub(crate) fn start(what: &str, arguments: &[&str]) -> Option<Screen> {
         let skip = |why: &str| eprintln!("skipped: {what}, because {why}");
         let opened = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY);
-        let Ok(master) = opened.and_then(|pty| grantpt(&pty).and_then(|()| unlockpt(&pty)).map(|()| pty))
+        let Ok(master) =
+            opened.and_then(|pty| grantpt(&pty).and_then(|()| unlockpt(&pty)).map(|()| pty))
         else {
             skip("there are no pseudoterminals here");
             return None;
         };
         let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
-        let Ok(terminal) = File::options().read(true).write(true).custom_flags_noctty().open(&name) else {
+        let Ok(terminal) = File::options().read(true).write(true).custom_flags_noctty().open(&name)
+        else {
             skip("a pseudoterminal cannot be opened here");
             return None;
         };
         tcsetwinsize(&terminal, winsize(80, 24)).unwrap();
         let before = tcgetattr(&terminal).unwrap();
         let end = || Stdio::from(terminal.try_clone().unwrap());
-        // Makes the terminal the controlling one of a session of its own, which is what sizes and signals go by.
+        // Makes the terminal the controlling one of a session of its own, which is what sizes and
+        // signals go by.
         let child = Command::new("setsid")
             .args(["--ctty", env!("CARGO_BIN_EXE_tiersmith")])
             .args(arguments)
@@ -86,8 +92,9 @@ impl Screen {
         String::from_utf8_lossy(&self.written.lock().unwrap()).into_owned()
     }
 
-    /// Waits until `text` was written since the last key. Only cells that change are written, so a word that is partly there already is
-    /// not written whole: now and then everything is asked for again (Ctrl-L).
+    /// Waits until `text` was written since the last key. Only cells that change are written, so a
+    /// word that is partly there already is not written whole: now and then everything is asked for
+    /// again (Ctrl-L).
     pub(crate) fn shows(&self, text: &str) {
         let began = Instant::now();
         let mut asked = began;
@@ -150,7 +157,8 @@ impl Screen {
         });
     }
 
-    /// Waits for the end: the exit code and what was written since the last key. The modes are those from before.
+    /// Waits for the end: the exit code and what was written since the last key. The modes are
+    /// those from before.
     pub(crate) fn ended(mut self) -> (Option<i32>, String) {
         let mut ended: Option<ExitStatus> = None;
         until("the program to end", || {

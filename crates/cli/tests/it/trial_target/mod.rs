@@ -1,5 +1,5 @@
-//! A database of the user's, for trials: a server that was started by hand, and clients that write to it
-//! whatever becomes of it, and note what it acknowledged.
+//! A database of the user's, for trials: a server that was started by hand, and clients that write
+//! to it whatever becomes of it, and note what it acknowledged.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -63,7 +63,9 @@ impl Target {
         }
         let site = Site::new();
         if !stands_on_disk(site.path()) {
-            eprintln!("skipped: {what}, because directories for temporary files are in memory here");
+            eprintln!(
+                "skipped: {what}, because directories for temporary files are in memory here"
+            );
             return None;
         }
         fs::set_permissions(site.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -75,15 +77,18 @@ impl Target {
         let target = Target::with(product, &programs, site, sockets);
         target.start(&programs, &place);
         let mut client = target.client().unwrap();
-        for statement in
-            ["CREATE DATABASE shop", "CREATE TABLE shop.acked (id bigint PRIMARY KEY) ENGINE=InnoDB"]
-        {
+        for statement in [
+            "CREATE DATABASE shop",
+            "CREATE TABLE shop.acked (id bigint PRIMARY KEY) ENGINE=InnoDB",
+        ] {
             if name == "mariadb" {
                 client.batch(statement).unwrap();
             }
         }
         if name == "postgres" {
-            client.batch("CREATE SCHEMA shop; CREATE TABLE shop.acked (id bigint PRIMARY KEY)").unwrap();
+            client
+                .batch("CREATE SCHEMA shop; CREATE TABLE shop.acked (id bigint PRIMARY KEY)")
+                .unwrap();
         }
         Some(target)
     }
@@ -125,13 +130,15 @@ impl Target {
 
     fn start(&self, programs: &Programs, place: &Server) {
         let command = self.start_command(programs, place);
-        let status = Command::new("sh").args(["-c", &command]).stdin(Stdio::null()).status().unwrap();
+        let status =
+            Command::new("sh").args(["-c", &command]).stdin(Stdio::null()).status().unwrap();
         assert!(status.success());
         wait_until("the server answers", || self.client().is_some());
     }
 
     fn client(&self) -> Option<Box<dyn Client>> {
-        let mut client = self.product.connect(&self.sockets.path().join(self.product.socket_name())).ok()?;
+        let mut client =
+            self.product.connect(&self.sockets.path().join(self.product.socket_name())).ok()?;
         client.ping().ok()?;
         Some(client)
     }
@@ -206,8 +213,10 @@ impl Target {
         self.assert_plain_and_running();
         assert!(acknowledged.len() > 50, "{} rows were acknowledged", acknowledged.len());
         let rows = self.client().unwrap().table("SELECT id FROM shop.acked").unwrap();
-        let there: std::collections::HashSet<u64> = rows.iter().map(|row| row[0].parse().unwrap()).collect();
-        let missing: Vec<&u64> = acknowledged.iter().filter(|number| !there.contains(number)).collect();
+        let there: std::collections::HashSet<u64> =
+            rows.iter().map(|row| row[0].parse().unwrap()).collect();
+        let missing: Vec<&u64> =
+            acknowledged.iter().filter(|number| !there.contains(number)).collect();
         if !missing.is_empty() {
             eprintln!("VIOLATION: acknowledged rows are missing");
         }
@@ -217,7 +226,8 @@ impl Target {
     /// A client that writes for as long as the test goes on, and connects again when it must.
     pub(crate) fn load(&self) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
-        let (product, socket) = (self.product, self.sockets.path().join(self.product.socket_name()));
+        let (product, socket) =
+            (self.product, self.sockets.path().join(self.product.socket_name()));
         let over = Arc::clone(&stop);
         let writer = std::thread::spawn(move || {
             let (mut acknowledged, mut number) = (Vec::new(), 0);

@@ -1,7 +1,7 @@
 //! HyperLogLogs: how many different elements were added, within about one per cent, in 12 KiB.
 //!
-//! They are strings in Redis's own form (`registers.rs`), so a dump, a copy or a primary's data have
-//! them already, and RDB, DUMP and `check` need to know nothing of them.
+//! They are strings in Redis's own form (`registers.rs`), so a dump, a copy or a primary's data
+//! have them already, and RDB, DUMP and `check` need to know nothing of them.
 //!
 //! Deliberately absent: the count that Redis caches in the value. PFCOUNT computes it each time: a
 //! command that only reads must not wait for a fence. What is written here says that nothing is

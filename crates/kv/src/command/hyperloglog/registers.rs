@@ -102,7 +102,10 @@ impl Registers {
             Some(runs) => bytes.extend(runs),
             None => {
                 for four in self.all.chunks_exact(4) {
-                    let bits = four.iter().rev().fold(0, |bits, register| bits << 6 | u32::from(*register));
+                    let bits = four
+                        .iter()
+                        .rev()
+                        .fold(0, |bits, register| bits << 6 | u32::from(*register));
                     bytes.extend(&bits.to_le_bytes()[..3]);
                 }
             }
@@ -119,7 +122,9 @@ impl Registers {
                 (0, 1..=64) => runs.push((count - 1) as u8),
                 (0, _) => runs.extend([0x40 | ((count - 1) >> 8) as u8, (count - 1) as u8]),
                 (1..=RUN_VALUE_MAX, _) => {
-                    runs.extend(run.chunks(4).map(|part| 0x80 | (value - 1) << 2 | (part.len() - 1) as u8));
+                    runs.extend(
+                        run.chunks(4).map(|part| 0x80 | (value - 1) << 2 | (part.len() - 1) as u8),
+                    );
                 }
                 _ => return None,
             }

@@ -21,8 +21,8 @@ use crate::planted::Planted;
 const MEMORY: usize = 512 << 20;
 /// Scripts that are kept: a client that makes a new one for every call must not fill the memory.
 const KEPT: usize = 10_000;
-/// Of those, scripts that came with EVAL, which nobody expects to be there later (Redis 7.4 keeps as
-/// many).
+/// Of those, scripts that came with EVAL, which nobody expects to be there later (Redis 7.4 keeps
+/// as many).
 const KEPT_OF_EVAL: usize = 500;
 /// Bytes of memory of scripts that are kept: less than what the collector leaves alone.
 const KEPT_BYTES: usize = MEMORY / 8;
@@ -71,7 +71,8 @@ impl State {
 
     /// As `lrand48` has it, from 0 to before 1.
     fn next(&self) -> f64 {
-        let next = self.random.get().wrapping_mul(0x5_deec_e66d).wrapping_add(0xb) & 0xffff_ffff_ffff;
+        let next =
+            self.random.get().wrapping_mul(0x5_deec_e66d).wrapping_add(0xb) & 0xffff_ffff_ffff;
         self.random.set(next);
         ((next >> 17) % 0x7fff_ffff) as f64 / f64::from(0x7fff_ffff)
     }
@@ -112,7 +113,9 @@ fn raise<T>(text: impl Into<String>) -> mlua::Result<T> {
 /// The text of such an error.
 fn raised(error: &mlua::Error) -> Option<&str> {
     match error {
-        mlua::Error::ExternalError(inner) => inner.downcast_ref::<Raised>().map(|raised| raised.0.as_str()),
+        mlua::Error::ExternalError(inner) => {
+            inner.downcast_ref::<Raised>().map(|raised| raised.0.as_str())
+        }
         mlua::Error::CallbackError { cause, .. } => raised(cause),
         _ => None,
     }
@@ -148,12 +151,15 @@ fn redis(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     // Every change is durable, and there are no replicas to choose.
     let set_repl = |_: &Lua, args: MultiValue| match (args.front().and_then(number), args.len()) {
         (Some(which), 1) if (0.0..4.0).contains(&which) => Ok(()),
-        (_, 1) => raise("ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE."),
+        (_, 1) => raise(
+            "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.",
+        ),
         _ => raise("ERR redis.set_repl() requires two arguments."),
     };
     table.set("set_repl", lua.create_function(set_repl)?)?;
     let own = Rc::clone(state);
-    let setresp = move |_: &Lua, args: MultiValue| match (args.front().and_then(number), args.len()) {
+    let setresp = move |_: &Lua, args: MultiValue| match (args.front().and_then(number), args.len())
+    {
         (Some(version @ (2.0 | 3.0)), 1) => {
             own.resp3.set(version > 2.0);
             Ok(())
@@ -163,7 +169,9 @@ fn redis(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     };
     table.set("setresp", lua.create_function(setresp)?)?;
     let may = |_: &Lua, args: MultiValue| match args.front() {
-        None => raise("ERR Please specify at least one argument for this redis.acl_check_cmd() call"),
+        None => {
+            raise("ERR Please specify at least one argument for this redis.acl_check_cmd() call")
+        }
         Some(name) if lookup(&bytes_of(name)).is_none() => {
             raise("ERR Invalid command passed to redis.acl_check_cmd()")
         }
@@ -186,7 +194,10 @@ fn random(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
             _ => return said("wrong number of arguments"),
         };
         if low > high {
-            return said(format!("bad argument #{} to 'random' (interval is empty)", given.args.len()));
+            return said(format!(
+                "bad argument #{} to 'random' (interval is empty)",
+                given.args.len()
+            ));
         }
         one(Value::Number((random * (high - low + 1.0)).floor() + low))
     })?;
@@ -223,7 +234,9 @@ fn line(lua: &Lua) -> Option<usize> {
 /// What an error of the interpreter or of a function of ours says.
 fn message(error: &mlua::Error) -> String {
     match error {
-        mlua::Error::RuntimeError(text) | mlua::Error::SyntaxError { message: text, .. } => text.clone(),
+        mlua::Error::RuntimeError(text) | mlua::Error::SyntaxError { message: text, .. } => {
+            text.clone()
+        }
         mlua::Error::MemoryError(_) => "not enough memory".to_owned(),
         mlua::Error::CallbackError { cause, .. } => message(cause),
         other => other.to_string(),
@@ -239,7 +252,8 @@ fn explain(lua: &Lua, error: &Value) -> mlua::Result<Table> {
             _ => lua.create_string("ERR unknown error")?,
         },
         Value::Error(error) => {
-            let text = raised(error).map_or_else(|| format!("ERR {}", message(error)), str::to_owned);
+            let text =
+                raised(error).map_or_else(|| format!("ERR {}", message(error)), str::to_owned);
             lua.create_string(text)?
         }
         Value::String(text) => lua.create_string([b"ERR ", &*text.as_bytes()].concat())?,
@@ -278,8 +292,10 @@ impl Scripts {
         let read_only = |_: &Lua, ()| raise::<()>("ERR Attempt to modify a readonly table");
         native.set("read_only", lua.create_function(read_only)?)?;
         native.set("shown", lua.create_function(|lua, error: Value| shown(lua, error))?)?;
-        let (globals, run): (Table, Function) =
-            lua.load(include_str!("prelude.lua")).set_name("=prelude").call((native.clone(), PATTERN_MAX))?;
+        let (globals, run): (Table, Function) = lua
+            .load(include_str!("prelude.lua"))
+            .set_name("=prelude")
+            .call((native.clone(), PATTERN_MAX))?;
         let environment = globals.clone();
         let compile = move |lua: &Lua, (text, name): (Value, Value)| {
             let name = String::from_utf8_lossy(&bytes_of(&name)).into_owned();
@@ -293,17 +309,32 @@ impl Scripts {
         native.set("compile", lua.create_function(compile)?)?;
         let handler = lua.create_function(|lua, error: Value| explain(lua, &error))?;
         let own = Rc::clone(&watchdog);
-        lua.set_global_hook(HookTriggers::new().every_nth_instruction(INSTRUCTIONS), move |_, _| {
-            own.look();
-            if own.is_killed() {
-                return raise(KILLED);
-            }
-            Ok(VmState::Continue)
-        })?;
+        lua.set_global_hook(
+            HookTriggers::new().every_nth_instruction(INSTRUCTIONS),
+            move |_, _| {
+                own.look();
+                if own.is_killed() {
+                    return raise(KILLED);
+                }
+                Ok(VmState::Continue)
+            },
+        )?;
         lua.set_memory_limit(MEMORY)?;
         let (known, order) = (HashMap::new(), BTreeMap::new());
         let (of_eval, known_bytes, turns) = (0, 0, 0);
-        Ok(Scripts { lua, globals, run, handler, known, order, of_eval, known_bytes, turns, state, watchdog })
+        Ok(Scripts {
+            lua,
+            globals,
+            run,
+            handler,
+            known,
+            order,
+            of_eval,
+            known_bytes,
+            turns,
+            state,
+            watchdog,
+        })
     }
 
     /// How many scripts there are.
@@ -332,7 +363,10 @@ impl Scripts {
         let bytes = self.lua.used_memory().saturating_sub(before).max(text.len());
         self.collect();
         let function = function.map_err(|error| {
-            Refusal::Words(format!("ERR Error compiling script (new function): {}", message(&error)))
+            Refusal::Words(format!(
+                "ERR Error compiling script (new function): {}",
+                message(&error)
+            ))
         })?;
         while self.known.len() >= KEPT
             || !loaded && self.of_eval >= KEPT_OF_EVAL
@@ -402,7 +436,8 @@ impl Scripts {
         in_exec: bool,
     ) -> mlua::Result<()> {
         let list = |all: &Arguments<'_>| {
-            let strings: mlua::Result<Vec<_>> = all.iter().map(|one| self.lua.create_string(one)).collect();
+            let strings: mlua::Result<Vec<_>> =
+                all.iter().map(|one| self.lua.create_string(one)).collect();
             self.lua.create_sequence_from(strings?)
         };
         let (keys, argv) = (list(ran.keys)?, list(ran.argv)?);
@@ -502,23 +537,32 @@ impl Caller<'_, '_> {
         let mut words: Vec<Vec<u8>> = Vec::with_capacity(args.len());
         for value in args {
             match value {
-                Value::String(_) | Value::Integer(_) | Value::Number(_) => words.push(bytes_of(value)),
+                Value::String(_) | Value::Integer(_) | Value::Number(_) => {
+                    words.push(bytes_of(value))
+                }
                 _ => return Err(NOT_STRINGS),
             }
         }
         let Some(name) = words.first() else {
-            return Err(Refusal::Said("ERR Please specify at least one argument for this redis lib call"));
+            return Err(Refusal::Said(
+                "ERR Please specify at least one argument for this redis lib call",
+            ));
         };
-        let row = lookup(name).ok_or(Refusal::Said("ERR Unknown Redis command called from script"))?;
+        let row =
+            lookup(name).ok_or(Refusal::Said("ERR Unknown Redis command called from script"))?;
         if !row.takes(words.len()) {
-            return Err(Refusal::Said("ERR Wrong number of args calling Redis command from script"));
+            return Err(Refusal::Said(
+                "ERR Wrong number of args calling Redis command from script",
+            ));
         }
         if row.flags & flag::NOT_IN_SCRIPT != 0 {
             return Err(Refusal::Said("ERR This Redis command is not allowed from script"));
         }
         let writes = row.flags & flag::WRITE != 0;
         if writes && self.read_only {
-            return Err(Refusal::Said("ERR Write commands are not allowed from read-only scripts."));
+            return Err(Refusal::Said(
+                "ERR Write commands are not allowed from read-only scripts.",
+            ));
         }
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let context = &mut self.context;

@@ -96,7 +96,9 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
     set("encode_number_precision", |settings, given| {
         let precision = given.number_or(0, settings.precision as f64)?;
         if !(1.0..=16.0).contains(&precision) {
-            return said("bad argument #1 to 'encode_number_precision' (expected integer between 1 and 16)");
+            return said(
+                "bad argument #1 to 'encode_number_precision' (expected integer between 1 and 16)",
+            );
         }
         settings.precision = precision as usize;
         one(Value::Integer(settings.precision as i64))
@@ -147,7 +149,12 @@ fn array_len(settings: &Settings, table: &Table) -> Result<Option<i64>, Failure>
     Ok(Some(most).filter(|most| *most > 0))
 }
 
-fn encode(settings: &Settings, value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<(), Failure> {
+fn encode(
+    settings: &Settings,
+    value: &Value,
+    depth: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), Failure> {
     fits(out)?;
     match value {
         Value::String(text) => encode_text(&text.as_bytes(), out),
@@ -184,7 +191,12 @@ fn encode(settings: &Settings, value: &Value, depth: usize, out: &mut Vec<u8>) -
     Ok(())
 }
 
-fn encode_object(settings: &Settings, table: &Table, depth: usize, out: &mut Vec<u8>) -> Result<(), Failure> {
+fn encode_object(
+    settings: &Settings,
+    table: &Table,
+    depth: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), Failure> {
     out.push(b'{');
     for (at, pair) in table.pairs::<Value, Value>().enumerate() {
         let (key, value) = pair?;
@@ -278,7 +290,11 @@ struct Decoder<'a> {
 
 impl Decoder<'_> {
     fn next(&mut self) -> (usize, Token) {
-        while self.text.get(self.at).is_some_and(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')) {
+        while self
+            .text
+            .get(self.at)
+            .is_some_and(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
+        {
             self.at += 1;
         }
         let (from, rest) = (self.at, &self.text[self.at..]);

@@ -4,8 +4,8 @@ use mlua::{Function, Lua, MultiValue, Table, Value};
 
 use super::values::number;
 
-/// Bytes of what a library makes at one go: it is not in the interpreter's memory, which has its own
-/// limit, and tables that have the same table twice grow with every level.
+/// Bytes of what a library makes at one go: it is not in the interpreter's memory, which has its
+/// own limit, and tables that have the same table twice grow with every level.
 pub(super) const SIZE_MAX: usize = 512 << 20;
 
 /// Why a function of a library did nothing.

@@ -61,7 +61,9 @@ fn first_line(text: &[u8]) -> Result<(Flags, &[u8]), Refusal> {
                 // Each is about something that this server does not have.
                 "allow-oom" | "allow-stale" | "no-cluster" | "allow-cross-slot-keys" => {}
                 other => {
-                    return Err(Refusal::Words(format!("ERR Unexpected flag in script shebang: {other}")));
+                    return Err(Refusal::Words(format!(
+                        "ERR Unexpected flag in script shebang: {other}"
+                    )));
                 }
             }
         }
@@ -72,7 +74,8 @@ fn first_line(text: &[u8]) -> Result<(Flags, &[u8]), Refusal> {
 /// `numkeys key... arg...`: the keys and the arguments.
 fn split<'a>(args: &'a Arguments<'a>) -> Result<(&'a Arguments<'a>, &'a Arguments<'a>), Refusal> {
     let count = integer_or_refusal(args[0])?;
-    let count = usize::try_from(count).map_err(|_| Refusal::Said("ERR Number of keys can't be negative"))?;
+    let count = usize::try_from(count)
+        .map_err(|_| Refusal::Said("ERR Number of keys can't be negative"))?;
     args[1..]
         .split_at_checked(count)
         .ok_or(Refusal::Said("ERR Number of keys can't be greater than number of args"))
@@ -85,10 +88,9 @@ fn with<T>(
 ) -> Result<T, Refusal> {
     let mut scripts = match context.shared.scripts.take() {
         Some(scripts) => scripts,
-        None => Box::new(
-            Scripts::new()
-                .map_err(|e| Refusal::Words(format!("ERR cannot make an interpreter for scripts: {e}")))?,
-        ),
+        None => Box::new(Scripts::new().map_err(|e| {
+            Refusal::Words(format!("ERR cannot make an interpreter for scripts: {e}"))
+        })?),
     };
     let done = what(context, &mut scripts);
     context.shared.scripts = Some(scripts);
@@ -154,10 +156,14 @@ pub(crate) fn script(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         // While one runs, the server answers this itself.
         ("kill", []) => return Err(Refusal::Said("NOTBUSY No scripts in execution right now.")),
         ("debug", [_]) => {
-            return Err(Refusal::Said("ERR the debugger of scripts is not there; use redis.log or PUBLISH"));
+            return Err(Refusal::Said(
+                "ERR the debugger of scripts is not there; use redis.log or PUBLISH",
+            ));
         }
         (name, _) => {
-            return Err(Refusal::Words(format!("ERR unknown subcommand '{name}'. Try SCRIPT HELP.")));
+            return Err(Refusal::Words(format!(
+                "ERR unknown subcommand '{name}'. Try SCRIPT HELP."
+            )));
         }
     }
     Ok(())

@@ -46,7 +46,13 @@ fn offset(given: &Given<'_>, at: usize) -> Result<usize, Failure> {
     if offset < 0.0 { said("Invalid offset.") } else { Ok(offset as usize) }
 }
 
-fn unpack(lua: &Lua, bytes: &[u8], limit: Option<usize>, offset: usize, shows_offset: bool) -> Results {
+fn unpack(
+    lua: &Lua,
+    bytes: &[u8],
+    limit: Option<usize>,
+    offset: usize,
+    shows_offset: bool,
+) -> Results {
     let Some(mut rest) = bytes.get(offset..) else {
         let len = bytes.len();
         return said(format!("Start offset {offset} greater than input length {len}."));

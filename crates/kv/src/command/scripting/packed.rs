@@ -40,7 +40,9 @@ impl Format<'_> {
             return Ok(other);
         }
         let number = std::str::from_utf8(number).ok().and_then(|text| text.parse::<usize>().ok());
-        number.filter(|number| *number < SIZE_MAX).map_or_else(|| said("integral size overflow"), Ok)
+        number
+            .filter(|number| *number < SIZE_MAX)
+            .map_or_else(|| said("integral size overflow"), Ok)
     }
 
     /// The next part, with what it changes of the rest done.
@@ -90,7 +92,11 @@ impl Format<'_> {
     fn padding(&self, at: usize, part: &Part) -> usize {
         let (Part::Whole { size, .. } | Part::Float(size)) = part else { return 0 };
         let align = (*size).min(self.align);
-        if align > 1 && size.is_power_of_two() { (align - (at & (align - 1))) & (align - 1) } else { 0 }
+        if align > 1 && size.is_power_of_two() {
+            (align - (at & (align - 1))) & (align - 1)
+        } else {
+            0
+        }
     }
 
     /// In the order of the machine: the bytes of a number, whose least significant one comes first.
@@ -118,7 +124,9 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
             at += format.padding(at, &part);
             at += match part {
                 Part::Whole { size, .. } | Part::Float(size) => size,
-                Part::Bytes(0) | Part::Text => return said("variable-size format in function 'size'"),
+                Part::Bytes(0) | Part::Text => {
+                    return said("variable-size format in function 'size'");
+                }
                 Part::Bytes(size) => size,
                 Part::Padding => 1,
             };
@@ -138,7 +146,8 @@ fn pack(given: &Given<'_>) -> Result<Vec<u8>, Failure> {
             Part::Whole { size, .. } => {
                 let number = given.number(arg)?;
                 // What is too large for a signed number is one without a sign.
-                let bits = if number < 0.0 { (number as i64).cast_unsigned() } else { number as u64 };
+                let bits =
+                    if number < 0.0 { (number as i64).cast_unsigned() } else { number as u64 };
                 let sign = if number < 0.0 { 0xff } else { 0 };
                 let bytes = bits.to_le_bytes().into_iter().chain([sign; 24]);
                 let bytes: Vec<u8> = bytes.take(size).collect();
@@ -181,7 +190,8 @@ fn unpack(lua: &Lua, given: &Given<'_>) -> Result<Vec<Value>, Failure> {
     if start < 1.0 {
         return said("offset must be 1 or greater");
     }
-    let (mut format, mut at, mut values) = (format_of("unpack", &format), start as usize - 1, Vec::new());
+    let (mut format, mut at, mut values) =
+        (format_of("unpack", &format), start as usize - 1, Vec::new());
     let taken = |at: usize, size: usize| -> Result<&[u8], Failure> {
         let end = at.checked_add(size);
         end.and_then(|end| data.get(at..end))
@@ -199,8 +209,11 @@ fn unpack(lua: &Lua, given: &Given<'_>) -> Result<Vec<Value>, Failure> {
                 bytes.truncate(8);
                 let bits = bytes.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
                 let shift = 64 - 8 * bytes.len() as u32;
-                let number =
-                    if signed { ((bits << shift).cast_signed() >> shift) as f64 } else { bits as f64 };
+                let number = if signed {
+                    ((bits << shift).cast_signed() >> shift) as f64
+                } else {
+                    bits as f64
+                };
                 Value::Number(number)
             }
             Part::Float(size) => {

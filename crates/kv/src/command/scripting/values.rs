@@ -124,7 +124,9 @@ pub(super) fn write_reply(
         Value::String(text) => reply.bulk(&text.as_bytes()),
         Value::Integer(number) => reply.integer(*number),
         // As C's compilers convert it: what is too large or no number is the smallest.
-        Value::Number(number) if number.abs() < 9_223_372_036_854_775_808.0 => reply.integer(*number as i64),
+        Value::Number(number) if number.abs() < 9_223_372_036_854_775_808.0 => {
+            reply.integer(*number as i64)
+        }
         Value::Number(_) => reply.integer(i64::MIN),
         Value::Boolean(yes) if resp3 && reply.resp3 => {
             reply.out.extend_from_slice(if *yes { b"#t\r\n" } else { b"#f\r\n" });
@@ -142,7 +144,12 @@ pub(super) fn write_reply(
     Ok(())
 }
 
-fn write_table(reply: &mut Reply<'_>, table: &Table, resp3: bool, room: &mut Room) -> mlua::Result<()> {
+fn write_table(
+    reply: &mut Reply<'_>,
+    table: &Table,
+    resp3: bool,
+    room: &mut Room,
+) -> mlua::Result<()> {
     if let Value::String(text) = table.raw_get::<Value>("err")? {
         reply.error(&one_line(&text.as_bytes()));
         return Ok(());

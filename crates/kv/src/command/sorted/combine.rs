@@ -48,10 +48,15 @@ struct Asked<'a> {
 }
 
 /// `numkeys key...`: the keys, and what follows them.
-fn split<'a>(args: &'a Arguments<'a>, name: &str) -> Result<(keys::Words<'a>, keys::Words<'a>), Refusal> {
+fn split<'a>(
+    args: &'a Arguments<'a>,
+    name: &str,
+) -> Result<(keys::Words<'a>, keys::Words<'a>), Refusal> {
     let count = integer_or_refusal(args[0])?;
     if count < 1 {
-        return Err(Refusal::Words(format!("ERR at least 1 input key is needed for '{name}' command")));
+        return Err(Refusal::Words(format!(
+            "ERR at least 1 input key is needed for '{name}' command"
+        )));
     }
     let count = usize::try_from(count).map_err(|_| SYNTAX)?;
     args[1..].split_at_checked(count).ok_or(SYNTAX)
@@ -70,13 +75,15 @@ fn parse<'a>(
         source(context, key)?;
     }
     let count = keys.len();
-    let mut asked = Asked { keys, weights: vec![1.0; count], aggregate: Aggregate::Sum, scores: false };
+    let mut asked =
+        Asked { keys, weights: vec![1.0; count], aggregate: Aggregate::Sum, scores: false };
     while let Some((option, rest)) = options.split_first() {
         options = match word(option).as_str() {
             "weights" if operation != Operation::Difference && rest.len() >= count => {
                 let (weights, rest) = rest.split_at(count);
                 for (weight, text) in asked.weights.iter_mut().zip(weights) {
-                    *weight = float(text).ok_or(Refusal::Said("ERR weight value is not a float"))?;
+                    *weight =
+                        float(text).ok_or(Refusal::Said("ERR weight value is not a float"))?;
                 }
                 rest
             }
@@ -102,7 +109,9 @@ fn parse<'a>(
 /// The sorted set or set of a key, if it is there.
 fn source(context: &mut Context<'_>, key: &[u8]) -> Result<Option<Found>, Refusal> {
     match context.keys.get(context.session.db, key) {
-        Some(found) if !(kind::SET..=kind::ZSET_NODE).contains(&found.header.kind) => Err(WRONG_TYPE),
+        Some(found) if !(kind::SET..=kind::ZSET_NODE).contains(&found.header.kind) => {
+            Err(WRONG_TYPE)
+        }
         found => Ok(found),
     }
 }
@@ -145,7 +154,10 @@ fn combine(
             Operation::Union => {
                 for (member, score) in input {
                     let aggregate = asked.aggregate;
-                    result.entry(member).and_modify(|old| *old = aggregate.of(*old, score)).or_insert(score);
+                    result
+                        .entry(member)
+                        .and_modify(|old| *old = aggregate.of(*old, score))
+                        .or_insert(score);
                 }
             }
             Operation::Intersection => {
@@ -167,14 +179,24 @@ fn combine(
     Ok(result)
 }
 
-fn answer(context: &mut Context<'_>, args: &Arguments<'_>, operation: Operation, name: &str) -> Done {
+fn answer(
+    context: &mut Context<'_>,
+    args: &Arguments<'_>,
+    operation: Operation,
+    name: &str,
+) -> Done {
     let asked = parse(context, &args[1..], operation, false, name)?;
     let result = combine(context, &asked, operation)?;
     reply_members(context, &result, asked.scores);
     Ok(())
 }
 
-fn store(context: &mut Context<'_>, args: &Arguments<'_>, operation: Operation, name: &str) -> Done {
+fn store(
+    context: &mut Context<'_>,
+    args: &Arguments<'_>,
+    operation: Operation,
+    name: &str,
+) -> Done {
     let asked = parse(context, &args[2..], operation, true, name)?;
     let result = combine(context, &asked, operation)?;
     super::range::store(context, args[1], &result)

@@ -18,7 +18,9 @@ const NOT_A_NUMBER: Refusal = Refusal::Said("ERR resulting score is not a number
 /// The sorted set of a key, if it is there.
 fn sorted(context: &mut Context<'_>, key: &[u8]) -> Result<Option<Found>, Refusal> {
     match context.keys.get(context.session.db, key) {
-        Some(found) if !matches!(found.header.kind, kind::ZSET | kind::ZSET_NODE) => Err(WRONG_TYPE),
+        Some(found) if !matches!(found.header.kind, kind::ZSET | kind::ZSET_NODE) => {
+            Err(WRONG_TYPE)
+        }
         found => Ok(found),
     }
 }
@@ -91,7 +93,9 @@ fn add(context: &mut Context<'_>, key: &[u8], pairs: &[&[u8]], options: &Options
     if options.only_greater && options.only_less
         || options.only_new && (options.only_greater || options.only_less)
     {
-        return Err(Refusal::Said("ERR GT, LT, and/or NX options at the same time are not compatible"));
+        return Err(Refusal::Said(
+            "ERR GT, LT, and/or NX options at the same time are not compatible",
+        ));
     }
     if options.increment && pairs.len() > 2 {
         return Err(Refusal::Said("ERR INCR option supports a single increment-element pair"));
@@ -187,7 +191,8 @@ fn rank(context: &mut Context<'_>, args: &Arguments<'_>, from_end: bool) -> Done
         context.reply.null();
         return Ok(());
     };
-    let rank = context.keys.rank(&found, |member, of| order((member, of), (args[2], score)).is_lt());
+    let rank =
+        context.keys.rank(&found, |member, of| order((member, of), (args[2], score)).is_lt());
     let count = context.keys.field_count(&found);
     context.reply.count(if from_end { count.saturating_sub(rank + 1) } else { rank });
     Ok(())
@@ -212,7 +217,9 @@ pub(crate) fn zrandmember(context: &mut Context<'_>, args: &Arguments<'_>) -> Do
     let (count, scores) = match args {
         [_, _] => (None, false),
         [_, _, count] => (Some(integer_or_refusal(count)?), false),
-        [_, _, count, option] if word(option) == "withscores" => (Some(integer_or_refusal(count)?), true),
+        [_, _, count, option] if word(option) == "withscores" => {
+            (Some(integer_or_refusal(count)?), true)
+        }
         _ => return Err(SYNTAX),
     };
     if let Some(count) = count {

@@ -69,8 +69,9 @@ fn take_first<'a>(
     count: u64,
     lowest: bool,
 ) -> Result<Option<Popped<'a, Scored>>, Refusal> {
-    let some =
-        |context: &mut Context<'_>, key: &[u8], found: &Found| take(context, key, found, count, lowest);
+    let some = |context: &mut Context<'_>, key: &[u8], found: &Found| {
+        take(context, key, found, count, lowest)
+    };
     blocking::take_first(context, keys, sorted, some)
 }
 

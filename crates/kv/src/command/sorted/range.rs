@@ -58,7 +58,8 @@ fn parse<'a>(by: By, low: &'a [u8], high: &'a [u8]) -> Result<Range<'a>, Refusal
         By::Rank => Range::Ranks(integer_or_refusal(low)?, integer_or_refusal(high)?),
         By::Score => Range::Borders(score_border(low)?, score_border(high)?),
         By::Member => {
-            let ((low, low_is_first), (high, high_is_first)) = (member_border(low)?, member_border(high)?);
+            let ((low, low_is_first), (high, high_is_first)) =
+                (member_border(low)?, member_border(high)?);
             let low_is_last = matches!(low, Border::Outside) && !low_is_first;
             if low_is_last || high_is_first { Range::Nothing } else { Range::Borders(low, high) }
         }
@@ -94,9 +95,9 @@ fn ranks(context: &Context<'_>, found: &Found, range: &Range<'_>, from_end: bool
                 Border::Score(high, open) => {
                     context.keys.rank(found, |_, score| score < *high || !*open && score == *high)
                 }
-                Border::Member(high, open) => {
-                    context.keys.rank(found, |member, _| member < *high || !*open && member == *high)
-                }
+                Border::Member(high, open) => context
+                    .keys
+                    .rank(found, |member, _| member < *high || !*open && member == *high),
             };
             (from, to.max(from))
         }
@@ -124,7 +125,8 @@ fn select(
         match (word(option).as_str(), args.len() - at) {
             ("withscores", _) if !fixed.stores => scores = true,
             ("limit", 3..) => {
-                limit = Some((integer_or_refusal(args[at + 1])?, integer_or_refusal(args[at + 2])?));
+                limit =
+                    Some((integer_or_refusal(args[at + 1])?, integer_or_refusal(args[at + 2])?));
                 at += 2;
             }
             ("rev", _) if fixed.reverse.is_none() => reverse = Some(true),
@@ -142,9 +144,12 @@ fn select(
         ));
     }
     if scores && by == By::Member {
-        return Err(Refusal::Said("ERR syntax error, WITHSCORES not supported in combination with BYLEX"));
+        return Err(Refusal::Said(
+            "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
+        ));
     }
-    let (low, high) = if reverse && by != By::Rank { (args[2], args[1]) } else { (args[1], args[2]) };
+    let (low, high) =
+        if reverse && by != By::Rank { (args[2], args[1]) } else { (args[1], args[2]) };
     let range = parse(by, low, high)?;
     let Some(found) = sorted(context, args[0])? else { return Ok((Vec::new(), scores)) };
     let (mut from, mut to) = ranks(context, &found, &range, reverse);
@@ -152,8 +157,11 @@ fn select(
         let len = to - from;
         let skip = u64::try_from(skip).unwrap_or(len).min(len);
         let count = u64::try_from(count).unwrap_or(u64::MAX).min(len - skip);
-        (from, to) =
-            if reverse { (to - skip - count, to - skip) } else { (from + skip, from + skip + count) };
+        (from, to) = if reverse {
+            (to - skip - count, to - skip)
+        } else {
+            (from + skip, from + skip + count)
+        };
     }
     let mut members = context.keys.scored(&found, from, to);
     if reverse {
@@ -162,7 +170,12 @@ fn select(
     Ok((members, scores))
 }
 
-fn answer(context: &mut Context<'_>, args: &Arguments<'_>, by: Option<By>, reverse: Option<bool>) -> Done {
+fn answer(
+    context: &mut Context<'_>,
+    args: &Arguments<'_>,
+    by: Option<By>,
+    reverse: Option<bool>,
+) -> Done {
     let (members, scores) = select(context, &args[1..], Fixed { by, reverse, stores: false })?;
     reply_members(context, &members, scores);
     Ok(())
@@ -205,7 +218,8 @@ pub(super) fn store(context: &mut Context<'_>, key: &[u8], members: &[Scored]) -
 }
 
 pub(crate) fn zrangestore(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
-    let (mut members, _) = select(context, &args[2..], Fixed { by: None, reverse: None, stores: true })?;
+    let (mut members, _) =
+        select(context, &args[2..], Fixed { by: None, reverse: None, stores: true })?;
     members.sort_by(|one, other| crate::keyspace::order((&one.0, one.1), (&other.0, other.1)));
     store(context, args[1], &members)
 }

@@ -49,8 +49,13 @@ pub(crate) fn play(local: &mut Local, batch: &Batch) {
 }
 
 /// Explores a script; the first violation, if there is one, and how many images were looked at.
-pub(crate) fn explore(script: &Script, planted: Planted, images_per_cut: usize) -> Result<usize, String> {
-    // A tier draws the seed of its hashes: the same in each run, so that what is found is found again.
+pub(crate) fn explore(
+    script: &Script,
+    planted: Planted,
+    images_per_cut: usize,
+) -> Result<usize, String> {
+    // A tier draws the seed of its hashes: the same in each run, so that what is found is found
+    // again.
     fastrand::seed(2);
     let simulator = Simulator::new();
     let len = 16384 + 2 * LOG_BYTES + 65536 + script.units * (65536 + 8);
@@ -84,8 +89,9 @@ pub(crate) fn explore(script: &Script, planted: Planted, images_per_cut: usize) 
         for choice in player.images(images_per_cut, cut as u64) {
             let image = &player.image(&choice, &mut buffer)[0];
             looked_at += 1;
-            look(script, image, &states, acked, planted)
-                .map_err(|why| format!("{}: cut {cut}, {acked} acknowledged: {why}", script.name))?;
+            look(script, image, &states, acked, planted).map_err(|why| {
+                format!("{}: cut {cut}, {acked} acknowledged: {why}", script.name)
+            })?;
         }
     }
     Ok(looked_at)

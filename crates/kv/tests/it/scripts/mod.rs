@@ -17,7 +17,8 @@ fn long_numbers(from: u32, to: u32) -> String {
 }
 
 fn scored(from: u32, to: u32) -> String {
-    let all: Vec<String> = (from..to).map(|n| format!("{} {n}{n}{n}{n}{n}{n}{n}*60", n * 7 % 31)).collect();
+    let all: Vec<String> =
+        (from..to).map(|n| format!("{} {n}{n}{n}{n}{n}{n}{n}*60", n * 7 % 31)).collect();
     all.join(" ")
 }
 
@@ -77,9 +78,14 @@ pub(crate) fn all() -> Vec<Script> {
             units: 10,
             before: vec![batch(&["MSET a 1 b 1 n 1", "RPUSH l 1 2"])],
             batches: vec![
-                batch(&["EVAL redis.call('set','a','2')redis.call('incr','n')redis.call('del','b') 0"]),
+                batch(&[
+                    "EVAL redis.call('set','a','2')redis.call('incr','n')redis.call('del','b') 0",
+                ]),
                 // It keeps what it changed before its error.
-                batch(&["EVAL redis.call('set','c',ARGV[1])redis.call('rpush','l',ARGV[1])error('x') 0 3"]),
+                batch(&[
+                    "EVAL redis.call('set','c',ARGV[1])redis.call('rpush','l',ARGV[1])error('x') 0 \
+                     3",
+                ]),
                 batch(&["MULTI", "EVAL return(redis.call('incr',KEYS[1])) 1 n", "SET d 1", "EXEC"]),
                 batch(&["EVAL for\ti=1,150\tdo\tredis.call('set','k'..i,i)end 0"]),
                 batch(&["EVAL for\ti=1,150\tdo\tredis.call('del','k'..i)end 0"]),

@@ -253,9 +253,15 @@ pub(crate) fn contents(client: &mut Client) -> Vec<(Value, Value, Value)> {
         for key in keys {
             let Value::Text(name) = &key else { panic!("no key") };
             let value = match client.say(&format!("TYPE {name}")) {
-                Value::Text(kind) if kind == "hash" => sorted(&client.say(&format!("HGETALL {name}"))),
-                Value::Text(kind) if kind == "set" => sorted(&client.say(&format!("SMEMBERS {name}"))),
-                Value::Text(kind) if kind == "zset" => client.say(&format!("ZRANGE {name} 0 -1 WITHSCORES")),
+                Value::Text(kind) if kind == "hash" => {
+                    sorted(&client.say(&format!("HGETALL {name}")))
+                }
+                Value::Text(kind) if kind == "set" => {
+                    sorted(&client.say(&format!("SMEMBERS {name}")))
+                }
+                Value::Text(kind) if kind == "zset" => {
+                    client.say(&format!("ZRANGE {name} 0 -1 WITHSCORES"))
+                }
                 Value::Text(kind) if kind == "list" => client.say(&format!("LRANGE {name} 0 -1")),
                 _ => client.say(&format!("GET {name}")),
             };

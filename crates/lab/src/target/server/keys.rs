@@ -1,10 +1,11 @@
 //! The load `mixed`: GET and SET on Redis by the lab's own clients, a connection and a thread each.
 //!
-//! What is asked is said by [`crate::workload::keys`]. A client sends a batch of requests, reads all answers, and sends the next batch; the
-//! time of a request is from the sending of its batch to the arrival of its own answer.
+//! What is asked is said by [`crate::workload::keys`]. A client sends a batch of requests, reads
+//! all answers, and sends the next batch; the time of a request is from the sending of its batch to
+//! the arrival of its own answer.
 //!
-//! **Invariant**: an answer that is an error, or a GET that finds nothing, fails the run: figures of a load that did something else mean
-//! nothing.
+//! **Invariant**: an answer that is an error, or a GET that finds nothing, fails the run: figures
+//! of a load that did something else mean nothing.
 //! **Deliberately absent**: TLS, clusters, a number of connections per thread.
 
 use std::io::{BufReader, Write};
@@ -49,7 +50,8 @@ pub(super) struct Run<'a> {
 pub(super) fn fill(server: &Server, settings: &Settings, keys: u64) -> Result<()> {
     let mut connection = Connection::open(&server.socket(), settings)?;
     for first in (0..keys).step_by(FILL_AT_ONCE as usize) {
-        let batch: Vec<Request> = (first..keys.min(first + FILL_AT_ONCE)).map(Request::Set).collect();
+        let batch: Vec<Request> =
+            (first..keys.min(first + FILL_AT_ONCE)).map(Request::Set).collect();
         connection.exchange(&batch, |_, _| {})?;
     }
     Ok(())
@@ -70,7 +72,8 @@ struct Times {
 /// What a client failed with; [`Error::Interrupted`].
 pub(super) fn run(server: &Server, run: &Run<'_>) -> Result<Found> {
     let socket = server.socket();
-    let (stop, failed, sum) = (AtomicBool::new(false), Mutex::new(None), Mutex::new(Times::default()));
+    let (stop, failed, sum) =
+        (AtomicBool::new(false), Mutex::new(None), Mutex::new(Times::default()));
     // Requests that no client has taken yet, of a run by number.
     let left = AtomicU64::new(match run.amount {
         Amount::Count(count) => count,
@@ -89,16 +92,18 @@ pub(super) fn run(server: &Server, run: &Run<'_>) -> Result<Found> {
                 let number = u32::try_from(number).unwrap_or(0);
                 let plan = run.settings.plan(run.keys, number, run.clients, run.seed);
                 let (stop, failed, sum, left) = (&stop, &failed, &sum, &left);
-                scope.spawn(move || match client(connection, plan, run.settings.pipeline, stop, left) {
-                    Ok(times) => {
-                        let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
-                        sum.sets.merge(&times.sets);
-                        sum.gets.merge(&times.gets);
-                        sum.ended = sum.ended.max(began.elapsed());
-                    }
-                    Err(e) => {
-                        failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
-                        stop.store(true, Ordering::SeqCst);
+                scope.spawn(move || {
+                    match client(connection, plan, run.settings.pipeline, stop, left) {
+                        Ok(times) => {
+                            let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+                            sum.sets.merge(&times.sets);
+                            sum.gets.merge(&times.gets);
+                            sum.ended = sum.ended.max(began.elapsed());
+                        }
+                        Err(e) => {
+                            failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
+                            stop.store(true, Ordering::SeqCst);
+                        }
                     }
                 })
             })
@@ -106,10 +111,14 @@ pub(super) fn run(server: &Server, run: &Run<'_>) -> Result<Found> {
         while !threads.iter().all(|thread| thread.is_finished()) && !stop.load(Ordering::SeqCst) {
             let share = match run.amount {
                 Amount::Time(time) => began.elapsed().as_secs_f64() / time.as_secs_f64().max(1e-3),
-                Amount::Count(count) => 1.0 - left.load(Ordering::Relaxed) as f64 / count.max(1) as f64,
+                Amount::Count(count) => {
+                    1.0 - left.load(Ordering::Relaxed) as f64 / count.max(1) as f64
+                }
             };
             (run.progress)(share.min(1.0));
-            if (run.stopped)() || matches!(run.amount, Amount::Time(time) if began.elapsed() >= time) {
+            if (run.stopped)()
+                || matches!(run.amount, Amount::Time(time) if began.elapsed() >= time)
+            {
                 stop.store(true, Ordering::SeqCst);
             }
             std::thread::sleep(match run.amount {
@@ -190,8 +199,11 @@ impl Connection {
         value.resize(value.len() + length, b'x');
         value.extend(b"\r\n");
         let database = socket.to_path_buf();
-        let failed =
-            move |reason| Error::Target { what: "the load".into(), database: database.clone(), reason };
+        let failed = move |reason| Error::Target {
+            what: "the load".into(),
+            database: database.clone(),
+            reason,
+        };
         Ok(Connection { input, output, value, bytes: Vec::new(), failed: Box::new(failed) })
     }
 
@@ -212,7 +224,9 @@ impl Connection {
             }
         }
         let began = Instant::now();
-        self.output.write_all(&self.bytes).map_err(|e| (self.failed)(format!("sending requests: {e}")))?;
+        self.output
+            .write_all(&self.bytes)
+            .map_err(|e| (self.failed)(format!("sending requests: {e}")))?;
         for request in batch {
             let reply = resp::receive(&mut self.input)
                 .map_err(|e| (self.failed)(format!("reading an answer: {e}")))?;

@@ -1,11 +1,11 @@
 //! Servers as targets: one shape for PostgreSQL, MariaDB and Redis.
 //!
-//! A run gets a copy of a loaded data directory. Its redo is moved, or the directory is attached and mounted, as the case says
-//! (`placed.rs`); the server is started on it; sessions are the lab's own clients (`session.rs`, `keys.rs`) or a program that comes with the
-//! database (`program.rs`).
+//! A run gets a copy of a loaded data directory. Its redo is moved, or the directory is attached
+//! and mounted, as the case says (`placed.rs`); the server is started on it; sessions are the lab's
+//! own clients (`session.rs`, `keys.rs`) or a program that comes with the database (`program.rs`).
 //!
-//! **Invariants**: the only differences between two cases are those of their case files; a server is stopped before its directory is
-//! unmounted, and both before anything is removed.
+//! **Invariants**: the only differences between two cases are those of their case files; a server
+//! is stopped before its directory is unmounted, and both before anything is removed.
 //! **Deliberately absent**: what differs by product; that is in [`crate::server`].
 
 mod keys;
@@ -24,7 +24,8 @@ use std::time::{Duration, Instant};
 use tiersmith_awr::{Snapshot, Source, statistic};
 
 use super::{
-    CALLS, COMMITS, EXECUTES, Ground, Kind, Opened, ROWS, Session, Target, Work, db_time_ns, tier, tpcc,
+    CALLS, COMMITS, EXECUTES, Ground, Kind, Opened, ROWS, Session, Target, Work, db_time_ns, tier,
+    tpcc,
 };
 use crate::case::{Case, Load};
 use crate::error::{During, Error, Result};
@@ -125,7 +126,12 @@ impl Kind for ServerKind {
         (ground.progress)(0.95).then_some(()).ok_or(Error::Interrupted)
     }
 
-    fn open<'a>(&self, ground: &Ground<'a>, template: &Path, dir: &Path) -> Result<Box<dyn Opened + 'a>> {
+    fn open<'a>(
+        &self,
+        ground: &Ground<'a>,
+        template: &Path,
+        dir: &Path,
+    ) -> Result<Box<dyn Opened + 'a>> {
         let (product, programs) = self.found()?;
         fs::create_dir(dir).during("make", dir)?;
         let mut site = site(ground, product, dir);
@@ -134,7 +140,8 @@ impl Kind for ServerKind {
         let server = Server::start(product, &programs, &site)?;
         let control = Mutex::new(server.client()?);
         let case = ground.case;
-        let instance = format!("{}-{}", std::process::id(), INSTANCES.fetch_add(1, Ordering::Relaxed));
+        let instance =
+            format!("{}-{}", std::process::id(), INSTANCES.fetch_add(1, Ordering::Relaxed));
         let source = Source {
             instance,
             database: case.id.clone(),
@@ -164,7 +171,9 @@ impl Kind for ServerKind {
 /// Why a case without protection against torn pages says nothing of a product that has none.
 fn written_once_already(case: &Case, product: &dyn Product) -> Option<String> {
     let same = !case.server.torn_page_protection && product.torn_page_protection().is_none();
-    same.then(|| format!("{} writes no page twice, so there is no protection to switch off", product.title()))
+    same.then(|| {
+        format!("{} writes no page twice, so there is no protection to switch off", product.title())
+    })
 }
 
 /// Where a server of this study lies within `dir`, and what it is told.
@@ -172,7 +181,9 @@ fn site(ground: &Ground<'_>, product: &dyn Product, dir: &Path) -> Site {
     let wishes = &ground.case.server;
     let mut site = Site::new(dir.join("data"), dir.join("log"));
     site.settings = product.cache_settings(wishes.cache.bytes());
-    if let (false, Some((name, off))) = (wishes.torn_page_protection, product.torn_page_protection()) {
+    if let (false, Some((name, off))) =
+        (wishes.torn_page_protection, product.torn_page_protection())
+    {
         site.settings.push((name.into(), off.into()));
     }
     let own = wishes.settings.get(product.name()).into_iter().flatten();
@@ -218,8 +229,8 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     rustix::fs::syncfs(&dir).during("sync", to)
 }
 
-/// Reads every file once, on the way that the server takes, so that the page cache has them: those of a copy on a plain file system are
-/// there already, those of a mount are not.
+/// Reads every file once, on the way that the server takes, so that the page cache has them: those
+/// of a copy on a plain file system are there already, those of a mount are not.
 fn read_tree(dir: &Path) -> Result<()> {
     // By another process: this one may be serving the mount.
     let words = ["-type", "f", "-size", "+0", "-exec", "cat", "--", "{}", "+"];
@@ -236,9 +247,11 @@ fn read_tree(dir: &Path) -> Result<()> {
     let silent = (!read.status.success() && said.is_empty()).then(|| read.status.to_string());
     match reasons.next().or(silent) {
         None => Ok(()),
-        Some(reason) => {
-            Err(Error::Target { what: "reading every file once".into(), database: dir.into(), reason })
-        }
+        Some(reason) => Err(Error::Target {
+            what: "reading every file once".into(),
+            database: dir.into(),
+            reason,
+        }),
     }
 }
 
@@ -278,13 +291,16 @@ fn settings(case: &Case, slob: &slob::Settings, site: &Site) -> BTreeMap<String,
 }
 
 impl ServerTarget {
-    /// A client of a server that has ended knows only that its connection did: the server's own words say why.
+    /// A client of a server that has ended knows only that its connection did: the server's own
+    /// words say why.
     fn explained(&self, error: Error) -> Error {
         match error {
             Error::Target { what, database, reason } if self.server.client().is_err() => {
                 let words = self.server.log_end();
-                let reason =
-                    format!("{reason}; {} has ended, its last words are: {words}", self.product.title());
+                let reason = format!(
+                    "{reason}; {} has ended, its last words are: {words}",
+                    self.product.title()
+                );
                 Error::Target { what, database, reason }
             }
             other => other,
@@ -298,7 +314,8 @@ impl ServerTarget {
     }
 }
 
-/// A server on its directory, for one run. Fields are dropped in their order: the server before what it stands on.
+/// A server on its directory, for one run. Fields are dropped in their order: the server before
+/// what it stands on.
 struct ServerTarget {
     control: Mutex<Box<dyn Client>>,
     server: Server,
@@ -314,7 +331,12 @@ struct ServerTarget {
 }
 
 impl Target for ServerTarget {
-    fn session<'a>(&'a self, work: &'a Work, number: usize, _: u32) -> Result<Box<dyn Session + 'a>> {
+    fn session<'a>(
+        &'a self,
+        work: &'a Work,
+        number: usize,
+        _: u32,
+    ) -> Result<Box<dyn Session + 'a>> {
         Ok(Box::new(session::ServerSession::open(self, work, number)?))
     }
 
@@ -327,15 +349,24 @@ impl Target for ServerTarget {
             tier::add(&mut snapshot, &stats, true);
         }
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        // What the server cannot tell now is left out of the reports; that it is broken shows in its sessions.
+        // What the server cannot tell now is left out of the reports; that it is broken shows in
+        // its sessions.
         let _ = self.product.figures(control.as_mut(), &mut snapshot);
         snapshot.add_waits(&work.client_waits.read());
         snapshot.sessions = Some(work.sessions());
         if matches!(self.case.load(), Load::Slob | Load::Tpcc) {
             snapshot.db_time_ns = Some(db_time_ns(&statements));
-            snapshot.add_counter(statistic::EXECUTE_COUNT, "executions", statements.counter(EXECUTES));
+            snapshot.add_counter(
+                statistic::EXECUTE_COUNT,
+                "executions",
+                statements.counter(EXECUTES),
+            );
             snapshot.add_counter(statistic::USER_CALLS, "calls", statements.counter(CALLS));
-            snapshot.add_counter(statistic::USER_COMMITS, "transactions", statements.counter(COMMITS));
+            snapshot.add_counter(
+                statistic::USER_COMMITS,
+                "transactions",
+                statements.counter(COMMITS),
+            );
             if self.case.load() == Load::Slob {
                 snapshot.add_counter("SLOB rows touched", "rows", statements.counter(ROWS));
             }
@@ -357,7 +388,8 @@ impl Target for ServerTarget {
         for schema in 0..self.slob.schemas {
             let found = control.count(schema, expected)?;
             if found != expected {
-                let reason = format!("{expected} rows were loaded, {found} are there after the run");
+                let reason =
+                    format!("{expected} rows were loaded, {found} are there after the run");
                 return Err(Error::Unsound { database: self.home.clone(), reason });
             }
         }

@@ -1,6 +1,8 @@
-//! Where a run's directory and redo lie: on the home's storage, on a disk over the medium, in a directory of it, or on the tier.
+//! Where a run's directory and redo lie: on the home's storage, on a disk over the medium, in a
+//! directory of it, or on the tier.
 //!
-//! **Invariant**: what is mounted here is noted before, and unmounted before the directory below it is removed.
+//! **Invariant**: what is mounted here is noted before, and unmounted before the directory below it
+//! is removed.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, chown, symlink};
@@ -49,18 +51,23 @@ pub(super) fn cannot(ground: &Ground<'_>) -> Option<String> {
     match placement {
         Placement::Disk if !is_root => Some("a loop device and its mount need root".into()),
         Placement::Disk if !Path::new("/dev/loop-control").exists() => {
-            Some("there is no /dev/loop-control: no loop devices in this system or container".into())
+            Some(
+                "there is no /dev/loop-control: no loop devices in this system or container".into(),
+            )
         }
         Placement::Disk if missing_program().is_some() => {
             missing_program().map(|name| format!("the program {name} is not installed"))
         }
-        Placement::Disk | Placement::Directory if matches!(ground.places.tier, TierPlace::Member(_)) => Some(
-            "the medium is one file or device, and a directory is needed; give --fast a directory".into(),
+        Placement::Disk | Placement::Directory if matches!(ground.places.tier,
+        TierPlace::Member(_)) => Some(
+            "the medium is one file or device, and a directory is needed; give --fast a directory"
+                .into(),
         ),
         _ => {
             let disk = (placement == Placement::Disk).then(|| cannot_mount_a_disk(ground.places));
             disk.flatten()
-                .or_else(|| needs_mount(ground).then(|| cannot_mount(is_root, ground.places)).flatten())
+                .or_else(|| needs_mount(ground).then(|| cannot_mount(is_root,
+                ground.places)).flatten())
         }
     }
 }
@@ -68,7 +75,8 @@ pub(super) fn cannot(ground: &Ground<'_>) -> Option<String> {
 /// Root in a container may be kept from mounting in several ways, so it is tried.
 fn cannot_mount_a_disk(places: &Places) -> Option<String> {
     let image = on_medium_path(places, "probe").ok()?;
-    let made = fs::File::create(&image).and_then(|file| file.set_len(8 << 20)).during("make", &image);
+    let made =
+        fs::File::create(&image).and_then(|file| file.set_len(8 << 20)).during("make", &image);
     let tried = made
         .and_then(|()| run("mkfs.ext4", &["-q", "-F"], &[&image]))
         .and_then(|()| try_to_mount(places, &["-t", "ext4", "-o", "loop"], &image));
@@ -108,7 +116,11 @@ impl Placed {
     ///
     /// # Errors
     /// What the system, the store or the mount says; what was made is taken away again.
-    pub(super) fn new(ground: &Ground<'_>, product: &dyn Product, site: &mut Site) -> Result<Placed> {
+    pub(super) fn new(
+        ground: &Ground<'_>,
+        product: &dyn Product,
+        site: &mut Site,
+    ) -> Result<Placed> {
         let (case, places) = (ground.case, ground.places);
         let mut placed = Placed::default();
         match case.placement {
@@ -147,7 +159,9 @@ impl Placed {
     fn disk(&mut self, case: &Case, places: &Places, site: &Site) -> Result<PathBuf> {
         let image = on_medium_path(places, "disk")?;
         self.made.push(image.clone());
-        fs::File::create(&image).and_then(|file| file.set_len(case.tier_bytes())).during("make", &image)?;
+        fs::File::create(&image)
+            .and_then(|file| file.set_len(case.tier_bytes()))
+            .during("make", &image)?;
         run("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"], &[&image])?;
         let at = site.data.with_file_name("disk");
         fs::create_dir(&at).during("make", &at)?;
@@ -192,10 +206,15 @@ const SMALL_TIER: u64 = 16 << 20;
 
 fn profile(case: &Case, product: &dyn Product) -> Result<Profile> {
     let of = match case.placement {
-        Placement::Redo => Profile::parse(&format!("{}-redo", product.name()), product.redo_profile()),
+        Placement::Redo => {
+            Profile::parse(&format!("{}-redo", product.name()), product.redo_profile())
+        }
         _ => Profile::named(product.name()),
     };
-    of.map_err(|e| Error::Case { case: case.id.clone(), reason: format!("its profile cannot be used: {e}") })
+    of.map_err(|e| Error::Case {
+        case: case.id.clone(),
+        reason: format!("its profile cannot be used: {e}"),
+    })
 }
 
 fn on_medium_path(places: &Places, name: &str) -> Result<PathBuf> {
@@ -215,7 +234,8 @@ fn on_medium(places: &Places, name: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Moves the redo to the directory `to`, which is made if it is not there: a directory leaves a symbolic link, a file is named to the server.
+/// Moves the redo to the directory `to`, which is made if it is not there: a directory leaves a
+/// symbolic link, a file is named to the server.
 fn move_redo(product: &dyn Product, site: &mut Site, to: &Path) -> Result<()> {
     if !to.exists() {
         fs::create_dir(to).during("make", to)?;

@@ -1,9 +1,12 @@
-//! Loads that are programs of their own: pgbench, sysbench, redis-benchmark. What `keys.rs` asks of Redis is measured in the same way.
+//! Loads that are programs of their own: pgbench, sysbench, redis-benchmark. What `keys.rs` asks of
+//! Redis is measured in the same way.
 //!
-//! The warm-up is a run of its own, not measured. The snapshots are taken before and after the measured run, when its clients have
-//! gone and the server has added up what their processes counted ([`Product::settle`]).
+//! The warm-up is a run of its own, not measured. The snapshots are taken before and after the
+//! measured run, when its clients have gone and the server has added up what their processes
+//! counted ([`Product::settle`]).
 //!
-//! **Invariant**: a figure is what the program printed, or follows from its log of single transactions.
+//! **Invariant**: a figure is what the program printed, or follows from its log of single
+//! transactions.
 //! **Deliberately absent**: fixed arrivals, slices of a run.
 
 use std::fs;
@@ -52,7 +55,11 @@ fn belongs(load: Load) -> (&'static str, &'static str) {
 pub(super) fn cannot(product: &dyn Product, programs: &Programs, load: Load) -> Option<String> {
     let (of, program) = belongs(load);
     if load == Load::Tpcc && !product.speaks_sql() {
-        return Some(format!("the load {} is SQL, and {} does not speak it", load.name(), product.title()));
+        return Some(format!(
+            "the load {} is SQL, and {} does not speak it",
+            load.name(),
+            product.title()
+        ));
     }
     if matches!(load, Load::Slob | Load::Tpcc) {
         return None;
@@ -60,7 +67,8 @@ pub(super) fn cannot(product: &dyn Product, programs: &Programs, load: Load) -> 
     if of != product.name() {
         return Some(format!("the load {} is for {of}", load.name()));
     }
-    (!program.is_empty() && programs.get(program).is_none()).then(|| format!("{program} is not installed"))
+    (!program.is_empty() && programs.get(program).is_none())
+        .then(|| format!("{program} is not installed"))
 }
 
 /// The script of sysbench.
@@ -83,7 +91,11 @@ fn sysbench(command: &mut Command, server: &Server, load: Load, slob: &slob::Set
         .arg(script(load))
         .arg("--db-driver=mysql")
         .arg(format!("--mysql-socket={}", server.socket().display()));
-    command.args(["--mysql-user=root", "--mysql-db=sbtest", &format!("--tables={SYSBENCH_TABLES}")]);
+    command.args([
+        "--mysql-user=root",
+        "--mysql-db=sbtest",
+        &format!("--tables={SYSBENCH_TABLES}"),
+    ]);
     command.args([format!("--table-size={rows}"), format!("--rand-seed={}", slob.seed.max(1))]);
 }
 
@@ -116,7 +128,8 @@ pub(super) fn prepare(
         }
         Load::Set | Load::Mixed | Load::Slob | Load::Tpcc => return Ok(()),
     }
-    finish(command, &server.socket_dir().join("load"), &|| false, &|_| {}, Duration::ZERO).map(|_| ())
+    finish(command, &server.socket_dir().join("load"), &|| false, &|_| {}, Duration::ZERO)
+        .map(|_| ())
 }
 
 /// Runs a program to its end; what it printed.
@@ -128,10 +141,14 @@ fn finish(
     expected: Duration,
 ) -> Result<String> {
     let _ = fs::remove_file(log);
-    let program: Vec<String> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+    let program: Vec<String> =
+        command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
     let name = program.iter().skip_while(|word| *word != "--").nth(1).cloned().unwrap_or_default();
-    let failed =
-        |reason: String| Error::Target { what: "the load".into(), database: name.clone().into(), reason };
+    let failed = |reason: String| Error::Target {
+        what: "the load".into(),
+        database: name.clone().into(),
+        reason,
+    };
     command.current_dir(log.parent().unwrap_or(Path::new("/")));
     let mut process = Process::start(command, log)?;
     let began = Instant::now();
@@ -190,7 +207,8 @@ struct Job {
 /// What the program says; [`Error::Interrupted`].
 pub(super) fn measure(target: &ServerTarget, plans: &Plans<'_>) -> Result<Measured> {
     let server = &target.case.server;
-    let of_case = Job { load: server.load, clients: server.clients, amount: Amount::Time(plans.warm_up) };
+    let of_case =
+        Job { load: server.load, clients: server.clients, amount: Amount::Time(plans.warm_up) };
     let whole = (plans.warm_up + plans.run_time).as_secs_f64().max(1e-9);
     let (mut job, warm_up) = match plans.program {
         None => {
@@ -216,7 +234,8 @@ pub(super) fn measure(target: &ServerTarget, plans: &Plans<'_>) -> Result<Measur
         let begin = target.snapshot(&work);
         let found = once(target, &job, plans, &rest)?;
         match job.amount {
-            // Nothing ended, on a machine or a disk that is that slow: a run of no transaction would be no figure at all.
+            // Nothing ended, on a machine or a disk that is that slow: a run of no transaction
+            // would be no figure at all.
             Amount::Time(time) if found.statements == 0 && time <= LONGEST => {
                 job.amount = Amount::Time((time * 2).max(Duration::from_secs(2)));
             }
@@ -225,7 +244,9 @@ pub(super) fn measure(target: &ServerTarget, plans: &Plans<'_>) -> Result<Measur
     };
     target.settle()?;
     let mut end = target.snapshot(&work);
-    for (snapshot, count) in [(&mut begin, (0, 0)), (&mut end, (found.transactions, found.statements))] {
+    for (snapshot, count) in
+        [(&mut begin, (0, 0)), (&mut end, (found.transactions, found.statements))]
+    {
         snapshot.add_counter(statistic::USER_COMMITS, "transactions", count.0);
         snapshot.add_counter(statistic::EXECUTE_COUNT, "executions", count.1);
     }
@@ -273,8 +294,9 @@ fn once(
         );
     }
     let mut command = server.command(target.programs.path(program))?;
-    let finish =
-        |command: Command| finish(command, &log, plans.stopped, progress, Duration::from_secs_f64(seconds));
+    let finish = |command: Command| {
+        finish(command, &log, plans.stopped, progress, Duration::from_secs_f64(seconds))
+    };
     match load {
         Load::Tpcb | Load::SimpleUpdate | Load::SelectOnly => {
             let length = match amount {
@@ -285,7 +307,9 @@ fn once(
                 }
             };
             command.args(["-n", "-l", "--log-prefix=transactions", "-M", "prepared"]);
-            command.args(["-c", &clients.to_string(), "-j", &clients.min(2).to_string()]).args(length);
+            command
+                .args(["-c", &clients.to_string(), "-j", &clients.min(2).to_string()])
+                .args(length);
             match load {
                 Load::SelectOnly => drop(command.arg("-S")),
                 Load::SimpleUpdate => drop(command.arg("-N")),
@@ -312,7 +336,8 @@ fn once(
             of_sysbench(&finish(command)?)
         }
         Load::Set | Load::Mixed | Load::Slob | Load::Tpcc => {
-            let value = wishes.value.map_or(super::width(target.product) as u64 * 19, ByteSize::bytes);
+            let value =
+                wishes.value.map_or(super::width(target.product) as u64 * 19, ByteSize::bytes);
             let (mut count, time) = match amount {
                 Amount::Time(time) => (100 * u64::from(clients), time),
                 Amount::Count(count) => (count, Duration::ZERO),
@@ -338,7 +363,10 @@ fn no_figure(program: &str, printed: &str) -> Error {
     Error::Target {
         what: "reading what the load printed".into(),
         database: program.into(),
-        reason: format!("a figure is missing in: {}", printed.chars().take(600).collect::<String>()),
+        reason: format!(
+            "a figure is missing in: {}",
+            printed.chars().take(600).collect::<String>()
+        ),
     }
 }
 
@@ -347,7 +375,8 @@ fn take_logs(dir: &Path) -> Result<String> {
     let mut text = String::new();
     for entry in fs::read_dir(dir).during("list", dir)? {
         let path: PathBuf = entry.during("list", dir)?.path();
-        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("transactions.")) {
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("transactions."))
+        {
             text.push_str(&fs::read_to_string(&path).during("read", &path)?);
             fs::remove_file(&path).during("remove", &path)?;
         }
@@ -367,7 +396,8 @@ fn latency(histogram: &Histogram, mean_ns: Option<f64>) -> Latency {
     Latency { mean_ns: mean_ns.unwrap_or(latency.mean_ns), ..latency }
 }
 
-/// pgbench prints the rate; its logs have a line for each transaction: client, number, microseconds, ...
+/// pgbench prints the rate; its logs have a line for each transaction: client, number,
+/// microseconds, ...
 fn of_pgbench(printed: &str, logs: &str, statements: u64) -> Result<Found> {
     let missing = || no_figure("pgbench", printed);
     let transactions =
@@ -391,7 +421,8 @@ fn of_pgbench(printed: &str, logs: &str, statements: u64) -> Result<Found> {
     })
 }
 
-/// sysbench prints a histogram: `   1.234 |****   56`, the milliseconds of each bucket and how many.
+/// sysbench prints a histogram: `   1.234 |****   56`, the milliseconds of each bucket and how
+/// many.
 fn of_sysbench(printed: &str) -> Result<Found> {
     let missing = || no_figure("sysbench", printed);
     let number = |text: &str| number_after(printed, text).ok_or_else(missing);
@@ -416,14 +447,16 @@ fn of_sysbench(printed: &str) -> Result<Found> {
     })
 }
 
-/// redis-benchmark prints `"SET","45871.56","0.189","0.048","0.183","0.303","0.479","1.215"`: the rate, then mean, least, median, 95th and
-/// 99th percentile and longest in milliseconds. Several runs are added up; of percentiles the worse is kept.
+/// redis-benchmark prints `"SET","45871.56","0.189","0.048","0.183","0.303","0.479","1.215"`: the
+/// rate, then mean, least, median, 95th and 99th percentile and longest in milliseconds. Several
+/// runs are added up; of percentiles the worse is kept.
 fn of_redis(printed: &str, count: u64, before: &Found) -> Result<Found> {
     let line = printed
         .lines()
         .find(|line| line.starts_with("\"SET\""))
         .ok_or_else(|| no_figure("redis-benchmark", printed))?;
-    let figures: Vec<f64> = line.split(',').filter_map(|word| word.trim_matches('"').parse().ok()).collect();
+    let figures: Vec<f64> =
+        line.split(',').filter_map(|word| word.trim_matches('"').parse().ok()).collect();
     let [rate, mean, _, median, p95, p99, longest] = figures.as_slice() else {
         return Err(no_figure("redis-benchmark", line));
     };
@@ -454,25 +487,31 @@ mod tests {
 
     #[test]
     fn what_pgbench_prints_is_read() {
-        let printed = "number of transactions actually processed: 200\nnumber of failed transactions: 0 (0.000%)\n\
-                       latency average = 1.0 ms\ninitial connection time = 3 ms\ntps = 100.0 (without initial connection time)\n";
+        let printed = "number of transactions actually processed: 200\nnumber of failed \
+                       transactions: 0 (0.000%)\n\
+                       latency average = 1.0 ms\ninitial connection time = 3 ms\ntps = 100.0 \
+                       (without initial connection time)\n";
         let logs = "0 1 1500 0 1700000000 1\n0 2 2500 0 1700000000 2\n";
         let found = of_pgbench(printed, logs, 5).unwrap();
         assert_eq!((found.transactions, found.statements, found.elapsed_s), (200, 1000, 2.0));
         assert_eq!(found.latency.count, 2);
         assert!((found.latency.mean_ns - 2_000_000.0).abs() < 1.0);
         assert!(of_pgbench("pgbench: error", "", 1).is_err());
-        let nothing =
-            "number of transactions actually processed: 0\nnumber of failed transactions: 0 (NaN%)\n";
+        let nothing = "number of transactions actually processed: 0\nnumber of failed \
+                       transactions: 0 (NaN%)\n";
         assert_eq!(of_pgbench(nothing, "", 5).unwrap(), Found::default());
     }
 
     #[test]
     fn what_sysbench_prints_is_read() {
-        let printed = "Latency histogram (values are in milliseconds)\n       value  ------------- distribution ------------- count\n\
-                       \x20      1.000 |**                                       3\n       2.000 |*   1\n\
-                       SQL statistics:\n    transactions:                        4      (2.00 per sec.)\n    queries:   80 (40.0 per sec.)\n\
-                       General statistics:\n    total time:                          2.0050s\nLatency (ms):\n  min:  0.9\n avg:  1.25\n max:  2.1\n";
+        let printed = "Latency histogram (values are in milliseconds)\n       value  ------------- \
+                       distribution ------------- count\n\
+                       \x20      1.000 |**                                       3\n       2.000 \
+                       |*   1\n\
+                       SQL statistics:\n    transactions:                        4      (2.00 per \
+                       sec.)\n    queries:   80 (40.0 per sec.)\n\
+                       General statistics:\n    total time:                          \
+                       2.0050s\nLatency (ms):\n  min:  0.9\n avg:  1.25\n max:  2.1\n";
         let found = of_sysbench(printed).unwrap();
         assert_eq!((found.transactions, found.statements, found.elapsed_s), (4, 80, 2.005));
         assert_eq!(
@@ -484,7 +523,8 @@ mod tests {
 
     #[test]
     fn what_redis_benchmark_prints_is_read_and_added_up() {
-        let printed = "\"test\",\"rps\",\"avg\"\n\"SET\",\"1000.00\",\"0.100\",\"0.048\",\"0.090\",\"0.303\",\"0.400\",\"1.200\"\n";
+        let printed = "\"test\",\"rps\",\"avg\"\n\"SET\",\"1000.00\",\"0.100\",\"0.048\",\
+                       \"0.090\",\"0.303\",\"0.400\",\"1.200\"\n";
         let one = of_redis(printed, 1000, &Found::default()).unwrap();
         let two = of_redis(printed, 1000, &one).unwrap();
         assert_eq!((two.transactions, two.elapsed_s), (2000, 2.0));

@@ -1,7 +1,7 @@
 //! A session of any server: a client's statements, each timed, tried again after a deadlock.
 //!
-//! **Invariants**: an update is one transaction, committed before the next operation; what a deadlock cost is a wait event, and part of
-//! the statement's time.
+//! **Invariants**: an update is one transaction, committed before the next operation; what a
+//! deadlock cost is a wait event, and part of the statement's time.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,8 @@ use super::{ServerTarget, width};
 use crate::error::{Error, Result};
 use crate::server::{Client, Range};
 use crate::target::{
-    CALLS, COMMIT, COMMITS, DATABASE_LOCK, EXECUTES, ROWS, SCAN, SELECT, Session, UPDATE, Work, thread_cpu_ns,
+    CALLS, COMMIT, COMMITS, DATABASE_LOCK, EXECUTES, ROWS, SCAN, SELECT, Session, UPDATE, Work,
+    thread_cpu_ns,
 };
 use crate::workload::Operation;
 use crate::workload::slob::RedoStress;
@@ -73,7 +74,9 @@ impl<'a> ServerSession<'a> {
         Err(Error::Target {
             what: "the load".into(),
             database: std::path::PathBuf::new(),
-            reason: format!("a transaction was ended {TRIES} times because of deadlocks; give fewer threads"),
+            reason: format!(
+                "a transaction was ended {TRIES} times because of deadlocks; give fewer threads"
+            ),
         })
     }
 }
@@ -98,7 +101,8 @@ impl Session for ServerSession<'_> {
             Operation::Update { after, before } => {
                 self.next_value();
                 let start = self.recorder.start();
-                let rows = self.update(Range { schema, after, before }, redo == RedoStress::Heavy)?;
+                let rows =
+                    self.update(Range { schema, after, before }, redo == RedoStress::Heavy)?;
                 if self.commits_with_each_statement {
                     let _ = self.recorder.record(COMMIT, start);
                     self.recorder.count(CALLS, 1);

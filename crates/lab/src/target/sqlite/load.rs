@@ -1,9 +1,12 @@
-//! Filling a database as SLOB does: a table with one row per block, its keys in random order of place; an index; a scan table.
+//! Filling a database as SLOB does: a table with one row per block, its keys in random order of
+//! place; an index; a scan table.
 //!
-//! A row is made to fill more than half of a page, so that a second one does not fit and no row needs an overflow page. Oracle does it by
-//! leaving 99 % of the block free (PCTFREE 99), which SQLite cannot.
+//! A row is made to fill more than half of a page, so that a second one does not fit and no row
+//! needs an overflow page. Oracle does it by leaving 99 % of the block free (PCTFREE 99), which
+//! SQLite cannot.
 //!
-//! Loading is not measured: it goes through the stock VFS, without a journal, and the file is synced at the end.
+//! Loading is not measured: it goes through the stock VFS, without a journal, and the file is
+//! synced at the end.
 
 use std::fs::File;
 use std::path::Path;
@@ -18,7 +21,8 @@ use crate::workload::{slob, tpcc};
 /// Rows between two looks at the progress.
 const STEP: u64 = 1024;
 
-/// Bytes of each of the columns c2 to c20: SLOB's 128 at pages of 4 KiB, in proportion at larger ones. Nineteen of them fill 59 % of a page.
+/// Bytes of each of the columns c2 to c20: SLOB's 128 at pages of 4 KiB, in proportion at larger
+/// ones. Nineteen of them fill 59 % of a page.
 pub fn column_bytes(page_size: u32) -> usize {
     page_size as usize / 32
 }
@@ -84,9 +88,11 @@ fn fill(
     let columns: Vec<String> = (2..=20).map(|n| format!("c{n} TEXT")).collect();
     let columns = columns.join(", ");
     let setup = format!(
-        "PRAGMA page_size = {page_size}; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;
+        "PRAGMA page_size = {page_size}; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; \
+         PRAGMA locking_mode = EXCLUSIVE;
          PRAGMA cache_size = -65536; BEGIN;
-         CREATE TABLE cf1 (custid INTEGER NOT NULL, {columns}); CREATE TABLE cf2 (custid INTEGER NOT NULL, {columns});"
+         CREATE TABLE cf1 (custid INTEGER NOT NULL, {columns}); CREATE TABLE cf2 (custid INTEGER \
+         NOT NULL, {columns});"
     );
     connection.execute_batch(&setup).map_err(failed("making the tables", path))?;
     let page = u64::from(page_size);
@@ -138,17 +144,22 @@ mod tests {
             let db = Connection::open(&path).unwrap();
             let ask = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
             assert_eq!(ask("SELECT COUNT(DISTINCT custid) FROM cf1"), 300);
-            assert_eq!((ask("SELECT MIN(custid) FROM cf1"), ask("SELECT MAX(custid) FROM cf1")), (1, 300));
+            assert_eq!(
+                (ask("SELECT MIN(custid) FROM cf1"), ask("SELECT MAX(custid) FROM cf1")),
+                (1, 300)
+            );
             for (table, rows) in [("cf1", 300), ("cf2", 5)] {
                 let leaves = format!("FROM dbstat WHERE name = '{table}' AND pagetype = 'leaf'");
                 assert_eq!(ask(&format!("SELECT COUNT(*) {leaves}")), rows, "{page_size}");
                 assert_eq!(ask(&format!("SELECT MAX(ncell) {leaves}")), 1);
-                let overflow =
-                    format!("SELECT COUNT(*) FROM dbstat WHERE name = '{table}' AND pagetype = 'overflow'");
+                let overflow = format!(
+                    "SELECT COUNT(*) FROM dbstat WHERE name = '{table}' AND pagetype = 'overflow'"
+                );
                 assert_eq!(ask(&overflow), 0);
             }
             // Of neighbouring keys hardly any lie in neighbouring rows.
-            let close = "SELECT COUNT(*) FROM cf1 a JOIN cf1 b ON b.custid = a.custid + 1 WHERE abs(b.rowid - a.rowid) = 1";
+            let close = "SELECT COUNT(*) FROM cf1 a JOIN cf1 b ON b.custid = a.custid + 1 WHERE \
+                         abs(b.rowid - a.rowid) = 1";
             assert!(ask(close) < 15);
         }
     }

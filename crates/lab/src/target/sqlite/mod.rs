@@ -1,7 +1,9 @@
-//! SQLite as a target: one database file for each schema, the library linked in, the fast tier by the VFS `tiersmith`.
+//! SQLite as a target: one database file for each schema, the library linked in, the fast tier by
+//! the VFS `tiersmith`.
 //!
-//! A run gets fresh copies of loaded databases ([`load`]). Where a case puts something on the tier, opening the copy attaches it; where
-//! it does not, the same VFS passes everything to the stock one and times it, so that both sides are measured alike.
+//! A run gets fresh copies of loaded databases ([`load`]). Where a case puts something on the tier,
+//! opening the copy attaches it; where it does not, the same VFS passes everything to the stock one
+//! and times it, so that both sides are measured alike.
 //!
 //! **Invariant**: the only differences between two cases are those of their case files.
 //! **Deliberately absent**: several processes; the VFS owns an attached database for one process.
@@ -20,7 +22,8 @@ use tiersmith_awr::{Snapshot, Source, WaitStat, statistic};
 use tiersmith_sqlite::place::Place;
 
 use super::{
-    CALLS, COMMITS, EXECUTES, Ground, Kind, Opened, ROWS, Session, Target, Work, db_time_ns, tier, tpcc,
+    CALLS, COMMITS, EXECUTES, Ground, Kind, Opened, ROWS, Session, Target, Work, db_time_ns, tier,
+    tpcc,
 };
 use crate::case::{Case, Load, Placement};
 use crate::error::{During, Error, Result};
@@ -58,9 +61,10 @@ impl Kind for SqliteKind {
         }
         match case.load() {
             Load::Slob => None,
-            Load::Tpcc if case.sqlite.exclusive && case.server.clients > 1 => {
-                Some("it is in exclusive mode, where one connection keeps its locks; give --clients 1".into())
-            }
+            Load::Tpcc if case.sqlite.exclusive && case.server.clients > 1 => Some(
+                "it is in exclusive mode, where one connection keeps its locks; give --clients 1"
+                    .into(),
+            ),
             Load::Tpcc => None,
             load => Some(format!("the load {} is for servers; give --target", load.name())),
         }
@@ -82,13 +86,25 @@ impl Kind for SqliteKind {
             return load::load_tpcc(&path, page_size, company, ground.slob.seed, ground.progress);
         }
         for schema in 0..schemas {
-            let report = |part: f64| (ground.progress)((f64::from(schema) + part) / f64::from(schemas));
-            load::load(&database(dir, schema), ground.case.sqlite.page_size, ground.slob, schema, &report)?;
+            let report =
+                |part: f64| (ground.progress)((f64::from(schema) + part) / f64::from(schemas));
+            load::load(
+                &database(dir, schema),
+                ground.case.sqlite.page_size,
+                ground.slob,
+                schema,
+                &report,
+            )?;
         }
         Ok(())
     }
 
-    fn open<'a>(&self, ground: &Ground<'a>, template: &Path, dir: &Path) -> Result<Box<dyn Opened + 'a>> {
+    fn open<'a>(
+        &self,
+        ground: &Ground<'a>,
+        template: &Path,
+        dir: &Path,
+    ) -> Result<Box<dyn Opened + 'a>> {
         let spots = spots(ground, template, dir)?;
         let target = SqliteTarget::open(ground.case, ground.slob, &spots)?;
         Ok(Box::new(OpenedSqlite { target, spots, places: ground.places }))
@@ -107,7 +123,11 @@ fn spots(ground: &Ground<'_>, template: &Path, dir: &Path) -> Result<Vec<Spot>> 
         let path = database(dir, schema);
         fs::copy(database(template, schema), &path).during("copy a loaded database to", &path)?;
         File::open(&path).and_then(|file| file.sync_all()).during("sync", &path)?;
-        spots.push(Spot { path, member: ground.places.member(schema), emulated: ground.places.emulated });
+        spots.push(Spot {
+            path,
+            member: ground.places.member(schema),
+            emulated: ground.places.emulated,
+        });
     }
     File::open(dir).and_then(|dir| dir.sync_all()).during("sync", dir)?;
     Ok(spots)
@@ -162,7 +182,8 @@ pub struct SqliteTarget {
     slob: slob::Settings,
     databases: Vec<Database>,
     source: Source,
-    /// What the process had waited for on plain files when the run began; later snapshots are counted from there.
+    /// What the process had waited for on plain files when the run began; later snapshots are
+    /// counted from there.
     plain_before: Totals,
     /// What DB CPU is counted from: the first snapshot.
     cpu_base: OnceLock<CpuBase>,
@@ -170,7 +191,8 @@ pub struct SqliteTarget {
     cpu_told_ns: AtomicU64,
 }
 
-/// What was known at the first snapshot. Waits before it were not all in DB time: tables were read to warm the caches.
+/// What was known at the first snapshot. Waits before it were not all in DB time: tables were read
+/// to warm the caches.
 #[derive(Clone, Copy, Debug)]
 struct CpuBase {
     cpu_ns: u64,
@@ -183,8 +205,8 @@ struct Database {
     uri: String,
     /// Where its files live; nothing when it is plain.
     place: Option<Arc<Place>>,
-    /// Keeps the database open, and with it its WAL, while sessions come and go. Nothing in exclusive mode, where it would keep
-    /// sessions out.
+    /// Keeps the database open, and with it its WAL, while sessions come and go. Nothing in
+    /// exclusive mode, where it would keep sessions out.
     _keeper: Option<Mutex<Connection>>,
 }
 
@@ -222,7 +244,8 @@ pub fn has_batch_atomic_writes() -> bool {
 }
 
 impl SqliteTarget {
-    /// Opens the databases of a run as its case says; attaches them if it puts something on the tier.
+    /// Opens the databases of a run as its case says; attaches them if it puts something on the
+    /// tier.
     ///
     /// # Errors
     /// What SQLite or the tier says.
@@ -234,7 +257,8 @@ impl SqliteTarget {
         let plain_before = tiersmith_sqlite::plain_events().read();
         let databases: Vec<Database> =
             spots.iter().map(|spot| Database::open(case, spot)).collect::<Result<_>>()?;
-        let instance = format!("{}-{}", std::process::id(), INSTANCES.fetch_add(1, Ordering::Relaxed));
+        let instance =
+            format!("{}-{}", std::process::id(), INSTANCES.fetch_add(1, Ordering::Relaxed));
         let source = Source {
             instance,
             database: case.id.clone(),
@@ -256,7 +280,8 @@ impl SqliteTarget {
         })
     }
 
-    /// Reads every table once, so that a run does not begin with cold caches: the tier's, and the operating system's.
+    /// Reads every table once, so that a run does not begin with cold caches: the tier's, and the
+    /// operating system's.
     ///
     /// # Errors
     /// What SQLite says.
@@ -265,10 +290,13 @@ impl SqliteTarget {
             let connection = database.connect(&self.case)?;
             let whole: Vec<String> = match self.case.load() {
                 Load::Tpcc => {
-                    let count = |table: &Table| format!("SELECT COUNT(*) FROM {} NOT INDEXED", table.name);
+                    let count =
+                        |table: &Table| format!("SELECT COUNT(*) FROM {} NOT INDEXED", table.name);
                     workload::tpcc::TABLES.iter().map(count).collect()
                 }
-                _ => ["cf1", "cf2"].map(|table| format!("SELECT COUNT(c2) FROM {table} NOT INDEXED")).into(),
+                _ => ["cf1", "cf2"]
+                    .map(|table| format!("SELECT COUNT(c2) FROM {table} NOT INDEXED"))
+                    .into(),
             };
             for sql in whole {
                 connection
@@ -279,7 +307,8 @@ impl SqliteTarget {
         Ok(())
     }
 
-    /// A connection for loads with statements of their own, whose waits for locks are told to `waits`.
+    /// A connection for loads with statements of their own, whose waits for locks are told to
+    /// `waits`.
     fn sql(&self, waits: Option<Registry>) -> Result<Box<dyn Sql>> {
         let database = self.databases.first().ok_or_else(|| Error::Target {
             what: "opening the database".into(),
@@ -305,8 +334,10 @@ impl SqliteTarget {
             snapshot.add_counters(&plain);
             snapshot.add_io_of(&plain, "home");
         }
-        for counter in [statistic::FLASH_HITS, statistic::FLASH_MISSES, statistic::ZERO_COPY_READS] {
-            physical_reads += snapshot.counters.iter().find(|c| c.name == counter).map_or(0, |c| c.value);
+        for counter in [statistic::FLASH_HITS, statistic::FLASH_MISSES, statistic::ZERO_COPY_READS]
+        {
+            physical_reads +=
+                snapshot.counters.iter().find(|c| c.name == counter).map_or(0, |c| c.value);
         }
         if self.case.placement == Placement::Home {
             physical_reads = snapshot
@@ -319,11 +350,13 @@ impl SqliteTarget {
         snapshot.add_waits(&work.client_waits.read());
     }
 
-    /// DB CPU without the time inside waits: on a mapped medium a wait *is* processor time, and would be counted twice; so would the
-    /// copies a system call makes. Of what is known (the processor time of the threads, DB time, the waits) this is the most it can be.
+    /// DB CPU without the time inside waits: on a mapped medium a wait *is* processor time, and
+    /// would be counted twice; so would the copies a system call makes. Of what is known (the
+    /// processor time of the threads, DB time, the waits) this is the most it can be.
     fn db_cpu_ns(&self, snapshot: &Snapshot, work: &Work, db_time_ns: u64) -> u64 {
         let foreground = |wait: &&WaitStat| !wait.background && wait.class != WaitClass::Idle;
-        let waited_ns: u64 = snapshot.waits.iter().filter(foreground).map(|wait| wait.total_ns).sum();
+        let waited_ns: u64 =
+            snapshot.waits.iter().filter(foreground).map(|wait| wait.total_ns).sum();
         let now = CpuBase { cpu_ns: work.cpu_ns(), db_time_ns, waited_ns };
         let base = self.cpu_base.get_or_init(|| now);
         let since = |of: fn(&CpuBase) -> u64| of(&now).saturating_sub(of(base));
@@ -359,8 +392,9 @@ impl Database {
 }
 
 fn connect(uri: &str, path: &Path) -> Result<Connection> {
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(uri, flags).map_err(failed("opening the database", path))
 }
 
@@ -385,7 +419,11 @@ fn uri(case: &Case, spot: &Spot) -> String {
         Placement::Redo => "redo",
         Placement::All => "all",
     };
-    uri.push_str(&format!("&fast={}&size={}&place={place}", escape(&spot.member), case.tier_bytes()));
+    uri.push_str(&format!(
+        "&fast={}&size={}&place={place}",
+        escape(&spot.member),
+        case.tier_bytes()
+    ));
     if spot.emulated {
         uri.push_str("&emulate=1");
     }
@@ -399,7 +437,11 @@ fn escape(path: &Path) -> String {
     path.as_os_str()
         .as_bytes()
         .iter()
-        .map(|byte| if plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") })
+        .map(
+            |byte| {
+                if plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") }
+            },
+        )
         .collect()
 }
 
@@ -409,18 +451,24 @@ fn configure(connection: &Connection, case: &Case, path: &Path) -> Result<()> {
     let set = |name: &str, value: &str| -> Result<()> {
         connection
             .pragma_update_and_check(None, name, value, |_| Ok(()))
-            .or_else(|e| if matches!(e, rusqlite::Error::QueryReturnedNoRows) { Ok(()) } else { Err(e) })
+            .or_else(|e| {
+                if matches!(e, rusqlite::Error::QueryReturnedNoRows) { Ok(()) } else { Err(e) }
+            })
             .map_err(failed(&format!("PRAGMA {name} = {value}"), path))
     };
     if settings.exclusive {
         set("locking_mode", "EXCLUSIVE")?;
     }
     let mode: String = connection
-        .pragma_update_and_check(None, "journal_mode", settings.journal_mode.name(), |row| row.get(0))
+        .pragma_update_and_check(None, "journal_mode", settings.journal_mode.name(), |row| {
+            row.get(0)
+        })
         .map_err(failed("PRAGMA journal_mode", path))?;
     if mode != settings.journal_mode.name() {
-        let reason =
-            format!("journal mode {} was asked for, SQLite stayed with {mode}", settings.journal_mode.name());
+        let reason = format!(
+            "journal mode {} was asked for, SQLite stayed with {mode}",
+            settings.journal_mode.name()
+        );
         return Err(Error::Unsound { database: path.into(), reason });
     }
     set("synchronous", &settings.synchronous)?;
@@ -468,13 +516,22 @@ fn settings_of_slob(slob: &slob::Settings) -> Vec<(&'static str, String)> {
         ("SLOB seed", slob.seed.to_string()),
         (
             "arrivals per second",
-            if slob.arrivals_per_s > 0.0 { slob.arrivals_per_s.to_string() } else { "closed loop".into() },
+            if slob.arrivals_per_s > 0.0 {
+                slob.arrivals_per_s.to_string()
+            } else {
+                "closed loop".into()
+            },
         ),
     ]
 }
 
 impl Target for SqliteTarget {
-    fn session<'a>(&'a self, work: &'a Work, number: usize, schema: u32) -> Result<Box<dyn Session + 'a>> {
+    fn session<'a>(
+        &'a self,
+        work: &'a Work,
+        number: usize,
+        schema: u32,
+    ) -> Result<Box<dyn Session + 'a>> {
         Ok(Box::new(session::SqliteSession::open(self, work, number, schema)?))
     }
 
@@ -502,7 +559,8 @@ impl Target for SqliteTarget {
         let rows = self.slob.blocks(u64::from(self.case.sqlite.page_size));
         for database in &self.databases {
             let connection = database.connect(&self.case)?;
-            let unsound = |reason: String| Error::Unsound { database: database.path.clone(), reason };
+            let unsound =
+                |reason: String| Error::Unsound { database: database.path.clone(), reason };
             if self.case.load() == Load::Tpcc {
                 tpcc::consistent(self.sql(None)?.as_mut(), &database.path)?;
             } else {
@@ -510,7 +568,9 @@ impl Target for SqliteTarget {
                     .query_row("SELECT COUNT(*) FROM cf1", [], |row| row.get(0))
                     .map_err(failed("counting the rows", &database.path))?;
                 if found as u64 != rows {
-                    return Err(unsound(format!("{rows} rows were loaded, {found} are there after the run")));
+                    return Err(unsound(format!(
+                        "{rows} rows were loaded, {found} are there after the run"
+                    )));
                 }
             }
             let verdict: String = connection
@@ -545,7 +605,11 @@ mod tests {
             let cases = case::choose(&[id.into()], false).unwrap();
             let uri_of = |emulated| uri(&cases[1], &spot(emulated));
             let size = format!("&fast=/f/t%2C1.tier&size={}", cases[1].tier_bytes());
-            assert!(uri_of(true).contains(place) && uri_of(true).contains(&size), "{}", uri_of(true));
+            assert!(
+                uri_of(true).contains(place) && uri_of(true).contains(&size),
+                "{}",
+                uri_of(true)
+            );
             assert!(uri_of(true).ends_with("&emulate=1") && !uri_of(false).contains("emulate"));
         }
     }

@@ -1,7 +1,7 @@
 //! A session: one thread's connections, statements prepared once, each call timed.
 //!
-//! **Invariants**: an update is one transaction, committed before the next operation; what waits for a lock is a wait event, and its
-//! time is part of the statement's.
+//! **Invariants**: an update is one transaction, committed before the next operation; what waits
+//! for a lock is a wait event, and its time is part of the statement's.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,8 @@ use tiersmith_awr::events::{Recorder, Registry};
 use super::{SqliteTarget, failed};
 use crate::error::{Error, Result};
 use crate::target::{
-    CALLS, COMMIT, COMMITS, DATABASE_LOCK, EXECUTES, ROWS, SCAN, SELECT, Session, UPDATE, Work, thread_cpu_ns,
+    CALLS, COMMIT, COMMITS, DATABASE_LOCK, EXECUTES, ROWS, SCAN, SELECT, Session, UPDATE, Work,
+    thread_cpu_ns,
 };
 use crate::workload::Operation;
 use crate::workload::slob::RedoStress;
@@ -45,7 +46,11 @@ pub(super) struct SqliteSession<'a> {
 }
 
 /// Makes a connection wait for another's lock, and tell how long it did.
-pub(super) fn wait_for_locks(connection: &mut Connection, waits: Registry, path: &Path) -> Result<()> {
+pub(super) fn wait_for_locks(
+    connection: &mut Connection,
+    waits: Registry,
+    path: &Path,
+) -> Result<()> {
     let mut began = Instant::now();
     let wait = move |tries: i32| {
         if tries == 0 {
@@ -61,7 +66,12 @@ pub(super) fn wait_for_locks(connection: &mut Connection, waits: Registry, path:
 }
 
 impl<'a> SqliteSession<'a> {
-    pub(super) fn open(target: &'a SqliteTarget, work: &'a Work, number: usize, schema: u32) -> Result<Self> {
+    pub(super) fn open(
+        target: &'a SqliteTarget,
+        work: &'a Work,
+        number: usize,
+        schema: u32,
+    ) -> Result<Self> {
         let columns: Vec<String> = (2..=20).map(|n| format!("c{n} = ?3")).collect();
         let width = super::load::column_bytes(target.case.sqlite.page_size);
         let mut session = SqliteSession {
@@ -70,7 +80,10 @@ impl<'a> SqliteSession<'a> {
             number,
             recorder: work.statements.recorder(),
             connections: HashMap::new(),
-            heavy_sql: format!("UPDATE cf1 SET {} WHERE custid > ?1 AND custid < ?2", columns.join(", ")),
+            heavy_sql: format!(
+                "UPDATE cf1 SET {} WHERE custid > ?1 AND custid < ?2",
+                columns.join(", ")
+            ),
             value: "u".repeat(width),
             updates: 0,
             cpu_at_start_ns: thread_cpu_ns(),
@@ -112,7 +125,8 @@ impl Session for SqliteSession<'_> {
         if let Operation::Update { .. } = operation {
             self.next_value();
         }
-        let connection = self.connections.get(&schema).expect("BUG: a schema's connection was made above");
+        let connection =
+            self.connections.get(&schema).expect("BUG: a schema's connection was made above");
         let (recorder, value, heavy) = (&self.recorder, &self.value, &self.heavy_sql);
         let done = (|| -> rusqlite::Result<()> {
             match operation {
@@ -134,7 +148,8 @@ impl Session for SqliteSession<'_> {
                 }
                 Operation::Update { after, before } => {
                     let sql = if redo == RedoStress::Heavy { heavy } else { LITE_SQL };
-                    // IMMEDIATE: the lock is asked for once, at the beginning, where waiting for it is allowed.
+                    // IMMEDIATE: the lock is asked for once, at the beginning, where waiting for it
+                    // is allowed.
                     let mut begin = connection.prepare_cached("BEGIN IMMEDIATE")?;
                     let mut update = connection.prepare_cached(sql)?;
                     let mut commit = connection.prepare_cached("COMMIT")?;

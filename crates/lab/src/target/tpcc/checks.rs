@@ -1,8 +1,8 @@
-//! Consistency conditions 1 to 4 of the specification (clauses 3.3.2.1 to 3.3.2.4), and whether what
-//! was acknowledged is there.
+//! Consistency conditions 1 to 4 of the specification (clauses 3.3.2.1 to 3.3.2.4), and whether
+//! what was acknowledged is there.
 //!
-//! **Invariant**: each condition is asked of the tables alone; nothing that the clients counted is used,
-//! but for [`is_there`], which compares with what they were told.
+//! **Invariant**: each condition is asked of the tables alone; nothing that the clients counted is
+//! used, but for [`is_there`], which compares with what they were told.
 
 use std::path::Path;
 
@@ -45,13 +45,15 @@ const CONDITIONS: [(&str, &str); 4] = [
 /// Whether the four conditions hold.
 ///
 /// # Errors
-/// [`Error::Unsound`] names the first that does not, where, and the figures; what the database says.
+/// [`Error::Unsound`] names the first that does not, where, and the figures; what the database
+/// says.
 pub fn consistent(sql: &mut dyn Sql, database: &Path) -> Result<()> {
     for (n, (condition, violations)) in (1..).zip(CONDITIONS) {
         let found = sql.table(violations)?;
         if let Some(first) = found.first() {
             let reason = format!(
-                "consistency condition {n} of TPC-C does not hold ({condition}): {} place{}, the first is \
+                "consistency condition {n} of TPC-C does not hold ({condition}): {} place{}, the \
+                 first is \
                  warehouse and figures {}",
                 found.len(),
                 if found.len() == 1 { "" } else { "s" },
@@ -87,7 +89,8 @@ pub(super) fn taken(sql: &mut dyn Sql) -> Result<Taken> {
     })
 }
 
-/// Whether everything is there that clients were told is: as much as before, and what was acknowledged.
+/// Whether everything is there that clients were told is: as much as before, and what was
+/// acknowledged.
 ///
 /// # Errors
 /// [`Error::Unsound`]: what is missing.
@@ -98,7 +101,8 @@ pub(super) fn is_there(before: Taken, told: Taken, now: Taken, database: &Path) 
     ] {
         if now < before + told {
             let reason = format!(
-                "{before} {what} were there and {told} more were acknowledged, but {now} are there after \
+                "{before} {what} were there and {told} more were acknowledged, but {now} are there \
+                 after \
                  the kill"
             );
             return Err(Error::Unsound { database: database.into(), reason });
@@ -115,7 +119,11 @@ mod tests {
     fn an_acknowledged_order_that_is_gone_is_found() {
         let of = |orders, payments| Taken { orders, payments };
         is_there(of(10, 5), of(3, 2), of(13, 8), Path::new("x")).unwrap();
-        let lost = is_there(of(10, 5), of(3, 2), of(12, 8), Path::new("x")).unwrap_err().to_string();
-        assert!(lost.contains("10 orders were there and 3 more were acknowledged, but 12"), "{lost}");
+        let lost =
+            is_there(of(10, 5), of(3, 2), of(12, 8), Path::new("x")).unwrap_err().to_string();
+        assert!(
+            lost.contains("10 orders were there and 3 more were acknowledged, but 12"),
+            "{lost}"
+        );
     }
 }

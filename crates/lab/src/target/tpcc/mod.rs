@@ -1,9 +1,11 @@
 //! TPC-C's transactions on a database that speaks SQL: clients, checks, and a kill under load.
 //!
-//! What is asked is said by [`crate::workload::tpcc`]; how the database is reached, by [`crate::sql`].
+//! What is asked is said by [`crate::workload::tpcc`]; how the database is reached, by
+//! [`crate::sql`].
 //!
-//! **Invariants**: a transaction that the database ended because of another one is tried again with the
-//! same input, and its time is from its first beginning; what is counted as done was acknowledged.
+//! **Invariants**: a transaction that the database ended because of another one is tried again with
+//! the same input, and its time is from its first beginning; what is counted as done was
+//! acknowledged.
 //! **Deliberately absent**: queued Delivery, terminals and their screens.
 
 mod checks;
@@ -19,7 +21,9 @@ use tiersmith_awr::events::{Recorder, Registry, counters, wait_events};
 
 use crate::error::{Error, Result};
 use crate::run::{self, Client, Going, Measured, Plans};
-use crate::session::{CLIENT_WAITS, COUNTERS, DATABASE_LOCK, STATEMENTS, Target, Work, thread_cpu_ns};
+use crate::session::{
+    CLIENT_WAITS, COUNTERS, DATABASE_LOCK, STATEMENTS, Target, Work, thread_cpu_ns,
+};
 use crate::sql::{Broken, Outcome, Sql};
 use crate::workload::tpcc::{Input, Plan, Settings};
 use checks::Taken;
@@ -105,15 +109,19 @@ fn attempt(
             Ended::Committed => NEW_ORDER,
             Ended::TakenBack => TAKEN_BACK,
         }),
-        Input::Payment(payment) => transactions::payment(begun, payment, now_ms()).map(|()| PAYMENT),
+        Input::Payment(payment) => {
+            transactions::payment(begun, payment, now_ms()).map(|()| PAYMENT)
+        }
         Input::OrderStatus { warehouse, district, customer } => {
-            transactions::order_status(begun, *warehouse, *district, customer).map(|()| ORDER_STATUS)
+            transactions::order_status(begun, *warehouse, *district, customer)
+                .map(|()| ORDER_STATUS)
         }
         Input::Delivery { warehouse, carrier } => {
             transactions::delivery(begun, *warehouse, *carrier, now_ms()).map(|()| DELIVERY)
         }
         Input::StockLevel { warehouse, district, threshold } => {
-            transactions::stock_level(begun, *warehouse, *district, *threshold).map(|()| STOCK_LEVEL)
+            transactions::stock_level(begun, *warehouse, *district, *threshold)
+                .map(|()| STOCK_LEVEL)
         }
     }
 }
@@ -139,7 +147,9 @@ fn carry_out(sql: &mut dyn Sql, of: &Recorders, input: &Input) -> Result<()> {
     Err(Error::Target {
         what: "the load".into(),
         database: "TPC-C".into(),
-        reason: format!("a transaction was ended {TRIES} times because of others; give fewer clients"),
+        reason: format!(
+            "a transaction was ended {TRIES} times because of others; give fewer clients"
+        ),
     })
 }
 
@@ -157,7 +167,13 @@ struct TpccClient<'a> {
 
 impl<'a> TpccClient<'a> {
     /// The client with this number on a connection of its own.
-    fn new(sql: Box<dyn Sql>, work: &'a Work, settings: &Settings, seed: u64, number: u32) -> TpccClient<'a> {
+    fn new(
+        sql: Box<dyn Sql>,
+        work: &'a Work,
+        settings: &Settings,
+        seed: u64,
+        number: u32,
+    ) -> TpccClient<'a> {
         TpccClient {
             sql,
             work,
@@ -230,7 +246,8 @@ pub(crate) fn until_killed(
 ) -> Result<Killed> {
     let before = checks::taken(open()?.as_mut())?;
     let settings = Settings { think: false, ..*settings };
-    let (statements, waits) = (Registry::new(STATEMENTS, COUNTERS), Registry::new(CLIENT_WAITS, &[]));
+    let (statements, waits) =
+        (Registry::new(STATEMENTS, COUNTERS), Registry::new(CLIENT_WAITS, &[]));
     let transactions = Registry::new(TRANSACTIONS, COUNTS);
     let (stop, killing) = (AtomicBool::new(false), AtomicBool::new(false));
     let failed = Mutex::new(None);
@@ -253,7 +270,10 @@ pub(crate) fn until_killed(
                     if let Err(error) = carry_out(sql.as_mut(), &of, &plan.draw()) {
                         // What fails from now on fails because of the kill.
                         if !killing.load(Ordering::SeqCst) {
-                            failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                            failed
+                                .lock()
+                                .unwrap_or_else(PoisonError::into_inner)
+                                .get_or_insert(error);
                         }
                         break;
                     }
@@ -271,7 +291,8 @@ pub(crate) fn until_killed(
         return Err(error);
     }
     let totals = transactions.read();
-    let told = Taken { orders: totals.event(NEW_ORDER).count(), payments: totals.event(PAYMENT).count() };
+    let told =
+        Taken { orders: totals.event(NEW_ORDER).count(), payments: totals.event(PAYMENT).count() };
     Ok(Killed { before, told })
 }
 
@@ -280,12 +301,19 @@ impl Killed {
     ///
     /// # Errors
     /// [`Error::Unsound`]; what the database says.
-    pub(crate) fn check(&self, sql: &mut dyn Sql, started_in: Duration, database: &Path) -> Result<String> {
+    pub(crate) fn check(
+        &self,
+        sql: &mut dyn Sql,
+        started_in: Duration,
+        database: &Path,
+    ) -> Result<String> {
         checks::is_there(self.before, self.told, checks::taken(sql)?, database)?;
         consistent(sql, database)?;
         Ok(format!(
-            "It was killed (SIGKILL) under load after the run and answered {:.1} s later: the {} orders and \
-             {} payments acknowledged until then are there, and consistency conditions 1 to 4 hold.",
+            "It was killed (SIGKILL) under load after the run and answered {:.1} s later: the {} \
+             orders and \
+             {} payments acknowledged until then are there, and consistency conditions 1 to 4 \
+             hold.",
             started_in.as_secs_f64(),
             self.told.orders,
             self.told.payments

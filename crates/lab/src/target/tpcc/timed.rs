@@ -1,7 +1,7 @@
 //! A connection whose statements are timed and counted as those of every other load.
 //!
-//! **Invariant**: a query is a SELECT, a change an UPDATE, whatever their texts say; so DB time means
-//! the same under every load.
+//! **Invariant**: a query is a SELECT, a change an UPDATE, whatever their texts say; so DB time
+//! means the same under every load.
 
 use tiersmith_awr::events::Recorder;
 
@@ -20,7 +20,11 @@ impl<'a> Timed<'a> {
     ///
     /// # Errors
     /// [`crate::sql::Broken`].
-    pub(super) fn begin(sql: &'a mut dyn Sql, recorder: &'a Recorder, writes: bool) -> Outcome<Timed<'a>> {
+    pub(super) fn begin(
+        sql: &'a mut dyn Sql,
+        recorder: &'a Recorder,
+        writes: bool,
+    ) -> Outcome<Timed<'a>> {
         let start = recorder.start();
         sql.begin(writes)?;
         let _ = recorder.record(if writes { UPDATE } else { SELECT }, start);

@@ -31,7 +31,8 @@ fn one(rows: Vec<Row>, what: &str) -> Outcome<Row> {
     let count = rows.len();
     rows.into_iter().next().ok_or_else(|| {
         let reason = format!("{count} rows were found where there must be one");
-        Error::Target { what: format!("reading {what}"), database: PathBuf::from("TPC-C"), reason }.into()
+        Error::Target { what: format!("reading {what}"), database: PathBuf::from("TPC-C"), reason }
+            .into()
     })
 }
 
@@ -57,7 +58,8 @@ pub(super) fn new_order(mut sql: Timed<'_>, order: &Order, now_ms: i64) -> Outco
     let Order { warehouse: w, district: d, customer: c, .. } = *order;
     let found = sql.rows("SELECT w_tax FROM warehouse WHERE w_id = ?", &values([w]))?;
     let warehouse_tax = one(found, "the warehouse")?.int(0);
-    let district = "SELECT d_tax, d_next_o_id FROM district WHERE d_w_id = ? AND d_id = ? FOR UPDATE";
+    let district =
+        "SELECT d_tax, d_next_o_id FROM district WHERE d_w_id = ? AND d_id = ? FOR UPDATE";
     let district = one(sql.rows(district, &values([w, d]))?, "the district")?;
     let (district_tax, number) = (district.int(0), district.int(1));
     let next = "UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = ? AND d_id = ?";
@@ -72,7 +74,10 @@ pub(super) fn new_order(mut sql: Timed<'_>, order: &Order, now_ms: i64) -> Outco
          o_all_local) VALUES (?, ?, ?, ?, ?, NULL, ?, ?)",
         &row![w, d, number, c, now_ms, count, all_local].0,
     )?;
-    sql.change("INSERT INTO new_order (no_w_id, no_d_id, no_o_id) VALUES (?, ?, ?)", &row![w, d, number].0)?;
+    sql.change(
+        "INSERT INTO new_order (no_w_id, no_d_id, no_o_id) VALUES (?, ?, ?)",
+        &row![w, d, number].0,
+    )?;
     let mut sum = 0;
     for (n, line) in (1_i64..).zip(&order.lines) {
         let item = "SELECT i_price, i_name, i_data FROM item WHERE i_id = ?";
@@ -92,14 +97,17 @@ pub(super) fn new_order(mut sql: Timed<'_>, order: &Order, now_ms: i64) -> Outco
         let cents = item.int(0) * quantity;
         sum += cents;
         sql.change(
-            "INSERT INTO order_line (ol_w_id, ol_d_id, ol_o_id, ol_number, ol_i_id, ol_supply_w_id, \
+            "INSERT INTO order_line (ol_w_id, ol_d_id, ol_o_id, ol_number, ol_i_id, \
+             ol_supply_w_id, \
              ol_delivery_d, ol_quantity, ol_amount, ol_dist_info) \
              VALUES (?, ?, ?, ?, ?, ?, NULL, ?, ?, ?)",
             &row![w, d, number, n, line.item, line.from, quantity, cents, stock.text(1)].0,
         )?;
     }
     // What the customer is shown.
-    std::hint::black_box(sum * (WHOLE - discount) / WHOLE * (WHOLE + warehouse_tax + district_tax) / WHOLE);
+    std::hint::black_box(
+        sum * (WHOLE - discount) / WHOLE * (WHOLE + warehouse_tax + district_tax) / WHOLE,
+    );
     sql.commit()?;
     Ok(Ended::Committed)
 }
@@ -122,14 +130,19 @@ fn number_of(sql: &mut Timed<'_>, w: u32, d: u32, customer: &Customer) -> Outcom
 pub(super) fn payment(mut sql: Timed<'_>, payment: &Payment, now_ms: i64) -> Outcome<()> {
     let Payment { warehouse: w, district: d, of_warehouse, of_district, cents, .. } = *payment;
     sql.change("UPDATE warehouse SET w_ytd = w_ytd + ? WHERE w_id = ?", &row![cents, w].0)?;
-    let place = "SELECT w_name, w_street_1, w_street_2, w_city, w_state, w_zip FROM warehouse WHERE w_id = ?";
+    let place = "SELECT w_name, w_street_1, w_street_2, w_city, w_state, w_zip FROM warehouse \
+                 WHERE w_id = ?";
     let warehouse = one(sql.rows(place, &values([w]))?, "the warehouse")?;
-    sql.change("UPDATE district SET d_ytd = d_ytd + ? WHERE d_w_id = ? AND d_id = ?", &row![cents, w, d].0)?;
+    sql.change(
+        "UPDATE district SET d_ytd = d_ytd + ? WHERE d_w_id = ? AND d_id = ?",
+        &row![cents, w, d].0,
+    )?;
     let place = "SELECT d_name, d_street_1, d_street_2, d_city, d_state, d_zip FROM district \
                  WHERE d_w_id = ? AND d_id = ?";
     let district = one(sql.rows(place, &values([w, d]))?, "the district")?;
     let c = number_of(&mut sql, of_warehouse, of_district, &payment.customer)?;
-    let customer = "SELECT c_first, c_middle, c_last, c_street_1, c_street_2, c_city, c_state, c_zip, \
+    let customer = "SELECT c_first, c_middle, c_last, c_street_1, c_street_2, c_city, c_state, \
+                    c_zip, \
                     c_phone, c_since, c_credit_lim, c_discount, c_balance, c_credit FROM customer \
                     WHERE c_w_id = ? AND c_d_id = ? AND c_id = ? FOR UPDATE";
     let key = row![of_warehouse, of_district, c].0;
@@ -137,7 +150,8 @@ pub(super) fn payment(mut sql: Timed<'_>, payment: &Payment, now_ms: i64) -> Out
     if customer.text(13) == "BC" {
         let notes = "SELECT c_data FROM customer WHERE c_w_id = ? AND c_d_id = ? AND c_id = ?";
         let notes = one(sql.rows(notes, &key)?, "the customer's notes")?;
-        let mut text = format!("{c} {of_district} {of_warehouse} {d} {w} {cents} {}", notes.text(0));
+        let mut text =
+            format!("{c} {of_district} {of_warehouse} {d} {w} {cents} {}", notes.text(0));
         text.truncate(NOTES);
         sql.change(
             "UPDATE customer SET c_balance = c_balance - ?, c_ytd_payment = c_ytd_payment + ?, \
@@ -154,7 +168,8 @@ pub(super) fn payment(mut sql: Timed<'_>, payment: &Payment, now_ms: i64) -> Out
     }
     let text = format!("{}    {}", warehouse.text(0), district.text(0));
     sql.change(
-        "INSERT INTO history (h_c_id, h_c_d_id, h_c_w_id, h_d_id, h_w_id, h_date, h_amount, h_data) \
+        "INSERT INTO history (h_c_id, h_c_d_id, h_c_w_id, h_d_id, h_w_id, h_date, h_amount, \
+         h_data) \
          VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         &row![c, of_district, of_warehouse, d, w, now_ms, cents, text].0,
     )?;
@@ -170,7 +185,8 @@ pub(super) fn order_status(mut sql: Timed<'_>, w: u32, d: u32, customer: &Custom
     let last = "SELECT o_id, o_entry_d, o_carrier_id FROM orders \
                 WHERE o_w_id = ? AND o_d_id = ? AND o_c_id = ? ORDER BY o_id DESC LIMIT 1";
     let order = one(sql.rows(last, &row![w, d, c].0)?, "the customer's last order")?.int(0);
-    let lines = "SELECT ol_i_id, ol_supply_w_id, ol_quantity, ol_amount, ol_delivery_d FROM order_line \
+    let lines = "SELECT ol_i_id, ol_supply_w_id, ol_quantity, ol_amount, ol_delivery_d FROM \
+                 order_line \
                  WHERE ol_w_id = ? AND ol_d_id = ? AND ol_o_id = ?";
     sql.rows(lines, &row![w, d, order].0)?;
     sql.commit()
@@ -181,7 +197,8 @@ fn oldest(sql: &mut Timed<'_>, w: u32, d: u32) -> Outcome<Option<i64>> {
     // PostgreSQL gives no row where another client has just taken the one that was the oldest.
     for _ in 0..LOOKS {
         let found = sql.rows(
-            "SELECT no_o_id FROM new_order WHERE no_w_id = ? AND no_d_id = ? ORDER BY no_o_id LIMIT 1 FOR UPDATE",
+            "SELECT no_o_id FROM new_order WHERE no_w_id = ? AND no_d_id = ? ORDER BY no_o_id \
+             LIMIT 1 FOR UPDATE",
             &values([w, d]),
         )?;
         if let Some(row) = found.first() {
@@ -205,10 +222,12 @@ pub(super) fn delivery(mut sql: Timed<'_>, w: u32, carrier: u32, now_ms: i64) ->
             &row![carrier, w, d, order].0,
         )?;
         sql.change(
-            "UPDATE order_line SET ol_delivery_d = ? WHERE ol_w_id = ? AND ol_d_id = ? AND ol_o_id = ?",
+            "UPDATE order_line SET ol_delivery_d = ? WHERE ol_w_id = ? AND ol_d_id = ? AND ol_o_id \
+             = ?",
             &row![now_ms, w, d, order].0,
         )?;
-        let amounts = "SELECT ol_amount FROM order_line WHERE ol_w_id = ? AND ol_d_id = ? AND ol_o_id = ?";
+        let amounts =
+            "SELECT ol_amount FROM order_line WHERE ol_w_id = ? AND ol_d_id = ? AND ol_o_id = ?";
         let sum: i64 = sql.rows(amounts, &key)?.iter().map(|row| row.int(0)).sum();
         sql.change(
             "UPDATE customer SET c_balance = c_balance + ?, c_delivery_cnt = c_delivery_cnt + 1 \

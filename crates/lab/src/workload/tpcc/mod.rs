@@ -1,7 +1,8 @@
 //! The five transactions of TPC-C: who orders what, pays what, asks what.
 //!
-//! After the TPC Benchmark C specification, revision 5.11: the tables and their contents (clauses 1.3
-//! and 4.3), the inputs of the transactions (clause 2), the mix, and keying and think times (5.2).
+//! After the TPC Benchmark C specification, revision 5.11: the tables and their contents (clauses
+//! 1.3 and 4.3), the inputs of the transactions (clause 2), the mix, and keying and think times
+//! (5.2).
 //!
 //! Where this differs from the specification, and why:
 //!
@@ -121,7 +122,10 @@ impl Settings {
     /// For people.
     pub fn describe(&self, clients: u32) -> String {
         let reduced = if self.is_reduced() {
-            format!(", reduced to {} items and {} customers of a district", self.items, self.customers)
+            format!(
+                ", reduced to {} items and {} customers of a district",
+                self.items, self.customers
+            )
         } else {
             String::new()
         };

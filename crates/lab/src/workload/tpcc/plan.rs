@@ -274,7 +274,8 @@ mod tests {
                     assert_eq!(order.warehouse, 3);
                     assert!((5..=15).contains(&order.lines.len()));
                     orders += 1.0;
-                    mistaken += f64::from(u8::from(order.lines.iter().any(|line| line.item > 100_000)));
+                    mistaken +=
+                        f64::from(u8::from(order.lines.iter().any(|line| line.item > 100_000)));
                     lines += order.lines.len() as f64;
                     far += order.lines.iter().filter(|line| line.from != 3).count() as f64;
                 }

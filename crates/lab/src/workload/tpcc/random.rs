@@ -27,7 +27,8 @@ impl Random {
     /// any other (clause 2.1.6.1): here it is the same in both.
     pub(super) fn new(seed: u64, part: u64) -> Random {
         let mut of_seed = Rng::with_seed(seed ^ 0x7063_6300);
-        let (last, customer, item) = (of_seed.u32(..=LAST), of_seed.u32(..=CUSTOMER), of_seed.u32(..=ITEM));
+        let (last, customer, item) =
+            (of_seed.u32(..=LAST), of_seed.u32(..=CUSTOMER), of_seed.u32(..=ITEM));
         let rng = Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ part.rotate_left(24));
         Random { rng, last, customer, item }
     }
@@ -59,7 +60,8 @@ impl Random {
         self.uneven(CUSTOMER, c, 1, customers)
     }
 
-    /// The last name of one customer of a district or more; every name up to the last is somebody's.
+    /// The last name of one customer of a district or more; every name up to the last is
+    /// somebody's.
     pub(super) fn last_name(&mut self, customers: u32) -> String {
         let c = self.last;
         last_name(self.uneven(LAST, c, 0, customers.min(NAMES) - 1))

@@ -1,7 +1,7 @@
 //! The nine tables of TPC-C and what they are loaded with (clauses 1.3 and 4.3.3).
 //!
-//! **Invariant**: what is loaded keeps the consistency conditions of clause 3.3.2; each part of a table
-//! has a generator of its own, so an order and its lines agree without being kept.
+//! **Invariant**: what is loaded keeps the consistency conditions of clause 3.3.2; each part of a
+//! table has a generator of its own, so an order and its lines agree without being kept.
 
 use super::Settings;
 use super::random::{NAMES, Random, last_name};
@@ -24,7 +24,8 @@ const ITEM: Table = Table {
 const WAREHOUSE: Table = Table {
     name: "warehouse",
     columns: "w_id BIGINT, w_name VARCHAR(10), w_street_1 VARCHAR(20), w_street_2 VARCHAR(20), \
-              w_city VARCHAR(20), w_state VARCHAR(2), w_zip VARCHAR(9), w_tax BIGINT, w_ytd BIGINT, \
+              w_city VARCHAR(20), w_state VARCHAR(2), w_zip VARCHAR(9), w_tax BIGINT, w_ytd \
+              BIGINT, \
               PRIMARY KEY (w_id)",
     width: 9,
     indexes: &[],
@@ -82,7 +83,8 @@ const ORDERS: Table = Table {
 
 const NEW_ORDER: Table = Table {
     name: "new_order",
-    columns: "no_w_id BIGINT, no_d_id BIGINT, no_o_id BIGINT, PRIMARY KEY (no_w_id, no_d_id, no_o_id)",
+    columns: "no_w_id BIGINT, no_d_id BIGINT, no_o_id BIGINT, PRIMARY KEY (no_w_id, no_d_id, \
+              no_o_id)",
     width: 3,
     indexes: &[],
 };
@@ -185,7 +187,16 @@ fn history(settings: &Settings, seed: u64, warehouse: u32) -> impl Iterator<Item
     let count = settings.customers;
     let each = move |district: u32| (1..=count).map(move |id| (district, id));
     (1..=DISTRICTS).flat_map(each).map(move |(district, id)| {
-        row![id, district, warehouse, district, warehouse, LOADED_MS, 1000_i64, random.letters(12, 24)]
+        row![
+            id,
+            district,
+            warehouse,
+            district,
+            warehouse,
+            LOADED_MS,
+            1000_i64,
+            random.letters(12, 24)
+        ]
     })
 }
 
@@ -231,17 +242,23 @@ fn new_orders(settings: &Settings, warehouse: u32) -> impl Iterator<Item = Row> 
     (1..=DISTRICTS).flat_map(each)
 }
 
-fn order_lines(settings: &Settings, seed: u64, warehouse: u32) -> impl Iterator<Item = Row> + use<> {
+fn order_lines(
+    settings: &Settings,
+    seed: u64,
+    warehouse: u32,
+) -> impl Iterator<Item = Row> + use<> {
     let mut random = random(seed, 9, warehouse, 0);
     let (waiting, items) = (first_waiting(settings.customers), settings.items);
     let lines = |(district, order, _, lines)| (1..=lines).map(move |line| (district, order, line));
-    heads(settings, seed, warehouse).flat_map(lines).map(move |(district, order, line): (u32, u32, u32)| {
-        let (item, cents) = (random.number(1, items), random.number(1, 999_999));
-        let (delivered, cents) =
-            if order < waiting { (Value::from(LOADED_MS), 0) } else { (Value::Null, cents) };
-        let info = random.letters(24, 24);
-        row![warehouse, district, order, line, item, warehouse, delivered, 5u32, cents, info]
-    })
+    heads(settings, seed, warehouse).flat_map(lines).map(
+        move |(district, order, line): (u32, u32, u32)| {
+            let (item, cents) = (random.number(1, items), random.number(1, 999_999));
+            let (delivered, cents) =
+                if order < waiting { (Value::from(LOADED_MS), 0) } else { (Value::Null, cents) };
+            let info = random.letters(24, 24);
+            row![warehouse, district, order, line, item, warehouse, delivered, 5u32, cents, info]
+        },
+    )
 }
 
 /// Makes the tables, fills them and makes their indexes.
@@ -250,7 +267,12 @@ fn order_lines(settings: &Settings, seed: u64, warehouse: u32) -> impl Iterator<
 ///
 /// # Errors
 /// What the database says; [`Error::Interrupted`] if `progress` said no.
-pub fn fill(sql: &mut dyn Sql, settings: &Settings, seed: u64, progress: &dyn Fn(f64) -> bool) -> Result<()> {
+pub fn fill(
+    sql: &mut dyn Sql,
+    settings: &Settings,
+    seed: u64,
+    progress: &dyn Fn(f64) -> bool,
+) -> Result<()> {
     for table in TABLES {
         sql.batch(&format!("CREATE TABLE {} ({})", table.name, table.columns))?;
     }

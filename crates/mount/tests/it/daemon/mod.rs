@@ -1,4 +1,5 @@
-//! A mount in a process of its own, which a test can kill: the test's own program, started again to run one test that serves.
+//! A mount in a process of its own, which a test can kill: the test's own program, started again to
+//! run one test that serves.
 
 use crate::place::until;
 use std::io::{BufRead, BufReader, Lines};
@@ -123,8 +124,9 @@ fn the_process_that_serves() {
     drop(mounted.unmount().map_err(|(_, e)| e).unwrap());
 }
 
-/// A home whose mount is served by another process. A process that maps files of its own mount into memory waits for itself: the kernel holds the
-/// process's address space while it writes pages back, and the threads that serve need it.
+/// A home whose mount is served by another process. A process that maps files of its own mount into
+/// memory waits for itself: the kernel holds the process's address space while it writes pages
+/// back, and the threads that serve need it.
 pub(crate) struct Apart {
     daemon: Option<Daemon>,
     sync_on_write: bool,

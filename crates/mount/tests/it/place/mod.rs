@@ -1,6 +1,9 @@
-//! A place for one test of the mount: a home, a small emulated tier, a profile with all classes, and the mount, all gone with the value.
+//! A place for one test of the mount: a home, a small emulated tier, a profile with all classes,
+//! and the mount, all gone with the value.
 //!
-//! Without atomic pages, the directory `wal` has a connection of its own, if there is one. The files `*.redo` are of class redo, `*.seg` too and may be lent, `*.d8` of class data in blocks of 8 KiB, `*.d4` in blocks of 4 KiB; all else passes.
+//! Without atomic pages, the directory `wal` has a connection of its own, if there is one. The
+//! files `*.redo` are of class redo, `*.seg` too and may be lent, `*.d8` of class data in blocks of
+//! 8 KiB, `*.d4` in blocks of 4 KiB; all else passes.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +16,8 @@ use tiersmith_store::{AttachedHome, Medium, Profile, TierSpec, attach};
 pub(crate) fn profile() -> Profile {
     let rule = |pattern: &str, class: &str, block: u32| {
         format!(
-            "[[rule]]\nfiles = [\"**/*.{pattern}\"]\nclass = \"{class}\"\nblock_size = {block}\nwhy = \"test\"\n"
+            "[[rule]]\nfiles = [\"**/*.{pattern}\"]\nclass = \"{class}\"\nblock_size = \
+             {block}\nwhy = \"test\"\n"
         )
     };
     let text = "description = \"the tests' own\"\n[default]\nclass = \"pass\"\nblock_size = 4096\n"
@@ -130,7 +134,8 @@ impl Place {
 
     /// The home, attached but not mounted.
     pub(crate) fn attach(&self) -> AttachedHome {
-        let mut spec = TierSpec::new("fast", self.dir.path().join("fast"), Medium::Emulated, self.tier_bytes);
+        let mut spec =
+            TierSpec::new("fast", self.dir.path().join("fast"), Medium::Emulated, self.tier_bytes);
         spec.unit = 256 << 10;
         spec.lanes = 8;
         spec.slots = self.slots;

@@ -1,6 +1,8 @@
-//! A file system in memory that answers FUSE requests: just enough of one to work through a transport.
+//! A file system in memory that answers FUSE requests: just enough of one to work through a
+//! transport.
 //!
-//! It decodes on its own, so that the transport is not tested with the decoder that it is used with. Not here: permissions, times, links.
+//! It decodes on its own, so that the transport is not tested with the decoder that it is used
+//! with. Not here: permissions, times, links.
 
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
@@ -85,7 +87,9 @@ impl Memory {
 
     fn make(&self, parent: u64, name: &[u8], directory: bool) -> Result<u64, Errno> {
         let mut nodes = self.nodes.lock();
-        let Some(Node::Directory(names)) = nodes.get_mut(&parent) else { return Err(Errno::NOTDIR) };
+        let Some(Node::Directory(names)) = nodes.get_mut(&parent) else {
+            return Err(Errno::NOTDIR);
+        };
         if names.contains_key(name) {
             return Err(Errno::EXIST);
         }

@@ -1,4 +1,5 @@
-//! Mounting the file system in memory, over the ring or by `/dev/fuse`, and taking the mount away whatever happens.
+//! Mounting the file system in memory, over the ring or by `/dev/fuse`, and taking the mount away
+//! whatever happens.
 
 pub(crate) mod memory;
 
@@ -18,7 +19,8 @@ use tempfile::TempDir;
 use tiersmith_mount::ring::{self, Options, Request, Ring, Service};
 
 pub(crate) const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
-/// After so long without an end a test is taken to hang: its mount is torn down, so that it fails instead.
+/// After so long without an end a test is taken to hang: its mount is torn down, so that it fails
+/// instead.
 const HANGS_AFTER: Duration = Duration::from_secs(240);
 /// How long another process may have the switch before the test does without.
 const OTHERS_HAVE_IT: Duration = Duration::from_secs(120);
@@ -36,7 +38,8 @@ pub(crate) enum Transport {
     RingWith(Options),
 }
 
-/// The kernel's switch of FUSE over io_uring, set for as long as this lives and then put back. Other processes that set it wait.
+/// The kernel's switch of FUSE over io_uring, set for as long as this lives and then put back.
+/// Other processes that set it wait.
 pub(crate) struct Switch {
     file: File,
     before: String,
@@ -92,7 +95,8 @@ pub(crate) struct At {
 
 impl At {
     pub(crate) fn new() -> Self {
-        let directory = tempfile::Builder::new().prefix("ring").tempdir().expect("a temporary directory");
+        let directory =
+            tempfile::Builder::new().prefix("ring").tempdir().expect("a temporary directory");
         let path = directory.path().to_path_buf();
         Self { directory: Some(directory), path }
     }
@@ -116,10 +120,15 @@ impl Drop for At {
 pub(crate) fn unmount(path: &Path, flags: i32) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes()).expect("a path without zero bytes");
     // SAFETY: the path is a string that ends with a zero byte and lives through the call.
-    if unsafe { libc::umount2(path.as_ptr(), flags) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if unsafe { libc::umount2(path.as_ptr(), flags) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
-/// Unmounts what nobody uses. A process that another test is just starting has this one's files open for a moment.
+/// Unmounts what nobody uses. A process that another test is just starting has this one's files
+/// open for a moment.
 pub(crate) fn unmount_when_free(path: &Path) {
     let start = Instant::now();
     while let Err(e) = unmount(path, 0) {
@@ -134,18 +143,26 @@ pub(crate) fn unmount_when_free(path: &Path) {
 
 fn mount(path: &Path) -> io::Result<OwnedFd> {
     let device = File::options().read(true).write(true).open("/dev/fuse")?;
-    let options = format!("fd={},rootmode=40755,user_id=0,group_id=0,allow_other", device.as_raw_fd());
+    let options =
+        format!("fd={},rootmode=40755,user_id=0,group_id=0,allow_other", device.as_raw_fd());
     let path = CString::new(path.as_os_str().as_bytes()).expect("a path without zero bytes");
     let options = CString::new(options).expect("options without zero bytes");
     let flags = libc::MS_NODEV | libc::MS_NOSUID;
     // SAFETY: all four strings end with a zero byte and live through the call.
     let made = unsafe {
-        libc::mount(c"ring".as_ptr(), path.as_ptr(), c"fuse.ring".as_ptr(), flags, options.as_ptr().cast())
+        libc::mount(
+            c"ring".as_ptr(),
+            path.as_ptr(),
+            c"fuse.ring".as_ptr(),
+            flags,
+            options.as_ptr().cast(),
+        )
     };
     if made == 0 { Ok(device.into()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Mounts a memory file system at a new directory, or at `at`. `None`, after a line that says so, where that cannot be.
+/// Mounts a memory file system at a new directory, or at `at`. `None`, after a line that says so,
+/// where that cannot be.
 pub(crate) fn mounted(memory: &Arc<Memory>, transport: Transport, at: At) -> Option<Mounted> {
     match try_mounted(memory, transport, at) {
         Ok(mounted) => Some(mounted),
@@ -238,7 +255,10 @@ impl Mounted {
             reader.join().expect("the reader of /dev/fuse does not panic");
         }
         if self.ring.is_some() {
-            assert!(self.held_by_ring.upgrade().is_none(), "who has waited has the service for itself");
+            assert!(
+                self.held_by_ring.upgrade().is_none(),
+                "who has waited has the service for itself"
+            );
         }
     }
 }

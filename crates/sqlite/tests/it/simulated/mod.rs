@@ -1,4 +1,5 @@
-//! A database on simulated media and a simulated home, and a run of transactions on it that is recorded: what the tests of power cuts cut.
+//! A database on simulated media and a simulated home, and a run of transactions on it that is
+//! recorded: what the tests of power cuts cut.
 //!
 //! Not here: the cutting, and what has to hold afterwards.
 

@@ -1,8 +1,8 @@
 //! What the tests of this directory share: a directory with a database and an emulated tier, stock
 //! connections, and starting the test binary again as another process.
 //!
-//! Every tier here is a file that stands for persistent memory (EMULATED), unless it is on flash: what a
-//! process can see is the same, what a power cut does is not.
+//! Every tier here is a file that stands for persistent memory (EMULATED), unless it is on flash:
+//! what a process can see is the same, what a power cut does is not.
 
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,10 @@ impl Bench {
         const TMPFS: i64 = 0x0102_1994;
         let dir = tempfile::tempdir().unwrap();
         if rustix::fs::statfs(dir.path()).unwrap().f_type == TMPFS {
-            println!("skipped: a tier on flash, because directories for temporary files are in memory here");
+            println!(
+                "skipped: a tier on flash, because directories for temporary files are in memory \
+                 here"
+            );
             return None;
         }
         Some(Self { dir, flash: true })
@@ -44,11 +47,11 @@ impl Bench {
         if self.flash { "on flash" } else { "EMULATED" }
     }
 
-    /// In memory where there is enough (a container's /dev/shm has 64 MiB), for syncing costs nothing there; a process that is killed cannot
-    /// tell the difference.
+    /// In memory where there is enough (a container's /dev/shm has 64 MiB), for syncing costs
+    /// nothing there; a process that is killed cannot tell the difference.
     pub(crate) fn in_memory() -> Self {
-        let free =
-            rustix::fs::statvfs("/dev/shm").map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
+        let free = rustix::fs::statvfs("/dev/shm")
+            .map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
         if free < 1 << 30 {
             return Self::new();
         }
@@ -120,8 +123,8 @@ impl Bench {
         }
     }
 
-    /// Every file below the directory but those named, with its bytes and mode: to see that nothing was
-    /// changed.
+    /// Every file below the directory but those named, with its bytes and mode: to see that nothing
+    /// was changed.
     pub(crate) fn contents(&self, but: &[&str]) -> Vec<(PathBuf, u32, Vec<u8>)> {
         let mut found = Vec::new();
         list(self.path(), &mut found);
@@ -140,21 +143,27 @@ impl Bench {
         let size = if more.contains("&size=") { "" } else { "&size=8M" };
         let (database, tier) = (self.database(), self.tier());
         let emulate = if self.flash { "" } else { "&emulate=1" };
-        format!("file:{}?vfs=tiersmith&fast={}{emulate}{size}{more}", database.display(), tier.display())
+        format!(
+            "file:{}?vfs=tiersmith&fast={}{emulate}{size}{more}",
+            database.display(),
+            tier.display()
+        )
     }
 }
 
 /// Longer than anything here takes; a limit for what hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Tries again while somebody else has it: a process that another test is just starting has, until its exec,
-/// copies of this process's descriptors and their locks. Where somebody else is expected to have it, do
-/// without: [`Bench::attach_at_once`].
+/// Tries again while somebody else has it: a process that another test is just starting has, until
+/// its exec, copies of this process's descriptors and their locks. Where somebody else is expected
+/// to have it, do without: [`Bench::attach_at_once`].
 pub(crate) fn patiently<T>(work: impl Fn() -> Result<T, PlaceError>) -> Result<T, PlaceError> {
     let end = Instant::now() + PATIENCE;
     loop {
         match work() {
-            Err(e) if e.is_busy() && Instant::now() < end => std::thread::sleep(Duration::from_millis(1)),
+            Err(e) if e.is_busy() && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(1))
+            }
             other => return other,
         }
     }
@@ -181,7 +190,8 @@ pub(crate) fn stock(path: &Path) -> rusqlite::Result<Connection> {
 /// What the VFS does before attaching and when detaching, with the stock VFS.
 pub(crate) fn fold(path: &Path) -> Result<(), String> {
     let folded = || {
-        let db = Connection::open_with_flags_and_vfs(path, OpenFlags::SQLITE_OPEN_READ_WRITE, STOCK)?;
+        let db =
+            Connection::open_with_flags_and_vfs(path, OpenFlags::SQLITE_OPEN_READ_WRITE, STOCK)?;
         db.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
         db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         db.close().map_err(|(_, e)| e)
@@ -196,12 +206,14 @@ pub(crate) fn rows(path: &Path) -> rusqlite::Result<u32> {
 
 /// Asserts that a stock SQLite refuses the path cleanly.
 pub(crate) fn assert_not_a_database(path: &Path) {
-    let refused = stock(path).unwrap().query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()));
+    let refused =
+        stock(path).unwrap().query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()));
     let code = refused.unwrap_err().sqlite_error_code();
     assert_eq!(code, Some(rusqlite::ffi::ErrorCode::NotADatabase));
 }
 
-/// The test `name`, as [`full_name`] has it, as a process of its own with `role` in the environment.
+/// The test `name`, as [`full_name`] has it, as a process of its own with `role` in the
+/// environment.
 pub(crate) fn again(name: &str, role: (&str, &str)) -> Command {
     // A name without its module is no test: the process would end at once, having run nothing.
     assert!(name.contains("::"), "{name} lacks its module");
@@ -211,8 +223,9 @@ pub(crate) fn again(name: &str, role: (&str, &str)) -> Command {
     command
 }
 
-/// A connection through the VFS, with a URI as [`Bench::uri`] has it. Waits when another test is just
-/// starting a process, which has copies of this one's descriptors, and their locks, until its exec.
+/// A connection through the VFS, with a URI as [`Bench::uri`] has it. Waits when another test is
+/// just starting a process, which has copies of this one's descriptors, and their locks, until its
+/// exec.
 pub(crate) fn connect(uri: &str) -> rusqlite::Result<Connection> {
     tiersmith_sqlite::register().expect("the VFS can be registered");
     let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI;

@@ -81,13 +81,16 @@ pub(crate) fn open(uri: impl AsRef<Path>) -> Connection {
     until_free(|| Connection::open(uri.as_ref())).unwrap()
 }
 
-/// Tries again while somebody else has the database: a process that another test is just starting has, until its exec, copies of this process's
-/// descriptors and their locks.
+/// Tries again while somebody else has the database: a process that another test is just starting
+/// has, until its exec, copies of this process's descriptors and their locks.
 pub(crate) fn until_free<T>(work: impl Fn() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     let end = Instant::now() + PATIENCE;
     loop {
         match work() {
-            Err(e) if e.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && Instant::now() < end => {
+            Err(e)
+                if e.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && Instant::now() < end =>
+            {
                 std::thread::sleep(Duration::from_millis(1));
             }
             done => return done,

@@ -13,8 +13,8 @@ use crate::profile::FileClass;
 const SEED: u64 = 99;
 const FILE: u64 = 0x12_3456_789a;
 
-/// A tier of one member written with the store's coders alone: a file with block 0 Dirty in frame 8, and records that
-/// move it to frame 10.
+/// A tier of one member written with the store's coders alone: a file with block 0 Dirty in frame
+/// 8, and records that move it to frame 10.
 fn written() -> Vec<u8> {
     // Only the offsets are taken from the builder.
     let places = Build::new(1, 4);
@@ -48,7 +48,11 @@ fn written() -> Vec<u8> {
     put(&mut image, 0, &sb.encode());
     put(&mut image, 4096, &sb.encode());
     for slot in 0..8 {
-        put(&mut image, places.slot_at(slot), &seal_value(SEED, 0, Place::Slot(slot), 0).to_le_bytes());
+        put(
+            &mut image,
+            places.slot_at(slot),
+            &seal_value(SEED, 0, Place::Slot(slot), 0).to_le_bytes(),
+        );
     }
     let slot = places.slot_at(6);
     let identity = Identity {
@@ -60,8 +64,11 @@ fn written() -> Vec<u8> {
     };
     put(&mut image, slot, &seal_value(SEED, 0, Place::Slot(6), FILE).to_le_bytes());
     put(&mut image, slot + 16, &identity.encode(SEED, FILE));
-    let roots =
-        [(Place::Leaf(0), Entry::page(Frame(0))), (Place::Middle(0), Entry::HOME), (Place::Top, Entry::HOME)];
+    let roots = [
+        (Place::Leaf(0), Entry::page(Frame(0))),
+        (Place::Middle(0), Entry::HOME),
+        (Place::Top, Entry::HOME),
+    ];
     for (n, (place, entry)) in roots.into_iter().enumerate() {
         put(&mut image, slot + 64 + n as u64 * 8, &seal(SEED, FILE, place, entry).to_le_bytes());
     }
@@ -114,7 +121,10 @@ fn what_the_store_writes_the_checker_understands() {
     let s = &report.summary;
     assert_eq!((s.files, s.blocks_dirty, s.map_pages, s.units), (1, 1, 1, 4));
     assert_eq!((s.lane_records_pending, s.batch_records_pending), (1, 1));
-    assert_eq!((s.tier.as_str(), s.home.as_str(), s.state.as_str()), ("fast", "/data/home", "attached"));
+    assert_eq!(
+        (s.tier.as_str(), s.home.as_str(), s.state.as_str()),
+        ("fast", "/data/home", "attached")
+    );
 }
 
 #[test]

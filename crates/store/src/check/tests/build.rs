@@ -1,4 +1,5 @@
-//! Builds images of tiers by the tables in [`crate::format`], with neither the store's coders nor the checker's.
+//! Builds images of tiers by the tables in [`crate::format`], with neither the store's coders nor
+//! the checker's.
 //!
 //! Deliberately slow and direct, so that it can be compared with the tables by eye.
 
@@ -34,7 +35,18 @@ pub(super) struct File {
 impl File {
     pub(super) fn new(slot: u64, id: u64, size_code: u8, size: u64) -> Self {
         let (ino, mtime) = (1000 + id, 5000 + id);
-        Self { slot, id, ino, class: 2, size_code, size, flags: 0, home_size: size, mtime, path: "base/1/2" }
+        Self {
+            slot,
+            id,
+            ino,
+            class: 2,
+            size_code,
+            size,
+            flags: 0,
+            home_size: size,
+            mtime,
+            path: "base/1/2",
+        }
     }
 }
 
@@ -64,8 +76,15 @@ pub(super) fn mix(x: u64) -> u64 {
 impl Build {
     /// A formatted tier of `members` members with `units` units each.
     pub(super) fn new(members: u64, units: u64) -> Self {
-        let mut build =
-            Self { images: Vec::new(), lanes: 4, batches: 2, slots: 8, state: 2, sequence: 7, seed: SEED };
+        let mut build = Self {
+            images: Vec::new(),
+            lanes: 4,
+            batches: 2,
+            slots: 8,
+            state: 2,
+            sequence: 7,
+            seed: SEED,
+        };
         for member in 0..members {
             build.images.push(vec![0; (build.data_start(member) + units * UNIT) as usize]);
         }
@@ -151,7 +170,9 @@ impl Build {
     /// The sealed word of a 40-bit value.
     pub(super) fn seal(&self, file: u64, level: u64, index: u64, value: u64) -> u64 {
         let crc = crc::Crc::<u32>::new(&crc::CRC_24_OPENPGP).checksum(&value.to_le_bytes()[..5]);
-        let key = mix(self.seed ^ file.wrapping_mul(0x9e3779b97f4a7c15) ^ mix((level << 60) | index)) >> 40;
+        let key =
+            mix(self.seed ^ file.wrapping_mul(0x9e3779b97f4a7c15) ^ mix((level << 60) | index))
+                >> 40;
         value | ((u64::from(crc) ^ key) << 40)
     }
 
@@ -175,7 +196,9 @@ impl Build {
         }
         for sequence in [1u64, 2] {
             let mut line = vec![0; 64];
-            for (n, value) in [sequence, f.size, f.flags, f.home_size, f.mtime].into_iter().enumerate() {
+            for (n, value) in
+                [sequence, f.size, f.flags, f.home_size, f.mtime].into_iter().enumerate()
+            {
                 put(&mut line, n as u64 * 8, &value.to_le_bytes());
             }
             let check = xxh3_64_with_seed(&line[..56], key);
@@ -256,11 +279,22 @@ impl Build {
 
     pub(super) fn hash(&self, frame: u64, len: u64) -> u64 {
         let (member, at) = self.place(frame);
-        crate::medium::hash_bytes(&self.images[member as usize][at as usize..(at + len) as usize], self.seed)
+        crate::medium::hash_bytes(
+            &self.images[member as usize][at as usize..(at + len) as usize],
+            self.seed,
+        )
     }
 
     /// A lane record of a switch of `block` to Dirty in `frame`.
-    pub(super) fn lane(&mut self, lane: u64, sequence: u64, f: &File, leaf: u64, block: u64, frame: u64) {
+    pub(super) fn lane(
+        &mut self,
+        lane: u64,
+        sequence: u64,
+        f: &File,
+        leaf: u64,
+        block: u64,
+        frame: u64,
+    ) {
         let mut b = vec![0; 64];
         let hash = self.hash(frame, 4096 << f.size_code);
         let words = [
@@ -280,15 +314,25 @@ impl Build {
         put(&mut self.images[0], 12288 + lane * 128 + sequence % 2 * 64, &b);
     }
 
-    /// A batch record that switches blocks to Dirty in frames, with overflow pages in `pages`; those of higher
-    /// numbers are newer.
-    pub(super) fn batch(&mut self, n: u64, f: &File, leaf: u64, items: &[(u64, u64)], pages: &[u64]) {
+    /// A batch record that switches blocks to Dirty in frames, with overflow pages in `pages`;
+    /// those of higher numbers are newer.
+    pub(super) fn batch(
+        &mut self,
+        n: u64,
+        f: &File,
+        leaf: u64,
+        items: &[(u64, u64)],
+        pages: &[u64],
+    ) {
         let mut bytes = Vec::new();
         for (block, frame) in items {
             let hash = self.hash(*frame, 4096 << f.size_code);
-            for value in
-                [self.entry_at(leaf, *block), self.entry_word(f, *block, DIRTY, *frame), hash, *block]
-            {
+            for value in [
+                self.entry_at(leaf, *block),
+                self.entry_word(f, *block, DIRTY, *frame),
+                hash,
+                *block,
+            ] {
                 bytes.extend_from_slice(&value.to_le_bytes());
             }
         }
@@ -296,7 +340,8 @@ impl Build {
         let first = pages.first().copied().unwrap_or(u64::MAX);
         let counts = items.len() as u64 | 1u64 << f.size_code << 32;
         let hash = xxh3_64_with_seed(&bytes, self.seed ^ 0x6261_7463_6800);
-        for (n, value) in [9 + n, f.id, counts, f.size, first, hash, f.slot].into_iter().enumerate() {
+        for (n, value) in [9 + n, f.id, counts, f.size, first, hash, f.slot].into_iter().enumerate()
+        {
             put(&mut b, n as u64 * 8, &value.to_le_bytes());
         }
         let check = xxh3_64_with_seed(&b[..56], self.seed);

@@ -31,7 +31,10 @@ fn a_sound_tier_is_sound_with_and_without_its_home() {
         for report in [s.at_rest(), s.after_cut(), check_images(&s.build.views(), None)] {
             says(&report, &[]);
             let sum = &report.summary;
-            assert_eq!((sum.files, sum.blocks_cached, sum.blocks_dirty, sum.map_pages), (2, 2, 2, 2));
+            assert_eq!(
+                (sum.files, sum.blocks_cached, sum.blocks_dirty, sum.map_pages),
+                (2, 2, 2, 2)
+            );
             assert_eq!((sum.frames_used, sum.frames_total, sum.dirty_bytes), (9, 96, 12288));
             assert_eq!((sum.tier.as_str(), sum.home.as_str()), ("fast", "/data/home"));
         }
@@ -381,7 +384,8 @@ fn invariant_19_a_block_that_changed_after_its_switch_is_damage() {
 
 #[test]
 fn invariant_20_a_tier_being_attached_or_detached_holds_no_dirty_blocks() {
-    for (state, expected) in [(1, &[(Inconsistent, 20)][..]), (3, &[(Inconsistent, 20)]), (4, &[])] {
+    for (state, expected) in [(1, &[(Inconsistent, 20)][..]), (3, &[(Inconsistent, 20)]), (4, &[])]
+    {
         let mut s = sample(1);
         s.build.state = state;
         s.build.superblock(0);

@@ -84,7 +84,8 @@ fn an_attacker_who_seals_words_and_superblocks_rightly_gets_findings_and_no_pani
         let mut s = rich(1);
         let data = s.data.clone();
         for _ in 0..40 {
-            let frame = [random.u64(..120), random.u64(..1 << 36), (1 << 36) - 1][random.usize(..3)];
+            let frame =
+                [random.u64(..120), random.u64(..1 << 36), (1 << 36) - 1][random.usize(..3)];
             match random.u8(..4) {
                 0 => s.build.entry(&data, LEAF, random.u64(..512), DIRTY, frame),
                 1 => {

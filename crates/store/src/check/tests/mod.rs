@@ -1,4 +1,5 @@
-//! Tests of the checker on images made by hand ([`build`]), before and beside those that the store makes.
+//! Tests of the checker on images made by hand ([`build`]), before and beside those that the store
+//! makes.
 
 mod agree;
 mod build;
@@ -23,7 +24,13 @@ impl MemoryHome {
 }
 
 impl HomeView for MemoryHome {
-    fn find(&self, ino: u64, _: u32, btime: u64, _: &[u8]) -> io::Result<Option<Box<dyn HomeFileView + '_>>> {
+    fn find(
+        &self,
+        ino: u64,
+        _: u32,
+        btime: u64,
+        _: &[u8],
+    ) -> io::Result<Option<Box<dyn HomeFileView + '_>>> {
         let file = self.0.get(&ino).filter(|_| btime == ino + 1);
         Ok(file.map(|f| Box::new(MemoryFile(f)) as Box<dyn HomeFileView>))
     }
@@ -56,9 +63,11 @@ const AFTER_CUT: CheckOptions = CheckOptions {
     findings_max: 1000,
 };
 
-/// A tier with a data file of three blocks of 8 KiB (Dirty, Cached, Cached tail) and a redo file of one Dirty block of 4 KiB, and its home.
+/// A tier with a data file of three blocks of 8 KiB (Dirty, Cached, Cached tail) and a redo file of
+/// one Dirty block of 4 KiB, and its home.
 ///
-/// Frames: unit 0 map pages (0, 1), unit 1 blocks of 8 KiB (8, 10, 12; 14 free), unit 2 blocks of 4 KiB (16).
+/// Frames: unit 0 map pages (0, 1), unit 1 blocks of 8 KiB (8, 10, 12; 14 free), unit 2 blocks of 4
+/// KiB (16).
 struct Sample {
     build: Build,
     home: MemoryHome,

@@ -11,7 +11,8 @@ use super::build::{Build, put};
 use super::{kinds, sample};
 
 fn write_members(dir: &Path, build: &Build) -> Vec<PathBuf> {
-    let paths: Vec<PathBuf> = (0..build.images.len()).map(|n| dir.join(format!("member-{n}"))).collect();
+    let paths: Vec<PathBuf> =
+        (0..build.images.len()).map(|n| dir.join(format!("member-{n}"))).collect();
     for (path, image) in paths.iter().zip(&build.images) {
         fs::write(path, image).unwrap();
     }
@@ -131,7 +132,8 @@ fn each_thing_that_is_no_tier_has_its_own_message() {
     let mut newer = sample(1).build.images.remove(0);
     for at in [0, 4096] {
         newer[at + 8] = 2;
-        let sum = xxhash_rust::xxh3::xxh3_64_with_seed(&newer[at..at + 4088], 0x5449_4552_534d_5448);
+        let sum =
+            xxhash_rust::xxh3::xxh3_64_with_seed(&newer[at..at + 4088], 0x5449_4552_534d_5448);
         put(&mut newer, at as u64 + 4088, &sum.to_le_bytes());
     }
     let text = says(&newer);

@@ -1,7 +1,8 @@
 //! The simulated home: a directory in memory that can lose power.
 //!
-//! Every change goes through one list of events ([`HomeEvent`]); `state.rs` says what each does to the home and to its medium, `player.rs`
-//! replays them and makes every home a power cut may leave. A killed process loses nothing: [`SimHome::snapshot`].
+//! Every change goes through one list of events ([`HomeEvent`]); `state.rs` says what each does to
+//! the home and to its medium, `player.rs` replays them and makes every home a power cut may leave.
+//! A killed process loses nothing: [`SimHome::snapshot`].
 //!
 //! Deliberately not here: symbolic links and permissions, other devices, reads that fail.
 
@@ -16,8 +17,8 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::{
-    ATTACHMENT, ATTACHMENT_NEW, Clear, FileKind, FileTime, Home, HomeError, HomeFile, HomeStat, OpenMode,
-    RenameFlags, inside,
+    ATTACHMENT, ATTACHMENT_NEW, Clear, FileKind, FileTime, Home, HomeError, HomeFile, HomeStat,
+    OpenMode, RenameFlags, inside,
 };
 
 mod player;
@@ -117,8 +118,8 @@ impl Drop for SimHome {
 }
 
 impl SimHome {
-    /// An empty home. `hook` is called with the number of each event (from 0) just before it happens, so that the order with other
-    /// traces is known; it must not call the home.
+    /// An empty home. `hook` is called with the number of each event (from 0) just before it
+    /// happens, so that the order with other traces is known; it must not call the home.
     #[must_use]
     pub fn new(hook: Option<Hook>) -> Self {
         Self::with(State::new(), SimOptions::default(), hook)
@@ -145,7 +146,10 @@ impl SimHome {
             fail_write_in,
             fail_sync_in,
         };
-        Self { disk: Arc::new(Disk { inner: Mutex::new(inner), objects: AtomicU64::new(1) }), object: 0 }
+        Self {
+            disk: Arc::new(Disk { inner: Mutex::new(inner), objects: AtomicU64::new(1) }),
+            object: 0,
+        }
     }
 
     /// Another object on the same home, as another process would have.
@@ -215,12 +219,14 @@ impl SimHome {
         self.disk.inner.lock().options = options;
     }
 
-    /// Makes the `n`-th write or change of length from now on fail with EIO, once; nothing is written by it. 0: none.
+    /// Makes the `n`-th write or change of length from now on fail with EIO, once; nothing is
+    /// written by it. 0: none.
     pub fn fail_nth_write(&self, n: u64) {
         self.disk.inner.lock().fail_write_in = n;
     }
 
-    /// Makes the `n`-th sync from now on fail with EIO, once; what it should have made durable stays in doubt. 0: none.
+    /// Makes the `n`-th sync from now on fail with EIO, once; what it should have made durable
+    /// stays in doubt. 0: none.
     pub fn fail_nth_sync(&self, n: u64) {
         self.disk.inner.lock().fail_sync_in = n;
     }
@@ -258,7 +264,8 @@ impl SimHome {
         inner.state.now.file_at(path).map(|id| inner.state.node(id).current.clone())
     }
 
-    /// Makes a file with these contents as someone else would: not an event of the trace when followed by [`SimHome::rebase`].
+    /// Makes a file with these contents as someone else would: not an event of the trace when
+    /// followed by [`SimHome::rebase`].
     ///
     /// # Errors
     /// As [`Home::open`] and [`HomeFile::write_at`].
@@ -331,12 +338,23 @@ impl Inner {
         let id = self.state.next_id;
         self.state.next_id += 1;
         let time_ns = self.tick();
-        self.happen(HomeEvent::Create { path: path.into(), id, ino, generation: id as u32, time_ns });
+        self.happen(HomeEvent::Create {
+            path: path.into(),
+            id,
+            ino,
+            generation: id as u32,
+            time_ns,
+        });
         Ok(id)
     }
 
     fn stat_file(&self, id: FileId) -> HomeStat {
-        let a = self.state.now.files.get(&id).expect("BUG: a file keeps its attributes while it is open");
+        let a = self
+            .state
+            .now
+            .files
+            .get(&id)
+            .expect("BUG: a file keeps its attributes while it is open");
         HomeStat {
             ino: a.ino,
             generation: if self.options.generations { a.generation } else { 0 },
@@ -716,9 +734,11 @@ impl HomeFile for SimFile {
 
     fn set_times(&self, _: Option<FileTime>, mtime: Option<FileTime>) -> io::Result<()> {
         let mut inner = self.disk.inner.lock();
-        // The clock stands still for it: golden images know the times of files by the changes before.
+        // The clock stands still for it: golden images know the times of files by the changes
+        // before.
         let time_ns = inner.state.clock_ns;
-        let mtime_ns = mtime.map_or_else(|| inner.stat_file(self.id).mtime_ns, FileTime::wrapped_ns);
+        let mtime_ns =
+            mtime.map_or_else(|| inner.stat_file(self.id).mtime_ns, FileTime::wrapped_ns);
         inner.happen(HomeEvent::SetTimes { id: self.id, mtime_ns, time_ns });
         Ok(())
     }
@@ -739,7 +759,8 @@ impl HomeFile for SimFile {
         Ok(())
     }
 
-    /// Says whether there is room, and moves the time stamps; what is reserved is not kept from others.
+    /// Says whether there is room, and moves the time stamps; what is reserved is not kept from
+    /// others.
     fn allocate(&self, off: u64, len: u64) -> io::Result<()> {
         let mut inner = self.disk.inner.lock();
         if countdown(&mut inner.fail_write_in) {

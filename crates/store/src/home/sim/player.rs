@@ -1,9 +1,11 @@
-//! Replays the trace of a simulated home and makes the homes that a power cut may leave at each point.
+//! Replays the trace of a simulated home and makes the homes that a power cut may leave at each
+//! point.
 //!
-//! A choice is how much of the journal is durable and, for each sector with unsynced versions, which one is found. When there are no
-//! more choices than asked for, all are made; else a sample that begins with the corners (nothing or everything of the journal, with
-//! no or all newest sectors), then prefixes of the journal and sectors alone or missing alone, then random ones. The same point, number
-//! and seed give the same list.
+//! A choice is how much of the journal is durable and, for each sector with unsynced versions,
+//! which one is found. When there are no more choices than asked for, all are made; else a sample
+//! that begins with the corners (nothing or everything of the journal, with no or all newest
+//! sectors), then prefixes of the journal and sectors alone or missing alone, then random ones. The
+//! same point, number and seed give the same list.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -140,7 +142,8 @@ impl HomePlayer {
         loop {
             let with_prefix = |prefix| HomeChoice { prefix, versions: versions.clone() };
             found.extend((0..=self.state.journal_len()).map(with_prefix));
-            let Some(i) = (0..versions.len()).find(|i| versions[*i] < self.pending[*i].newest) else {
+            let Some(i) = (0..versions.len()).find(|i| versions[*i] < self.pending[*i].newest)
+            else {
                 return found;
             };
             versions[i] += 1;
@@ -159,7 +162,8 @@ impl HomePlayer {
     }
 
     fn sample(&self, max: usize, seed: u64) -> Vec<HomeChoice> {
-        let mut rng = fastrand::Rng::with_seed(seed ^ (self.at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut rng =
+            fastrand::Rng::with_seed(seed ^ (self.at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let (whole, none, all) = (self.state.journal_len(), self.oldest(), self.newest());
         let mut found = Vec::with_capacity(max);
         let mut seen = HashSet::new();

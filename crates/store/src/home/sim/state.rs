@@ -1,17 +1,20 @@
 //! What a simulated home holds, now and on its medium, and how one event changes both.
 //!
 //! The model, an adversary's view of a journalling file system:
-//! - Names, lengths and time stamps change in a journal that becomes durable in order. A power cut leaves some prefix of it, and
-//!   every sync (of any file or directory) makes all of it durable so far.
-//! - Bytes become durable apart from the journal, in sectors of 512 bytes, each in any version it had since it was last
-//!   synced, in any order; a file's sync makes all its bytes durable. So a new time stamp may be found with old bytes, old
-//!   stamps with new bytes, and a longer file with zeros where its bytes should be.
+//! - Names, lengths and time stamps change in a journal that becomes durable in order. A power cut
+//!   leaves some prefix of it, and every sync (of any file or directory) makes all of it durable so
+//!   far.
+//! - Bytes become durable apart from the journal, in sectors of 512 bytes, each in any version it
+//!   had since it was last synced, in any order; a file's sync makes all its bytes durable. So a
+//!   new time stamp may be found with old bytes, old stamps with new bytes, and a longer file with
+//!   zeros where its bytes should be.
 //! - Space freed by a cut (`set_len`) is not used again before the cut is durable.
-//! - After a failed sync, the bytes it should have made durable stay in doubt even when a later sync succeeds (Linux drops them).
+//! - After a failed sync, the bytes it should have made durable stay in doubt even when a later
+//!   sync succeeds (Linux drops them).
 //!
-//! Sources: the ext4 documentation on `data=ordered` and `data=writeback`, and "All File Systems Are Not Created Equal" (OSDI 2014);
-//! different from both, file systems that make a file durable without the journal before it (a strict reading of POSIX) are not
-//! modelled.
+//! Sources: the ext4 documentation on `data=ordered` and `data=writeback`, and "All File Systems
+//! Are Not Created Equal" (OSDI 2014); different from both, file systems that make a file durable
+//! without the journal before it (a strict reading of POSIX) are not modelled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -142,7 +145,8 @@ impl Names {
     fn rename(&mut self, from: &Path, to: &Arc<Path>, time_ns: u64) {
         self.drop_name(to, time_ns);
         for old in self.below(from) {
-            let new: PathBuf = to.join(old.strip_prefix(from).expect("BUG: below() gives paths below"));
+            let new: PathBuf =
+                to.join(old.strip_prefix(from).expect("BUG: below() gives paths below"));
             let entry = self.entries.remove(&old).expect("BUG: below() gives names that are there");
             self.entries.insert(new.into(), entry);
         }
@@ -158,7 +162,8 @@ impl Names {
 
     fn exchange(&mut self, one: &Arc<Path>, other: &Arc<Path>, time_ns: u64) {
         let take = |names: &mut Self, at: &Path| -> Vec<(PathBuf, Entry)> {
-            let paths = names.entries.keys().filter(|p| p.starts_with(at)).cloned().collect::<Vec<_>>();
+            let paths =
+                names.entries.keys().filter(|p| p.starts_with(at)).cloned().collect::<Vec<_>>();
             let below = |p: &Path| p.strip_prefix(at).expect("BUG: it starts so").to_path_buf();
             paths.into_iter().filter_map(|p| Some((below(&p), names.entries.remove(&p)?))).collect()
         };
@@ -187,13 +192,21 @@ impl Names {
             }
             HomeEvent::Create { path, id, ino, generation, time_ns } => {
                 let (ino, generation, t) = (*ino, *generation, *time_ns);
-                let fresh =
-                    Attributes { ino, generation, btime_ns: t, size: 0, mtime_ns: t, ctime_ns: t, nlink: 1 };
+                let fresh = Attributes {
+                    ino,
+                    generation,
+                    btime_ns: t,
+                    size: 0,
+                    mtime_ns: t,
+                    ctime_ns: t,
+                    nlink: 1,
+                };
                 self.files.insert(*id, fresh);
                 self.entries.insert(path.clone(), Entry::File(*id));
             }
             HomeEvent::CreateDir { path, ino, time_ns } => {
-                self.entries.insert(path.clone(), Entry::Directory { ino: *ino, time_ns: *time_ns });
+                self.entries
+                    .insert(path.clone(), Entry::Directory { ino: *ino, time_ns: *time_ns });
             }
             HomeEvent::RemoveDir { path } => {
                 self.entries.remove(path);
@@ -230,7 +243,9 @@ impl Names {
                 self.door = *door;
                 self.note.clone_from(note);
             }
-            HomeEvent::SyncFile { .. } | HomeEvent::SyncFileFailed { .. } | HomeEvent::SyncDir { .. } => {}
+            HomeEvent::SyncFile { .. }
+            | HomeEvent::SyncFileFailed { .. }
+            | HomeEvent::SyncDir { .. } => {}
         }
     }
 }
@@ -284,7 +299,8 @@ pub struct PendingSector {
     pub newest: u16,
 }
 
-/// A simulated home, now and on its medium. Cloning shares everything that is not changed afterwards.
+/// A simulated home, now and on its medium. Cloning shares everything that is not changed
+/// afterwards.
 #[derive(Debug, Clone)]
 pub(super) struct State {
     base: Arc<Names>,
@@ -321,7 +337,8 @@ impl State {
 
     /// Bytes of space that files with a name take, in whole allocation units.
     pub(super) fn used(&self) -> u64 {
-        let named = self.nodes.iter().filter(|(id, _)| self.now.files.get(id).is_some_and(|a| a.nlink > 0));
+        let named =
+            self.nodes.iter().filter(|(id, _)| self.now.files.get(id).is_some_and(|a| a.nlink > 0));
         named.map(|(_, n)| n.blocks.iter().filter(|b| **b).count() as u64 * ALLOCATION as u64).sum()
     }
 
@@ -363,7 +380,8 @@ impl State {
             }
             HomeEvent::Create { id, .. } => {
                 let (bytes, blocks) = (Arc::new(Vec::new()), Arc::new(Vec::new()));
-                let node = Node { durable: bytes.clone(), current: bytes, past: Vec::new(), blocks };
+                let node =
+                    Node { durable: bytes.clone(), current: bytes, past: Vec::new(), blocks };
                 Arc::make_mut(&mut self.nodes).insert(*id, node);
             }
             HomeEvent::Write { id, at, data, .. } => self.node_mut(*id).write(*at, data),
@@ -388,7 +406,9 @@ impl State {
     }
 
     fn node_mut(&mut self, id: FileId) -> &mut Node {
-        Arc::make_mut(&mut self.nodes).get_mut(&id).expect("BUG: a file has a node from its creation on")
+        Arc::make_mut(&mut self.nodes)
+            .get_mut(&id)
+            .expect("BUG: a file has a node from its creation on")
     }
 
     fn commit(&mut self) {
@@ -410,12 +430,14 @@ impl State {
         self.journal.len()
     }
 
-    /// Every sector that a power cut now may leave in more than one version, in the order of file and sector.
+    /// Every sector that a power cut now may leave in more than one version, in the order of file
+    /// and sector.
     pub(super) fn pending(&self) -> Vec<PendingSector> {
         let mut found = Vec::new();
         for (id, node) in self.nodes.iter().filter(|(_, n)| !n.past.is_empty()) {
-            let made_since =
-                || self.journal.iter().any(|e| matches!(e, HomeEvent::Create { id: i, .. } if i == id));
+            let made_since = || {
+                self.journal.iter().any(|e| matches!(e, HomeEvent::Create { id: i, .. } if i == id))
+            };
             if self.base.files.get(id).is_some_and(|a| a.nlink > 0) || made_since() {
                 node.pending(*id, &mut found);
             }
@@ -423,9 +445,16 @@ impl State {
         found
     }
 
-    /// What is found after a power cut: the first `prefix` events of the journal, and the sectors of `pending` in `versions`.
-    pub(super) fn after_power_cut(&self, prefix: usize, pending: &[PendingSector], versions: &[u16]) -> Self {
-        let mut names = if prefix == self.journal.len() { self.now.clone() } else { self.base.clone() };
+    /// What is found after a power cut: the first `prefix` events of the journal, and the sectors
+    /// of `pending` in `versions`.
+    pub(super) fn after_power_cut(
+        &self,
+        prefix: usize,
+        pending: &[PendingSector],
+        versions: &[u16],
+    ) -> Self {
+        let mut names =
+            if prefix == self.journal.len() { self.now.clone() } else { self.base.clone() };
         if prefix > 0 && prefix < self.journal.len() {
             let names = Arc::make_mut(&mut names);
             for event in &self.journal[..prefix] {
@@ -438,14 +467,21 @@ impl State {
             let from = pending.partition_point(|p| p.id < *id);
             let until = pending.partition_point(|p| p.id <= *id);
             let node = self.node(*id);
-            let bytes =
-                node.after_power_cut(durable_ops, &pending[from..until], &versions[from..until], a.size);
+            let bytes = node.after_power_cut(
+                durable_ops,
+                &pending[from..until],
+                &versions[from..until],
+                a.size,
+            );
             let mut blocks = node.blocks.clone();
             if blocks.len() > (a.size as usize).div_ceil(ALLOCATION) {
                 Arc::make_mut(&mut blocks).truncate((a.size as usize).div_ceil(ALLOCATION));
             }
             give_space(&mut blocks, &bytes);
-            nodes.insert(*id, Node { durable: bytes.clone(), current: bytes, past: Vec::new(), blocks });
+            nodes.insert(
+                *id,
+                Node { durable: bytes.clone(), current: bytes, past: Vec::new(), blocks },
+            );
         }
         if names.files.len() > nodes.len() {
             Arc::make_mut(&mut names).files.retain(|_, a| a.nlink > 0);
@@ -472,7 +508,15 @@ impl State {
             h.update(AsRef::<OsStr>::as_ref(&**path).as_encoded_bytes());
             let Entry::File(id) = entry else { continue };
             let a = &self.now.files[id];
-            for n in [a.ino, u64::from(a.generation), a.btime_ns, a.size, a.mtime_ns, a.ctime_ns, a.nlink] {
+            for n in [
+                a.ino,
+                u64::from(a.generation),
+                a.btime_ns,
+                a.size,
+                a.mtime_ns,
+                a.ctime_ns,
+                a.nlink,
+            ] {
                 h.update(&n.to_le_bytes());
             }
             h.update(&self.node(*id).current);
@@ -482,8 +526,9 @@ impl State {
 
     /// Inode numbers that were in use and are not any more.
     pub(super) fn free_inos(&self) -> BTreeSet<u64> {
-        let named =
-            |want: bool| self.now.files.values().filter(move |a| (a.nlink > 0) == want).map(|a| a.ino);
+        let named = |want: bool| {
+            self.now.files.values().filter(move |a| (a.nlink > 0) == want).map(|a| a.ino)
+        };
         let taken: BTreeSet<u64> = named(true).collect();
         named(false).filter(|i| !taken.contains(i)).collect()
     }
@@ -580,8 +625,8 @@ impl Node {
         found.extend(uncertain);
     }
 
-    /// The bytes after a power cut that left the journal's first `durable_ops` events, this file's `pending` sectors in `versions`, and
-    /// the length `size`.
+    /// The bytes after a power cut that left the journal's first `durable_ops` events, this file's
+    /// `pending` sectors in `versions`, and the length `size`.
     fn after_power_cut(
         &self,
         durable_ops: u64,
@@ -612,10 +657,14 @@ impl Node {
         for p in &self.past {
             match p {
                 Past::Len { len, op } if *op < durable_ops => bytes.resize(*len as usize, 0),
-                Past::Len { len, .. } => limit = limit.min((*len as usize).next_multiple_of(ALLOCATION)),
+                Past::Len { len, .. } => {
+                    limit = limit.min((*len as usize).next_multiple_of(ALLOCATION))
+                }
                 Past::Write { at, data, .. } => {
                     overlay(&mut bytes, *at as usize, &data.0, limit, |sector| {
-                        let Ok(i) = pending.binary_search_by_key(&sector, |p| p.sector) else { return true };
+                        let Ok(i) = pending.binary_search_by_key(&sector, |p| p.sector) else {
+                            return true;
+                        };
                         seen[i] += 1;
                         seen[i] <= versions[i]
                     });
@@ -639,7 +688,13 @@ fn give_space(blocks: &mut Arc<Vec<bool>>, bytes: &[u8]) {
 }
 
 /// Copies the sectors of a write that `chosen` wants and that begin below `limit`.
-fn overlay(bytes: &mut Vec<u8>, at: usize, data: &[u8], limit: usize, mut chosen: impl FnMut(u64) -> bool) {
+fn overlay(
+    bytes: &mut Vec<u8>,
+    at: usize,
+    data: &[u8],
+    limit: usize,
+    mut chosen: impl FnMut(u64) -> bool,
+) {
     let mut from = at;
     let end = at + data.len();
     while from < end {

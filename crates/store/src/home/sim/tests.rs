@@ -44,7 +44,13 @@ fn unsynced_sectors_are_kept_or_lost_one_by_one_and_apart_from_the_time_stamp() 
         .iter()
         .map(|h| {
             let bytes = h.contents(p("a")).unwrap();
-            (bytes[0], bytes[511], bytes[512], bytes[1023], h.stat(p("a")).unwrap().mtime_ns > before)
+            (
+                bytes[0],
+                bytes[511],
+                bytes[512],
+                bytes[1023],
+                h.stat(p("a")).unwrap().mtime_ns > before,
+            )
         })
         .collect();
     let all: BTreeSet<_> = [(1, 1), (1, 2), (2, 1), (2, 2)]
@@ -61,7 +67,8 @@ fn a_sector_written_twice_is_found_in_any_of_its_three_versions() {
     file.write_at(4, &[3; 8]).unwrap();
     let found: BTreeSet<Vec<u8>> =
         images(&home).iter().map(|h| h.contents(p("a")).unwrap()[..12].to_vec()).collect();
-    let want = [[1; 12], [2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1], [2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3]];
+    let want =
+        [[1; 12], [2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1], [2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3]];
     assert_eq!(found, want.iter().map(|v| v.to_vec()).collect());
 }
 
@@ -125,7 +132,8 @@ fn a_cut_is_undone_whole_and_space_it_freed_is_not_overwritten_before_it_is_dura
         .map(|h| h.contents(p("a")).unwrap())
         .map(|b| (b.len(), *b.get(4096).unwrap_or(&9)))
         .collect();
-    // Whole as before; empty; extended, with and without the bytes. Never the old file with the new bytes.
+    // Whole as before; empty; extended, with and without the bytes. Never the old file with the new
+    // bytes.
     assert_eq!(found, BTreeSet::from([(8192, 1), (0, 9), (4608, 0), (4608, 2)]));
 }
 
@@ -166,7 +174,10 @@ fn the_attachment_note_is_old_or_new_at_every_cut() {
         player.advance_to(at);
         for choice in player.choices(1000, 1) {
             let note = player.image(&choice).home().read_attachment().unwrap().unwrap();
-            assert!(note == b"new!" || (note == b"old" && at < trace.events().len()), "{note:?} at {at}");
+            assert!(
+                note == b"new!" || (note == b"old" && at < trace.events().len()),
+                "{note:?} at {at}"
+            );
         }
     }
 }
@@ -313,8 +324,14 @@ fn a_hole_is_found_where_space_was_given_back_and_after_a_cut_only_where_the_zer
     file.write_at(0, &[2; 12288]).unwrap();
     home.rebase();
     file.clear(4000, 4200, Clear::Punch).unwrap();
-    assert_eq!((file.next_hole(0).unwrap(), file.next_data(4096).unwrap()), (Some(4096), Some(8192)));
-    assert_eq!((file.next_data(100).unwrap(), file.next_hole(8192).unwrap()), (Some(100), Some(12288)));
+    assert_eq!(
+        (file.next_hole(0).unwrap(), file.next_data(4096).unwrap()),
+        (Some(4096), Some(8192))
+    );
+    assert_eq!(
+        (file.next_data(100).unwrap(), file.next_hole(8192).unwrap()),
+        (Some(100), Some(12288))
+    );
     for cut in images(&home) {
         let bytes = cut.contents(p("a")).unwrap();
         let hole = cut.open(p("a"), OpenMode::READ).unwrap().next_hole(4096).unwrap();

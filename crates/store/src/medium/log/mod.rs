@@ -1,7 +1,7 @@
 //! The log of a member on flash: metadata in DRAM, made durable on a device of sectors.
 //!
-//! The rooms above store words and fence, as on mapped memory. Here every store is noted, and a fence is a commit.
-//! Bytes are in [`crate::format::log`].
+//! The rooms above store words and fence, as on mapped memory. Here every store is noted, and a
+//! fence is a commit. Bytes are in [`crate::format::log`].
 //!
 //! # A commit, and what a power cut leaves
 //!
@@ -11,8 +11,9 @@
 //! | 2 | the lines that have changed since the commit before are copied, at one instant, into a record that names these blocks; it is written | the commit before, or this one if record and blocks arrived whole |
 //! | 3 | one sync, after all these writes have returned; then the commit is acknowledged | this commit |
 //!
-//! Threads that meet share a commit: who waits for the one that is under way finds its own changes durable and returns, or
-//! one of them commits those of all that wait. One record is on its way at a time.
+//! Threads that meet share a commit: who waits for the one that is under way finds its own changes
+//! durable and returns, or one of them commits those of all that wait. One record is on its way at
+//! a time.
 //!
 //! # A checkpoint
 //!
@@ -22,17 +23,20 @@
 //! | 2 | after its sync they are written to their places; sync | the same: the records say again what is in them |
 //! | 3 | the header says that records up to that commit are not needed; sync | the same |
 //!
-//! Pages may be torn at sectors in step 2, since every line that differs is in a record that is still needed.
+//! Pages may be torn at sectors in step 2, since every line that differs is in a record that is
+//! still needed.
 //!
 //! # A frame has two uses, one after the other
 //!
-//! A frame that held a map page may become a block's. What the log says of the page must never come back over the
-//! block, so the log is checkpointed first ([`Log::before_write`]). A frame of which the newest record has a checksum is
-//! written only after another record, or the newest one would no longer count.
+//! A frame that held a map page may become a block's. What the log says of the page must never come
+//! back over the block, so the log is checkpointed first ([`Log::before_write`]). A frame of which
+//! the newest record has a checksum is written only after another record, or the newest one would
+//! no longer count.
 //!
-//! **Invariants**: `lines` has every line whose bytes differ from what records and device say. A page is written to its
-//! place only when all that it shows is durable in records. After a failure nothing more reaches the device, so what is
-//! found later is what a power cut at that moment could have left.
+//! **Invariants**: `lines` has every line whose bytes differ from what records and device say. A
+//! page is written to its place only when all that it shows is durable in records. After a failure
+//! nothing more reaches the device, so what is found later is what a power cut at that moment could
+//! have left.
 //!
 //! **Deliberately absent**: what metadata means.
 
@@ -69,8 +73,9 @@ impl Place {
         self.len - RING_AT
     }
 
-    /// Bytes of lines and of blocks' checksums that one commit has at most, and a page more: with all that goes beside them less than the
-    /// quarter of the ring that is left to a commit which makes room.
+    /// Bytes of lines and of blocks' checksums that one commit has at most, and a page more: with
+    /// all that goes beside them less than the quarter of the ring that is left to a commit which
+    /// makes room.
     fn longest(&self) -> u64 {
         self.ring() / 8
     }
@@ -114,8 +119,8 @@ struct State {
     newest: HashSet<u64>,
     /// Those of the record before it, which counts until the newest one is durable.
     before: HashSet<u64>,
-    /// A record that does not count may lie behind the newest one: another must take its place before a block is
-    /// written, since its blocks could come to look right.
+    /// A record that does not count may lie behind the newest one: another must take its place
+    /// before a block is written, since its blocks could come to look right.
     seal: bool,
     /// A block was written that no sync has covered.
     unsynced: bool,
@@ -167,8 +172,8 @@ impl Log {
     /// What the device said when it was not; from then on nothing is.
     pub(crate) fn check(&self) -> Result<()> {
         let Some(Failure { said, errno }) = self.failed.get() else { return Ok(()) };
-        let source =
-            errno.map_or_else(|| std::io::Error::other(said.clone()), std::io::Error::from_raw_os_error);
+        let source = errno
+            .map_or_else(|| std::io::Error::other(said.clone()), std::io::Error::from_raw_os_error);
         let range = 0..self.len();
         Err(Error::Device(DeviceError::Lost { path: self.device.path().into(), range, source }))
     }
@@ -199,7 +204,9 @@ impl Log {
             return Ok(());
         }
         let mut bytes = [0; FRAME];
-        self.device.read(self.sector(page * FRAME as u64), &mut bytes).map_err(super::block::lost)?;
+        self.device
+            .read(self.sector(page * FRAME as u64), &mut bytes)
+            .map_err(super::block::lost)?;
         memory.fill(page * FRAME as u64, &bytes);
         state.loaded.insert(page);
         Ok(())
@@ -238,7 +245,8 @@ impl Log {
         }
     }
 
-    /// Called when bytes of a block have been written. `hash`: of the whole block, if that was written.
+    /// Called when bytes of a block have been written. `hash`: of the whole block, if that was
+    /// written.
     pub(crate) fn written(&self, at: u64, len: usize, hash: Option<u64>) {
         let mut state = self.state.lock();
         state.changes += 1;

@@ -1,10 +1,12 @@
-//! The beginning of a log: an empty one on a new member, and what a power cut or a killed process left of an older one.
+//! The beginning of a log: an empty one on a new member, and what a power cut or a killed process
+//! left of an older one.
 
 use super::*;
 use crate::format::log::{Header, Record};
 
 impl Log {
-    /// Makes an empty log, which [`Log::begin`] then finds. What was stored before has been fenced, and is in its place.
+    /// Makes an empty log, which [`Log::begin`] then finds. What was stored before has been fenced,
+    /// and is in its place.
     ///
     /// # Durability
     /// Durable on return.
@@ -29,8 +31,11 @@ impl Log {
         }
         let mut state = self.state.lock();
         if let Some((from, newest)) = records.last() {
-            if place.planted.is(Planted::LogBlocksUnchecked) || self.blocks_are_whole(newest, &place)? {
-                state.newest = newest.blocks.iter().flat_map(|block| pages(block.at, block.len)).collect();
+            if place.planted.is(Planted::LogBlocksUnchecked)
+                || self.blocks_are_whole(newest, &place)?
+            {
+                state.newest =
+                    newest.blocks.iter().flat_map(|block| pages(block.at, block.len)).collect();
             } else {
                 at = *from;
                 records.pop();
@@ -59,12 +64,14 @@ impl Log {
         let copies = bytes.chunks(HEADER as usize);
         let whole = copies.filter_map(|copy| Header::decode(copy, place.tier_uuid, place.seed));
         let sector = self.device.sector_size().bytes() as u64;
-        let newest =
-            whole.filter(|header| header.head.is_multiple_of(sector)).max_by_key(|header| header.generation);
+        let newest = whole
+            .filter(|header| header.head.is_multiple_of(sector))
+            .max_by_key(|header| header.generation);
         newest.ok_or_else(|| self.damaged(place.at, "neither copy of its header is whole".into()))
     }
 
-    /// The record at a position and its length in whole sectors; `None`: there is none that is whole.
+    /// The record at a position and its length in whole sectors; `None`: there is none that is
+    /// whole.
     fn record_at(&self, place: &Place, at: u64, head: u64) -> Result<Option<(Record, u64)>> {
         let sector = self.device.sector_size().bytes() as u64;
         let first = self.read_ring(place, at, sector)?;
@@ -89,7 +96,9 @@ impl Log {
         let from = at % place.ring();
         let (first, second) = bytes.split_at_mut(len.min(place.ring() - from) as usize);
         let read = |at: u64, into: &mut [u8]| {
-            self.device.read(self.sector(place.at + RING_AT + at), into).map_err(crate::medium::block::lost)
+            self.device
+                .read(self.sector(place.at + RING_AT + at), into)
+                .map_err(crate::medium::block::lost)
         };
         read(from, first)?;
         read(0, second)?;
@@ -98,7 +107,8 @@ impl Log {
 
     fn blocks_are_whole(&self, record: &Record, place: &Place) -> Result<bool> {
         for block in &record.blocks {
-            let inside = block.at.checked_add(block.len as u64).is_some_and(|end| end <= self.len());
+            let inside =
+                block.at.checked_add(block.len as u64).is_some_and(|end| end <= self.len());
             let frames = block.at.is_multiple_of(FRAME as u64) && block.len.is_multiple_of(FRAME);
             let inside = inside && block.len as u64 <= BLOCK_MOST;
             if !inside || !frames {
@@ -108,7 +118,8 @@ impl Log {
             match self.device.read(self.sector(block.at), &mut bytes) {
                 Ok(()) if hash_bytes(&bytes, place.seed) == block.hash => {}
                 Ok(()) => return Ok(false),
-                // It may have been acknowledged, and going back to the version before it would lose it silently.
+                // It may have been acknowledged, and going back to the version before it would lose
+                // it silently.
                 Err(e) => log::error!("a block that was being written cannot be read: {e}"),
             }
         }
@@ -124,8 +135,10 @@ impl Log {
             return Ok(());
         }
         let where_it_is = place.at + RING_AT + position % place.ring();
-        Err(self
-            .damaged(where_it_is, format!("its record changes {len} bytes at {at}, where no metadata is")))
+        Err(self.damaged(
+            where_it_is,
+            format!("its record changes {len} bytes at {at}, where no metadata is"),
+        ))
     }
 
     fn damaged(&self, offset: u64, detail: String) -> Error {

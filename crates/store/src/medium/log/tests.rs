@@ -1,5 +1,5 @@
-//! The log alone on a simulated device: what each cut leaves of words and blocks, also with planted bugs that a script of
-//! operations does not show.
+//! The log alone on a simulated device: what each cut leaves of words and blocks, also with planted
+//! bugs that a script of operations does not show.
 
 use super::*;
 use crate::medium::{BlockMedium, OnSectors};
@@ -52,8 +52,10 @@ fn at_every_cut(trace: &Trace, holds: impl Fn(&OnSectors, u64) -> bool) -> bool 
     let mut all = true;
     for cut in trace.cut_points() {
         player.advance_to(cut);
-        let marks =
-            trace.events().take(cut).filter(|event| matches!(event, tiersmith_pmem::sim::Event::Mark(_)));
+        let marks = trace
+            .events()
+            .take(cut)
+            .filter(|event| matches!(event, tiersmith_pmem::sim::Event::Mark(_)));
         let marks = marks.count() as u64;
         for choice in player.images(200, cut as u64) {
             let image = player.image(&choice, &mut buffer)[0].clone();
@@ -64,7 +66,8 @@ fn at_every_cut(trace: &Trace, holds: impl Fn(&OnSectors, u64) -> bool) -> bool 
     all
 }
 
-/// A block in a frame of which the newest record has a checksum is written anew, and the power goes.
+/// A block in a frame of which the newest record has a checksum is written anew, and the power
+/// goes.
 fn what_was_acknowledged_survives_a_block_written_over(planted: Planted) -> bool {
     let (machine, medium) = blank();
     begin(&medium, planted).unwrap();
@@ -114,7 +117,8 @@ fn a_map_page_never_comes_back_over_a_block() {
     assert!(!a_block_survives_the_map_page_that_was_in_its_frame(Planted::LogPageOverBlock));
 }
 
-/// Who gave a block up gives its frame back at once, so nothing but this keeps the frame as the newest durable record has it.
+/// Who gave a block up gives its frame back at once, so nothing but this keeps the frame as the
+/// newest durable record has it.
 #[test]
 fn a_block_of_the_newest_durable_record_is_not_written_over_while_the_next_record_is_on_its_way() {
     let (_machine, medium) = blank();

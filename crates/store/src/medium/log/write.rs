@@ -24,8 +24,9 @@ pub(super) struct Composed {
     sync: bool,
 }
 
-/// The turn of who writes records. The others are asleep, and all wake when it ends: a lock would hand itself on to one
-/// after the other, and who is done already would wait for the next one's sync.
+/// The turn of who writes records. The others are asleep, and all wake when it ends: a lock would
+/// hand itself on to one after the other, and who is done already would wait for the next one's
+/// sync.
 pub(super) struct Turn<'a> {
     log: &'a Log,
     writer: Writer,
@@ -148,15 +149,16 @@ impl Log {
         ended.inspect_err(|e| self.fail(e))
     }
 
-    /// The record of a commit is durable: nothing depends on the blocks of those before it any more.
+    /// The record of a commit is durable: nothing depends on the blocks of those before it any
+    /// more.
     fn forget_record_before(&self, composed: &Composed) {
         let mut state = self.state.lock();
         state.before.clear();
         state.seal &= !composed.seals;
     }
 
-    /// What a commit writes, as of one instant; `None`: the ring has no room for it. A quarter of the ring is left to who may checkpoint, and
-    /// does so then.
+    /// What a commit writes, as of one instant; `None`: the ring has no room for it. A quarter of
+    /// the ring is left to who may checkpoint, and does so then.
     pub(super) fn compose(
         &self,
         memory: &dyn Bytes,
@@ -184,7 +186,8 @@ impl Log {
         composed.sync = std::mem::take(&mut state.unsynced);
         let lines = std::mem::take(&mut state.lines);
         let Some(place) = self.place.get() else {
-            let mut changed: Vec<u64> = lines.into_iter().map(|line| line / LINES_OF_PAGE).collect();
+            let mut changed: Vec<u64> =
+                lines.into_iter().map(|line| line / LINES_OF_PAGE).collect();
             changed.dedup();
             composed.in_place.extend(changed.into_iter().map(copy));
             return Some(composed);
@@ -194,9 +197,11 @@ impl Log {
             let named = blocks.iter().flat_map(|(at, (len, _))| pages(*at, *len)).collect();
             state.before = std::mem::replace(&mut state.newest, named);
             composed.seals = state.seal;
-            let blocks = blocks.into_iter().map(|(at, (len, hash))| BlockSum { at, len, hash }).collect();
+            let blocks =
+                blocks.into_iter().map(|(at, (len, hash))| BlockSum { at, len, hash }).collect();
             let record = Record { runs: runs(memory, &lines), blocks };
-            composed.record = Some(record.encode(writer.tail, self.device.sector_size().bytes(), place.seed));
+            composed.record =
+                Some(record.encode(writer.tail, self.device.sector_size().bytes(), place.seed));
         }
         state.stale.extend(lines.into_iter().map(|line| line / LINES_OF_PAGE));
         let added = composed.record.as_ref().map_or(0, Vec::len) as u64;
@@ -262,7 +267,9 @@ fn runs(memory: &dyn Bytes, lines: &BTreeSet<u64>) -> Vec<(u64, Vec<u8>)> {
         let mut bytes = [0; LINE as usize];
         memory.read(line * LINE, &mut bytes);
         match runs.last_mut() {
-            Some((at, run)) if *at + run.len() as u64 == line * LINE => run.extend_from_slice(&bytes),
+            Some((at, run)) if *at + run.len() as u64 == line * LINE => {
+                run.extend_from_slice(&bytes)
+            }
             _ => runs.push((line * LINE, bytes.to_vec())),
         }
     }

@@ -1,11 +1,12 @@
 //! What the killed writer does, and what must be found afterwards.
 //!
-//! Writer and checker draw the same operations from the same seed, so an acknowledgement needs to carry nothing but a number. Each
-//! thread of the writer has files of its own and, in a file that all share, blocks of its own; so the state of its files after `n`
-//! acknowledged operations is known, and at most one operation, number `n`, was under way.
+//! Writer and checker draw the same operations from the same seed, so an acknowledgement needs to
+//! carry nothing but a number. Each thread of the writer has files of its own and, in a file that
+//! all share, blocks of its own; so the state of its files after `n` acknowledged operations is
+//! known, and at most one operation, number `n`, was under way.
 //!
-//! Of that operation may be found: per block the old or the new version (data), per 8-byte word (redo), all or nothing (batches and
-//! everything about names and sizes).
+//! Of that operation may be found: per block the old or the new version (data), per 8-byte word
+//! (redo), all or nothing (batches and everything about names and sizes).
 
 use super::place;
 use fastrand::Rng;
@@ -161,8 +162,16 @@ impl Model {
         let (from, to) = (all[pair[0]].clone(), all[pair[1]].clone());
         let bytes = block_of(&data) as u64;
         match rng.u32(..100) {
-            0..24 => Op::Write { at: rng.u64(..DATA_MAX / bytes) * bytes, len: bytes as usize, name: data },
-            24..34 => Op::Write { at: rng.u64(..DATA_MAX - 20_000), len: rng.usize(1..20_000), name: data },
+            0..24 => Op::Write {
+                at: rng.u64(..DATA_MAX / bytes) * bytes,
+                len: bytes as usize,
+                name: data,
+            },
+            24..34 => Op::Write {
+                at: rng.u64(..DATA_MAX - 20_000),
+                len: rng.usize(1..20_000),
+                name: data,
+            },
             34..46 => {
                 let most = if rng.u32(..8) == 0 { DATA_MAX / bytes } else { 6 };
                 let mut blocks: Vec<u64> = (0..DATA_MAX / bytes).collect();
@@ -170,7 +179,9 @@ impl Model {
                 blocks.truncate(rng.usize(1..=most as usize));
                 Op::Batch { name: data, blocks }
             }
-            46..64 => Op::Append { len: [512, 512, 512, 40, 1000, 5000][rng.usize(..6)], name: redo },
+            46..64 => {
+                Op::Append { len: [512, 512, 512, 40, 1000, 5000][rng.usize(..6)], name: redo }
+            }
             64..70 => Op::Resize { size: rng.u64(..DATA_MAX), name: any },
             70..74 => Op::Rename { from, to },
             74..76 => Op::Link { from, to },
@@ -242,7 +253,9 @@ impl Model {
     /// Whether `found` is what may be there when `op` was under way between `self` and `after`.
     pub(crate) fn allows(&self, after: &Model, op: &Op, found: &Model) -> Result<(), String> {
         let identities = |m: &Model| -> Vec<(String, BTreeSet<String>)> {
-            let same = |id: &u64| m.names.iter().filter(|(_, i)| *i == id).map(|(n, _)| n.clone()).collect();
+            let same = |id: &u64| {
+                m.names.iter().filter(|(_, i)| *i == id).map(|(n, _)| n.clone()).collect()
+            };
             m.names.iter().map(|(n, id)| (n.clone(), same(id))).collect()
         };
         let (old, new, now) = (identities(self), identities(after), identities(found));
@@ -252,7 +265,8 @@ impl Model {
         let base = if now == new { after } else { self };
         for (name, id) in &found.names {
             let bytes = &found.files[id];
-            let (old, new) = (self.contents(name).unwrap_or(&[]), after.contents(name).unwrap_or(&[]));
+            let (old, new) =
+                (self.contents(name).unwrap_or(&[]), after.contents(name).unwrap_or(&[]));
             let verdict = match op {
                 Op::Write { name: n, .. } if self.same(after, n, name) => {
                     per_unit(old, new, bytes, block_of(n), true)
@@ -262,7 +276,11 @@ impl Model {
                 }
                 Op::Batch { name: n, .. } if self.same(after, n, name) => whole(old, new, bytes),
                 Op::Resize { name: n, .. } if self.same(after, n, name) => whole(old, new, bytes),
-                _ => whole(base.contents(name).unwrap_or(&[]), base.contents(name).unwrap_or(&[]), bytes),
+                _ => whole(
+                    base.contents(name).unwrap_or(&[]),
+                    base.contents(name).unwrap_or(&[]),
+                    bytes,
+                ),
             };
             verdict.map_err(|why| format!("{name}: {why}"))?;
         }
@@ -299,7 +317,8 @@ fn put(file: &mut Vec<u8>, at: usize, data: &[u8]) {
     file[at..at + data.len()].copy_from_slice(data);
 }
 
-/// Where an append goes: at the end, or, when the file is long enough, over the beginning, as a recycled redo file is written.
+/// Where an append goes: at the end, or, when the file is long enough, over the beginning, as a
+/// recycled redo file is written.
 fn append_at(len: u64) -> u64 {
     if len < REDO_MAX { len } else { len % 4096 * 16 }
 }
@@ -328,10 +347,22 @@ fn whole(old: &[u8], new: &[u8], found: &[u8]) -> Result<(), String> {
     ))
 }
 
-/// Each `unit` bytes are old or new. `size_last`: the new size is there only when all new units are.
-fn per_unit(old: &[u8], new: &[u8], found: &[u8], unit: usize, size_last: bool) -> Result<(), String> {
+/// Each `unit` bytes are old or new. `size_last`: the new size is there only when all new units
+/// are.
+fn per_unit(
+    old: &[u8],
+    new: &[u8],
+    found: &[u8],
+    unit: usize,
+    size_last: bool,
+) -> Result<(), String> {
     if found.len() != old.len() && found.len() != new.len() {
-        return Err(format!("{} bytes long, before {}, after {}", found.len(), old.len(), new.len()));
+        return Err(format!(
+            "{} bytes long, before {}, after {}",
+            found.len(),
+            old.len(),
+            new.len()
+        ));
     }
     if size_last && found.len() == new.len() && old.len() != new.len() {
         return whole(new, new, found);
@@ -373,7 +404,12 @@ pub(crate) fn rng(seed: u64, thread: usize) -> Rng {
 }
 
 /// Does `op` to the store; returns when it is acknowledged.
-pub(crate) fn perform(attached: &AttachedHome, model: &Model, op: &Op, tag: u64) -> Result<(), Error> {
+pub(crate) fn perform(
+    attached: &AttachedHome,
+    model: &Model,
+    op: &Op,
+    tag: u64,
+) -> Result<(), Error> {
     let exists = |name: &String| model.names.contains_key(name);
     match op {
         Op::Write { name, at, len } => {
@@ -382,8 +418,10 @@ pub(crate) fn perform(attached: &AttachedHome, model: &Model, op: &Op, tag: u64)
         Op::Batch { name, blocks } => {
             let bytes = block_of(name);
             let at = |block: &u64| block * bytes as u64;
-            let data: Vec<Vec<u8>> = blocks.iter().map(|b| place::pattern(tag, at(b), bytes)).collect();
-            let batch: Vec<(u64, &[u8])> = blocks.iter().zip(&data).map(|(b, d)| (at(b), &d[..])).collect();
+            let data: Vec<Vec<u8>> =
+                blocks.iter().map(|b| place::pattern(tag, at(b), bytes)).collect();
+            let batch: Vec<(u64, &[u8])> =
+                blocks.iter().zip(&data).map(|(b, d)| (at(b), &d[..])).collect();
             attached.open(name, OpenMode::CREATE)?.write_batch(&batch)
         }
         Op::Append { name, len } => {
@@ -391,7 +429,9 @@ pub(crate) fn perform(attached: &AttachedHome, model: &Model, op: &Op, tag: u64)
             let at = append_at(file.len()?);
             file.write(at, &place::pattern(tag, at, *len))
         }
-        Op::Resize { name, size } if exists(name) => attached.open(name, OpenMode::WRITE)?.truncate(*size),
+        Op::Resize { name, size } if exists(name) => {
+            attached.open(name, OpenMode::WRITE)?.truncate(*size)
+        }
         Op::Rename { from, to } if exists(from) => attached.rename(from, to),
         Op::Link { from, to } if exists(from) && !exists(to) => attached.link(from, to),
         Op::Unlink { name } if exists(name) => attached.unlink(name),
@@ -402,18 +442,25 @@ pub(crate) fn perform(attached: &AttachedHome, model: &Model, op: &Op, tag: u64)
                 blocks.iter().map(|n| place::pattern(tag, at(n), SHARED_BLOCK)).collect();
             match &data[..] {
                 [one] => file.write(at(&blocks[0]), one),
-                _ => file
-                    .write_batch(&blocks.iter().zip(&data).map(|(n, d)| (at(n), &d[..])).collect::<Vec<_>>()),
+                _ => file.write_batch(
+                    &blocks.iter().zip(&data).map(|(n, d)| (at(n), &d[..])).collect::<Vec<_>>(),
+                ),
             }
         }
         Op::Check { name } if exists(name) => {
             let found = place::read(attached, name);
             let expected = model.contents(name).unwrap_or(&[]);
-            assert!(found == expected, "{name} while running: {:?}", whole(expected, expected, &found));
+            assert!(
+                found == expected,
+                "{name} while running: {:?}",
+                whole(expected, expected, &found)
+            );
             Ok(())
         }
         Op::Destage { name } if exists(name) => attached.destage(Some(name.as_ref())).map(|_| ()),
-        Op::Evict { name: Some(name) } if exists(name) => attached.evict(Some(name.as_ref()), 0).map(|_| ()),
+        Op::Evict { name: Some(name) } if exists(name) => {
+            attached.evict(Some(name.as_ref()), 0).map(|_| ())
+        }
         Op::Evict { name: None } => attached.evict(None, 16).map(|_| ()),
         Op::Flush => attached.flush_all().map(|_| ()),
         Op::Pin { name, on: true } if exists(name) => match attached.pin(name) {

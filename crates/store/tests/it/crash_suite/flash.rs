@@ -1,5 +1,5 @@
-//! Power cuts under a tier on flash: metadata and blocks on one device of sectors, of which what was not synced is lost,
-//! reordered and torn at sectors.
+//! Power cuts under a tier on flash: metadata and blocks on one device of sectors, of which what
+//! was not synced is lost, reordered and torn at sectors.
 
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 use crate::crash_support::{
@@ -63,7 +63,12 @@ fn power_cut_on_flash_keeps_every_promise() {
     ];
     for lanes in [1, 2] {
         let shape = Shape { lanes, ..ON_FLASH };
-        let run = Run::new(shape, &[("a.db", 16384), ("b.big", 16384), ("r.redo", 300)], &ops, Planted::None);
+        let run = Run::new(
+            shape,
+            &[("a.db", 16384), ("b.big", 16384), ("r.redo", 300)],
+            &ops,
+            Planted::None,
+        );
         sound("flash", &run.explore(300, 1, Planted::None));
     }
 }
@@ -110,7 +115,8 @@ fn power_cut_in_recovery_or_after_a_kill_on_flash_loses_nothing() {
 
 #[test]
 fn power_cut_anywhere_in_random_work_on_flash_keeps_every_promise() {
-    let first = std::env::var("TIERSMITH_SEED").ok().and_then(|v| v.parse::<u64>().ok()).unwrap_or(1);
+    let first =
+        std::env::var("TIERSMITH_SEED").ok().and_then(|v| v.parse::<u64>().ok()).unwrap_or(1);
     for seed in first..first + SCRIPTS {
         let (files, ops) = script(seed, 24);
         let units = 4 + seed % 3;
@@ -145,8 +151,8 @@ fn a_frame_used_again_before_the_log_says_so_is_found() {
     assert!(!between_syncs(1, Planted::ReuseUnsynced).violations.is_empty());
 }
 
-/// Overwrites, appends and batches of a data file, with a sync now and then. What a cut leaves must be the file as it was
-/// after one of them, not before the last that was synced.
+/// Overwrites, appends and batches of a data file, with a sync now and then. What a cut leaves must
+/// be the file as it was after one of them, not before the last that was synced.
 fn between_syncs(lanes: u32, planted: Planted) -> Report {
     let shape = Shape { lanes, units: 6, max_units: 6, ..ON_FLASH };
     let recorder = Recorder::new();
@@ -179,7 +185,9 @@ fn between_syncs(lanes: u32, planted: Planted) -> Report {
     let check = |found: CutState<'_>| {
         let members = shape.found(found.tiers);
         let acked = found.acked;
-        let home = shape.attach(Arc::new(found.home), members, Planted::None).map_err(|e| e.to_string())?;
+        let home = shape
+            .attach(Arc::new(found.home), members, Planted::None)
+            .map_err(|e| e.to_string())?;
         let now = contents(&home.open("a.db", OpenMode::READ).map_err(|e| e.to_string())?);
         match states[synced[acked]..].contains(&now) {
             true => Ok(()),

@@ -1,4 +1,5 @@
-//! Every operation of the store, cut at every persist point: what was acknowledged is there, what was in flight is old or new.
+//! Every operation of the store, cut at every persist point: what was acknowledged is there, what
+//! was in flight is old or new.
 
 use crate::crash_support;
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
@@ -103,7 +104,10 @@ fn power_cut_in_small_batches_that_follow_each_other_leaves_each_whole() {
 #[test]
 fn power_cut_in_a_batch_larger_than_its_record_leaves_all_its_blocks_or_none() {
     let many: Vec<u64> = (0..140).collect();
-    let ops = [Op::Batch { name: "a.db", blocks: many.clone() }, Op::Batch { name: "a.db", blocks: many }];
+    let ops = [
+        Op::Batch { name: "a.db", blocks: many.clone() },
+        Op::Batch { name: "a.db", blocks: many },
+    ];
     let shape = Shape { units: 40, max_units: 40, ..Shape::default() };
     let run = Run::new(shape, &[("a.db", 4096)], &ops, Planted::None);
     let report = run.explore(60, 1, Planted::None);
@@ -150,9 +154,9 @@ fn power_cut_while_files_leave_the_tier_for_others_loses_nothing() {
 fn power_cut_while_map_pages_are_given_back_for_others_loses_nothing() {
     // More files open than the tier has frames: 24, for the file table has one of the four units.
     let names = [
-        "a.db", "b.db", "c.db", "d.db", "e.db", "f.db", "g.db", "h.db", "i.db", "j.db", "k.db", "l.db",
-        "m.db", "n.db", "o.db", "p.db", "q.db", "r.db", "s.db", "t.db", "u.db", "v.db", "x.db", "y.db",
-        "1.redo", "2.redo", "3.redo",
+        "a.db", "b.db", "c.db", "d.db", "e.db", "f.db", "g.db", "h.db", "i.db", "j.db", "k.db",
+        "l.db", "m.db", "n.db", "o.db", "p.db", "q.db", "r.db", "s.db", "t.db", "u.db", "v.db",
+        "x.db", "y.db", "1.redo", "2.redo", "3.redo",
     ];
     let mut ops = Vec::new();
     for name in names {
@@ -245,7 +249,8 @@ fn power_cut_in_names_that_programs_change_leaves_each_old_or_new_and_each_file_
 #[test]
 fn power_cut_after_a_kill_leaves_names_that_programs_changed_old_or_new() {
     let shape = Shape { units: 5, max_units: 5, redo_keep: 4096, ..Shape::default() };
-    let run = Run::new(shape, &[("a.db", 16384), ("b.db", 8192)], &names_of_programs(), Planted::None);
+    let run =
+        Run::new(shape, &[("a.db", 16384), ("b.db", 8192)], &names_of_programs(), Planted::None);
     let report = explore_after_kill(&run, 60, 1, Planted::None);
     print_count("names, after a kill", &report);
     report.assert_sound();
@@ -406,13 +411,15 @@ fn power_cut_in_changing_a_lent_file_leaves_it_before_or_after() {
         Op::Unlink { name: "w.redo" },
         Op::Detach,
     ];
-    let run = Run::new(Shape::default(), &[("w.redo", 8192), ("w1.redo", 4096)], &ops, Planted::None);
+    let run =
+        Run::new(Shape::default(), &[("w.redo", 8192), ("w1.redo", 4096)], &ops, Planted::None);
     let report = run.explore(200, 1, Planted::None);
     print_count("change a lent file", &report);
     report.assert_sound();
 }
 
-/// Homes at which a few changes, or one sync, take longer than recovery takes a change for ours after it was announced.
+/// Homes at which a few changes, or one sync, take longer than recovery takes a change for ours
+/// after it was announced.
 fn slow_homes() -> [Shape; 2] {
     [(45_000, 0), (11_000, 130_000)].map(|(change_takes_ms, sync_takes_ms)| Shape {
         change_takes_ms,
@@ -539,7 +546,7 @@ fn power_cut_in_attaching_or_detaching_leaves_a_home_that_attaches_or_is_plain()
 
 #[test]
 fn power_cut_in_attaching_or_detaching_leaves_no_home_aside_and_no_tier_in_use_without_the_note_that_says_so()
-{
+ {
     let ops = [
         Op::Attach,
         write("a.db", 0, 8192),
@@ -665,7 +672,12 @@ fn power_cut_in_clearing_a_range_leaves_each_block_old_or_zero() {
         Op::Evict,
         punch("a.db", 0, 30000),
     ];
-    sound("clear ranges", Shape::default(), &[("a.db", 16384), ("b.big", 20000), ("r.redo", 0)], &ops);
+    sound(
+        "clear ranges",
+        Shape::default(),
+        &[("a.db", 16384), ("b.big", 20000), ("r.redo", 0)],
+        &ops,
+    );
 }
 
 #[test]

@@ -1,9 +1,13 @@
-//! The tests of the tests: every planted bug must be caught by the crash suite. A bug that is not caught is a hole in it.
+//! The tests of the tests: every planted bug must be caught by the crash suite. A bug that is not
+//! caught is a hole in it.
 //!
-//! Those that need two threads are in `crash_suite/threads.rs`. `TIERSMITH_PLANTED=NAME` tries one alone.
+//! Those that need two threads are in `crash_suite/threads.rs`. `TIERSMITH_PLANTED=NAME` tries one
+//! alone.
 
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
-use crate::crash_support::{Op, Run, Shape, Tiers, explore_after_kill, names_of_programs, script, write};
+use crate::crash_support::{
+    Op, Run, Shape, Tiers, explore_after_kill, names_of_programs, script, write,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tiersmith_store::Planted;
 
@@ -66,18 +70,27 @@ fn full_table() -> Vec<Op> {
     ops
 }
 
-/// More files open than there are frames for their map pages, and hardly a block in the tier: what runs short is pages.
+/// More files open than there are frames for their map pages, and hardly a block in the tier: what
+/// runs short is pages.
 fn full_of_maps() -> Vec<Op> {
     let names = [
-        "c.db", "d.db", "e.db", "f.db", "g.db", "h.db", "i.db", "j.db", "k.db", "l.db", "m.db", "n.db",
-        "o.db", "p.db", "q.db", "r.db", "s.db", "t.db", "u.db", "v.db",
+        "c.db", "d.db", "e.db", "f.db", "g.db", "h.db", "i.db", "j.db", "k.db", "l.db", "m.db",
+        "n.db", "o.db", "p.db", "q.db", "r.db", "s.db", "t.db", "u.db", "v.db",
     ];
-    let each =
-        |name| [Op::Create { name }, Op::Hold { name }, write(name, 0, 600), Op::Destage { name }, Op::Evict];
+    let each = |name| {
+        [
+            Op::Create { name },
+            Op::Hold { name },
+            write(name, 0, 600),
+            Op::Destage { name },
+            Op::Evict,
+        ]
+    };
     names.into_iter().flat_map(each).collect()
 }
 
-/// Few enough words in flight that every image of the last write is tried: a record that arrives in parts over an old one.
+/// Few enough words in flight that every image of the last write is tried: a record that arrives in
+/// parts over an old one.
 fn few_words() -> Vec<Op> {
     let mut ops = vec![Op::Create { name: "c.db" }];
     // Records 1 and 2; after reopening record 1 of "c.db" goes where record 1 was.
@@ -92,11 +105,12 @@ fn caught(bug: Planted, tiers: Tiers) -> Option<String> {
     let files: &[(&'static str, usize)] =
         &[("a.db", 16384), ("b.big", 16384), ("r.redo", 0), ("w.redo", 4096)];
     let names = (vec![("a.db", 16384), ("b.db", 8192)], names_of_programs());
-    let written = [everything(), few_words(), full_table(), full_of_maps()].map(|ops| (files.to_vec(), ops));
+    let written =
+        [everything(), few_words(), full_table(), full_of_maps()].map(|ops| (files.to_vec(), ops));
     let written = written.into_iter().chain([names]);
     let tries = written.chain((1..40).map(|seed| script(seed, 24)));
-    // Only a tier full of map pages shows the first, only a door's names the next, and only a random
-    // script the last: what comes before takes long to show nothing.
+    // Only a tier full of map pages shows the first, only a door's names the next, and only a
+    // random script the last: what comes before takes long to show nothing.
     let first = match (bug, tiers) {
         (Planted::MapPageFreedEarly, _) => 3,
         (Planted::MadeUndoubted | Planted::NameNotSynced | Planted::RemovedFreedEarly, _) => 4,
@@ -108,7 +122,8 @@ fn caught(bug: Planted, tiers: Tiers) -> Option<String> {
     for (n, (files, ops)) in tries.enumerate().skip(first) {
         let lanes = if n == 1 { 1 } else { 2 };
         let units = if n == 3 { 4 } else { 5 };
-        let shape = Shape { tiers, units, max_units: units, redo_keep: 4096, lanes, ..Shape::default() };
+        let shape =
+            Shape { tiers, units, max_units: units, redo_keep: 4096, lanes, ..Shape::default() };
         let found = catch_unwind(AssertUnwindSafe(|| {
             let run = Run::new(shape, &files, &ops, bug);
             let seed = n as u64 + 1;
@@ -123,7 +138,8 @@ fn caught(bug: Planted, tiers: Tiers) -> Option<String> {
             Ok(None) => {}
             Ok(Some(violation)) => return Some(violation),
             Err(panic) => {
-                let said = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".into());
+                let said =
+                    panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".into());
                 return Some(format!("the run itself failed: {said}"));
             }
         }
@@ -139,15 +155,17 @@ fn the_crash_suite_catches_every_planted_bug() {
 #[test]
 fn the_crash_suite_catches_every_planted_bug_with_the_blocks_on_a_device() {
     let mut bugs = [&Planted::ON_SECTORS[..], &of_one_thread()].concat();
-    // There a block is durable before the record that speaks of it, so its checksum decides nothing.
+    // There a block is durable before the record that speaks of it, so its checksum decides
+    // nothing.
     bugs.retain(|bug| ![Planted::SkipBlockChecksum, Planted::SkipBatchChecksum].contains(bug));
     // And a batch takes three fences.
     bugs.retain(|bug| !Planted::AT_ONCE.contains(bug));
     all_are_caught(&bugs, Tiers::OnSectors);
 }
 
-/// Those of the others that show on flash. What is left leaves out a fence, a flush or a checksum that a log does without: it
-/// keeps the order of all stores, and its records have the checksums of their blocks.
+/// Those of the others that show on flash. What is left leaves out a fence, a flush or a checksum
+/// that a log does without: it keeps the order of all stores, and its records have the checksums of
+/// their blocks.
 const ALSO_ON_FLASH: [Planted; 17] = [
     Planted::ReuseTooEarly,
     Planted::PointerBeforeBlock,

@@ -1,5 +1,5 @@
-//! Random scripts, cut at every persist point: combinations nobody thought of. `TIERSMITH_SEED` chooses the first seed,
-//! `TIERSMITH_SOAK_SECONDS` how long to go on with new ones.
+//! Random scripts, cut at every persist point: combinations nobody thought of. `TIERSMITH_SEED`
+//! chooses the first seed, `TIERSMITH_SOAK_SECONDS` how long to go on with new ones.
 
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 use crate::crash_support::{
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use tiersmith_store::Planted;
 use tiersmith_store::crash::Report;
 
-/// Scripts in an ordinary run: with those of `crash_suite/operations.rs` more than a million images.
+/// Scripts in an ordinary run: with those of `crash_suite/operations.rs` more than a million
+/// images.
 const SCRIPTS: u64 = 220;
 const OPERATIONS: usize = 24;
 
@@ -28,7 +29,8 @@ fn shape_for(seed: u64) -> Shape {
         lanes: [2, 1, 4][(seed % 3) as usize],
         batches: if seed % 7 == 6 { 1 } else { 2 },
         redo_keep: [8192, 0, 16384][(seed / 2 % 3) as usize],
-        // A few changes of such a home, and recovery would take them for somebody else's, were they announced but once.
+        // A few changes of such a home, and recovery would take them for somebody else's, were they
+        // announced but once.
         change_takes_ms: if seed % 16 == 5 { 45_000 } else { 1 },
         sync_takes_ms: 0,
         apart: seed % 6 == 2,
@@ -41,14 +43,18 @@ fn without_batches(ops: Vec<Op>) -> Vec<Op> {
     let single = |op| match op {
         Op::Batch { name, blocks } => {
             let len = if name.ends_with(".big") { 8192 } else { 4096 };
-            blocks.into_iter().map(|block| Op::Write { name, at: block * len as u64, len }).collect()
+            blocks
+                .into_iter()
+                .map(|block| Op::Write { name, at: block * len as u64, len })
+                .collect()
         }
         other => vec![other],
     };
     ops.into_iter().flat_map(single).collect()
 }
 
-/// The cuts of the run itself, and of one in `few` runs those of the recovery after a cut, and of the attach after a kill.
+/// The cuts of the run itself, and of one in `few` runs those of the recovery after a cut, and of
+/// the attach after a kill.
 fn explored(run: &Run, seed: u64, few: u64) -> Report {
     let mut sum = run.explore(120, seed, Planted::None);
     let more = match seed % few {
@@ -75,8 +81,8 @@ fn try_script(seed: u64, soak: bool) -> Report {
     let (files, ops) = script(seed, OPERATIONS);
     let ops = if shape.tiers == Tiers::Volatile { without_batches(ops) } else { ops };
     let run = Run::new(shape, &files, &ops, Planted::None);
-    // Each of these takes as long as twenty others: a soak has the time, and otherwise one of each is enough, for
-    // the written scripts have their own.
+    // Each of these takes as long as twenty others: a soak has the time, and otherwise one of each
+    // is enough, for the written scripts have their own.
     let report = explored(&run, seed, if soak { 20 } else { SCRIPTS });
     if let Some(violation) = report.violations.first() {
         println!("TIERSMITH_SEED={seed}: {shape:?}, files {files:?}");
@@ -125,9 +131,9 @@ fn power_cut_anywhere_in_random_work_keeps_every_promise() {
                 thread.spawn_scoped(scope, work).expect("a thread starts")
             })
             .collect();
-        let reports = all
-            .into_iter()
-            .filter_map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let reports = all.into_iter().filter_map(|thread| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
         reports.reduce(|mut sum, more| {
             add(&mut sum, more);
             sum

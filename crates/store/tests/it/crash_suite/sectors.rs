@@ -1,5 +1,6 @@
-//! Power cuts under a tier whose metadata is mapped and whose blocks are on a device of sectors: what the device had
-//! not synced is lost, reordered and torn at sectors, together with what the memory had not fenced.
+//! Power cuts under a tier whose metadata is mapped and whose blocks are on a device of sectors:
+//! what the device had not synced is lost, reordered and torn at sectors, together with what the
+//! memory had not fenced.
 
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 use crate::crash_support::{
@@ -49,7 +50,12 @@ fn power_cut_with_the_blocks_on_a_device_of_sectors_keeps_every_promise() {
     ];
     for members in [1, 2] {
         let shape = Shape { members, ..on_sectors() };
-        let run = Run::new(shape, &[("a.db", 16384), ("b.big", 16384), ("r.redo", 300)], &ops, Planted::None);
+        let run = Run::new(
+            shape,
+            &[("a.db", 16384), ("b.big", 16384), ("r.redo", 300)],
+            &ops,
+            Planted::None,
+        );
         sound("blocks on sectors", &run.explore(300, 1, Planted::None));
     }
 }
@@ -58,7 +64,8 @@ fn power_cut_with_the_blocks_on_a_device_of_sectors_keeps_every_promise() {
 fn power_cut_while_a_tier_with_its_blocks_on_a_device_is_full_or_grows_loses_nothing() {
     let big: Vec<Op> = (0..14).map(|n| write("a.db", n * 12_288, 12_288)).collect();
     for max_units in [4, 8] {
-        let run = Run::new(Shape { max_units, ..on_sectors() }, &[("a.db", 4096)], &big, Planted::None);
+        let run =
+            Run::new(Shape { max_units, ..on_sectors() }, &[("a.db", 4096)], &big, Planted::None);
         sound("a full or growing tier on sectors", &run.explore(100, 1, Planted::None));
     }
 }
@@ -96,7 +103,8 @@ fn power_cut_in_recovery_or_after_a_kill_with_the_blocks_on_a_device_loses_nothi
 
 #[test]
 fn power_cut_anywhere_in_random_work_with_the_blocks_on_a_device_keeps_every_promise() {
-    let first = std::env::var("TIERSMITH_SEED").ok().and_then(|v| v.parse::<u64>().ok()).unwrap_or(1);
+    let first =
+        std::env::var("TIERSMITH_SEED").ok().and_then(|v| v.parse::<u64>().ok()).unwrap_or(1);
     for seed in first..first + SCRIPTS {
         let (files, ops) = script(seed, 24);
         let units = 4 + seed % 3;

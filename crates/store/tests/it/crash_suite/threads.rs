@@ -129,7 +129,8 @@ fn power_cut_wherever_one_thread_takes_over_from_another_keeps_what_both_were_to
 
 /// There a thread may be stopped in the middle of a sync, and the other one share the next.
 #[test]
-fn power_cut_wherever_one_thread_takes_over_with_the_blocks_on_a_device_keeps_what_both_were_told() {
+fn power_cut_wherever_one_thread_takes_over_with_the_blocks_on_a_device_keeps_what_both_were_told()
+{
     keeps_what_both_were_told(Tiers::OnSectors);
 }
 
@@ -150,7 +151,8 @@ fn keeps_what_both_were_told(tiers: Tiers) {
 #[test]
 fn each_planted_bug_that_one_thread_cannot_show_is_caught() {
     for bug in Planted::BETWEEN_THREADS {
-        let caught = scenes().iter().any(|scene| !explored(scene, Tiers::One, bug).violations.is_empty());
+        let caught =
+            scenes().iter().any(|scene| !explored(scene, Tiers::One, bug).violations.is_empty());
         assert!(caught, "the suite does not notice {bug:?}");
     }
 }

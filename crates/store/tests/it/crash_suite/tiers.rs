@@ -1,12 +1,21 @@
-//! Power cuts with several tiers, on volatile ones, with files that are open without a name, and in recoveries of all kinds.
+//! Power cuts with several tiers, on volatile ones, with files that are open without a name, and in
+//! recoveries of all kinds.
 //!
 //! One operation after the other on one tier is in `crash_suite/operations.rs`.
 
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
-use crate::crash_support::{Op, Run, Shape, Tiers, explore_after_kill, explore_recovery, print_count, write};
+use crate::crash_support::{
+    Op, Run, Shape, Tiers, explore_after_kill, explore_recovery, print_count, write,
+};
 use tiersmith_store::Planted;
 
-fn sound(what: &str, shape: Shape, files: &[(&'static str, usize)], ops: &[Op], images_per_cut: usize) {
+fn sound(
+    what: &str,
+    shape: Shape,
+    files: &[(&'static str, usize)],
+    ops: &[Op],
+    images_per_cut: usize,
+) {
     let run = Run::new(shape, files, ops, Planted::None);
     let report = run.explore(images_per_cut, 1, Planted::None);
     print_count(what, &report);
@@ -116,7 +125,13 @@ fn power_cut_while_a_removed_file_is_still_open_leaks_nothing() {
         Op::LetGo { held: "r.redo" },
         write("c.db", 0, 4096),
     ];
-    sound("removed but open", Shape::default(), &[("a.db", 12288), ("c.db", 9000), ("r.redo", 0)], &ops, 150);
+    sound(
+        "removed but open",
+        Shape::default(),
+        &[("a.db", 12288), ("c.db", 9000), ("r.redo", 0)],
+        &ops,
+        150,
+    );
 }
 
 #[test]
@@ -137,7 +152,8 @@ fn power_cut_during_recovery_of_names_ranges_and_growth_leaves_what_the_first_cu
     ];
     for (tiers, members) in [(Tiers::One, 2), (Tiers::RedoBesideData, 1)] {
         let shape = Shape { tiers, members, units: 4, max_units: 5, ..Shape::default() };
-        let run = Run::new(shape, &[("a.db", 12288), ("b.db", 8192), ("r.redo", 0)], &ops, Planted::None);
+        let run =
+            Run::new(shape, &[("a.db", 12288), ("b.db", 8192), ("r.redo", 0)], &ops, Planted::None);
         let report = explore_recovery(&run, 4, 8, 1);
         print_count("recovery of names, ranges, growth", &report);
         report.assert_sound();
@@ -146,14 +162,15 @@ fn power_cut_during_recovery_of_names_ranges_and_growth_leaves_what_the_first_cu
 
 #[test]
 fn power_cut_in_making_a_tier_again_that_was_detached_leaves_a_home_that_attaches() {
-    // Many images: the first words of a new superblock over one that was made unreadable are few among all.
+    // Many images: the first words of a new superblock over one that was made unreadable are few
+    // among all.
     let shape = Shape { members: 2, ..Shape::default() };
     sound("made again", shape, &[], &[Op::Attach, Op::Detach, Op::Attach], 2000);
 }
 
 #[test]
 fn power_cut_in_making_a_tier_again_whose_detach_was_killed_between_two_members_leaves_a_home_that_attaches()
-{
+ {
     let shape = Shape { members: 2, ..Shape::default() };
     let ops = [write("a.db", 0, 4096), Op::Detach];
     let run = Run::new(shape, &[("a.db", 4096)], &ops, Planted::None);

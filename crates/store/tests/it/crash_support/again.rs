@@ -1,4 +1,5 @@
-//! Cuts upon cuts: the power goes again while recovery runs, or after the recovery from a killed process.
+//! Cuts upon cuts: the power goes again while recovery runs, or after the recovery from a killed
+//! process.
 
 use super::{Run, count};
 use std::sync::Arc;
@@ -43,16 +44,22 @@ pub(crate) fn explore_recovery(run: &Run, first: usize, second: usize, seed: u64
             None => Ok(()),
         }
     });
-    let mut sum = total.into_inner().expect("nobody panics with it").unwrap_or_else(|| report.clone());
+    let mut sum =
+        total.into_inner().expect("nobody panics with it").unwrap_or_else(|| report.clone());
     sum.violations = report.violations;
     sum.elapsed = report.elapsed;
     count(&sum);
     sum
 }
 
-/// Kills the process at every cut point (nothing is lost then, and what home has not synced stays unsynced), records the recovery,
-/// and cuts the power anywhere in it and after it.
-pub(crate) fn explore_after_kill(run: &Run, images_per_cut: usize, seed: u64, planted: Planted) -> Report {
+/// Kills the process at every cut point (nothing is lost then, and what home has not synced stays
+/// unsynced), records the recovery, and cuts the power anywhere in it and after it.
+pub(crate) fn explore_after_kill(
+    run: &Run,
+    images_per_cut: usize,
+    seed: u64,
+    planted: Planted,
+) -> Report {
     const HOME_EVENT: u64 = 1 << 63;
     const ACKNOWLEDGED: u64 = 1 << 62;
     const LENT_EVENT: u64 = 1 << 61;
@@ -66,7 +73,8 @@ pub(crate) fn explore_after_kill(run: &Run, images_per_cut: usize, seed: u64, pl
         for event in &events[position..cut] {
             if let Event::Mark(tag) = event {
                 home_events += usize::from(tag & HOME_EVENT != 0);
-                lent_events += usize::from(tag & (HOME_EVENT | ACKNOWLEDGED) == 0 && tag & LENT_EVENT != 0);
+                lent_events +=
+                    usize::from(tag & (HOME_EVENT | ACKNOWLEDGED) == 0 && tag & LENT_EVENT != 0);
                 acked += usize::from(tag & HOME_EVENT == 0 && tag & ACKNOWLEDGED != 0);
             }
         }

@@ -8,8 +8,8 @@
 //! the blocks that the first writes.
 
 use super::{
-    Files, Op, Shape, accounts, apply, block_size, class, count, execute_on, offline_check, pattern,
-    read_all, same,
+    Files, Op, Shape, accounts, apply, block_size, class, count, execute_on, offline_check,
+    pattern, read_all, same,
 };
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -70,7 +70,8 @@ impl Pair {
             .attach_lending(recorder.home(), recorder.lent(), members, planted)
             .expect("a first attach works");
         recorder.rebase();
-        let wanted = [(first, 0), (second, SECOND)].map(|(ops, from)| Program::new(&start, ops, from));
+        let wanted =
+            [(first, 0), (second, SECOND)].map(|(ops, from)| Program::new(&start, ops, from));
         let met = thread::scope(|scope| {
             let ((go, told), (done, ended)) = (channel(), channel());
             let (recorder, beside, [wrote, _]) = (&recorder, home.clone(), &wanted);
@@ -85,8 +86,11 @@ impl Pair {
             let hand_over = Arc::new(hand);
             let over = hand_over.clone();
             recorder.simulator().set_hook(Some(Arc::new(move || {
-                if thread::current().id() == itself && accesses.fetch_add(1, Ordering::Relaxed) == at {
-                    let (go, ended) = over.lock().expect("nobody panics with it").take().expect("once");
+                if thread::current().id() == itself
+                    && accesses.fetch_add(1, Ordering::Relaxed) == at
+                {
+                    let (go, ended) =
+                        over.lock().expect("nobody panics with it").take().expect("once");
                     go.send(()).expect("the second thread waits for it");
                     let _ = ended.recv_timeout(PATIENCE);
                 }
@@ -130,7 +134,8 @@ impl Pair {
                 let words = bytes.chunks(step).zip(old.chunks(step).zip(new.chunks(step)));
                 if words.into_iter().any(|(found, (old, new))| found != old && found != new) {
                     return Err(format!(
-                        "block {block} of {name}, which thread {n} wrote, is neither as after {acked} operations nor as after the next"
+                        "block {block} of {name}, which thread {n} wrote, is neither as after \
+                         {acked} operations nor as after the next"
                     ));
                 }
             }
@@ -152,7 +157,13 @@ fn block_of(bytes: &[u8], name: &str, block: u64) -> Vec<u8> {
 }
 
 /// `beside`: what the other thread does, for whoever reads.
-fn run(recorder: &Recorder, home: &AttachedHome, ops: &[Op], from: usize, beside: Option<&Program>) {
+fn run(
+    recorder: &Recorder,
+    home: &AttachedHome,
+    ops: &[Op],
+    from: usize,
+    beside: Option<&Program>,
+) {
     for (n, op) in ops.iter().enumerate() {
         match (op, beside) {
             (Op::Read { name }, Some(other)) => other.look(recorder, home, name),
@@ -171,7 +182,9 @@ impl Program {
             states.push(apply(before, from + n, op).0);
             if let Op::Write { name, at, len } = op {
                 let size = block_size(name) as u64;
-                owns.extend((at / size..(at + *len as u64).div_ceil(size)).map(|block| (*name, block)));
+                owns.extend(
+                    (at / size..(at + *len as u64).div_ceil(size)).map(|block| (*name, block)),
+                );
             }
         }
         Self { states, owns, numbers: from as u64..(from + ops.len()) as u64, acked: Vec::new() }
@@ -189,7 +202,8 @@ impl Program {
     fn look(&self, recorder: &Recorder, home: &AttachedHome, name: &str) {
         let acked = || {
             let trace = recorder.simulator().trace();
-            let ours = |event: &&Event| matches!(event, Event::Mark(tag) if self.numbers.contains(tag));
+            let ours =
+                |event: &&Event| matches!(event, Event::Mark(tag) if self.numbers.contains(tag));
             trace.events().filter(ours).count()
         };
         let file = home.open(name, OpenMode::WRITE).expect("it is there");

@@ -1,4 +1,5 @@
-//! Bytes that were found against those that were expected: where they differ first, and whether they are a mixture that a cut may leave.
+//! Bytes that were found against those that were expected: where they differ first, and whether
+//! they are a mixture that a cut may leave.
 
 use super::Grain;
 
@@ -37,7 +38,11 @@ pub(super) fn mixture(found: &[u8], a: &[u8], b: &[u8], grain: Grain) -> Result<
     let step = match grain {
         Grain::Ranged(size) if found.len() == a.len() => size,
         Grain::Ranged(_) => {
-            return if found == b { Ok(()) } else { Err(format!("new size, but {}", difference(b, found))) };
+            return if found == b {
+                Ok(())
+            } else {
+                Err(format!("new size, but {}", difference(b, found)))
+            };
         }
         Grain::Block(size) => {
             if found.len() != a.len() {

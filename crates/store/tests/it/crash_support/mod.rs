@@ -1,10 +1,13 @@
-//! What the crash tests share: scripts of operations, a plain model of what they promise, and the check of what is found after a cut.
+//! What the crash tests share: scripts of operations, a plain model of what they promise, and the
+//! check of what is found after a cut.
 //!
-//! A script runs once on simulated media and a simulated home. The model keeps the contents of every file after each acknowledged
-//! operation. At every cut the state found must be that of the acknowledged operations, or one that the operation in flight may leave:
-//! per block for a write, per 8-byte word for a redo write, whole for everything else.
+//! A script runs once on simulated media and a simulated home. The model keeps the contents of
+//! every file after each acknowledged operation. At every cut the state found must be that of the
+//! acknowledged operations, or one that the operation in flight may leave: per block for a write,
+//! per 8-byte word for a redo write, whole for everything else.
 
 mod again;
+mod apply;
 mod beside;
 mod mixture;
 mod names;
@@ -12,6 +15,7 @@ mod plain;
 mod script;
 mod shape;
 
+use apply::{apply, through};
 use mixture::{difference, mixture};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +26,8 @@ use tiersmith_store::crash::{Budget, CutState, Recorder, Report, explore};
 use tiersmith_store::home::sim::{Door, SimOptions};
 use tiersmith_store::home::{Home, SimHome};
 use tiersmith_store::{
-    AttachedHome, Error, File, FileClass, FileTime, OpenMode, Planted, RenameFlags, SetTime, testing,
+    AttachedHome, Error, File, FileClass, FileTime, OpenMode, Planted, RenameFlags, SetTime,
+    testing,
 };
 
 #[allow(unused_imports, reason = "each test binary uses its part")]
@@ -35,7 +40,8 @@ pub(crate) use {
     shape::{Media, Shape, Tiers, UNIT},
 };
 
-/// One step of a script. Offsets and lengths are bytes; `fill` makes contents that differ by operation and place.
+/// One step of a script. Offsets and lengths are bytes; `fill` makes contents that differ by
+/// operation and place.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Create {
@@ -218,20 +224,31 @@ pub(crate) fn pattern(step: usize, at: u64, len: usize) -> Vec<u8> {
     (0..len as u64)
         .map(|n| {
             let word = (at + n) / 8;
-            let mixed = (word.wrapping_mul(0x9e37_79b9) ^ (step as u64 + 1).wrapping_mul(0x85eb_ca6b))
-                .wrapping_mul(0xc2b2_ae35);
+            let mixed = (word.wrapping_mul(0x9e37_79b9)
+                ^ (step as u64 + 1).wrapping_mul(0x85eb_ca6b))
+            .wrapping_mul(0xc2b2_ae35);
             ((mixed >> (((at + n) % 8) * 5)) as u8) | 1
         })
         .collect()
 }
 
 impl Run {
-    /// Runs `ops` on a home with `files` that is attached beforehand (unless the first operation is `Attach`).
-    pub(crate) fn new(shape: Shape, files: &[(&'static str, usize)], ops: &[Op], planted: Planted) -> Self {
+    /// Runs `ops` on a home with `files` that is attached beforehand (unless the first operation is
+    /// `Attach`).
+    pub(crate) fn new(
+        shape: Shape,
+        files: &[(&'static str, usize)],
+        ops: &[Op],
+        planted: Planted,
+    ) -> Self {
         let recorder = Recorder::new();
         let clock_step_ns = shape.change_takes_ms * 1_000_000;
         let sync_takes_ns = shape.sync_takes_ms * 1_000_000;
-        recorder.home().set_options(SimOptions { clock_step_ns, sync_takes_ns, ..SimOptions::default() });
+        recorder.home().set_options(SimOptions {
+            clock_step_ns,
+            sync_takes_ns,
+            ..SimOptions::default()
+        });
         let mut start = Files::default();
         for (id, (name, len)) in files.iter().enumerate() {
             let bytes = pattern(1000 + id, 0, *len);
@@ -244,7 +261,13 @@ impl Run {
         if !matches!(ops.first(), Some(Op::Attach)) {
             attached = Some(
                 shape
-                    .attach_with(recorder.home(), Some(recorder.lent()), members.clone(), planted, 6)
+                    .attach_with(
+                        recorder.home(),
+                        Some(recorder.lent()),
+                        members.clone(),
+                        planted,
+                        6,
+                    )
                     .expect("a first attach works"),
             );
         }
@@ -278,11 +301,14 @@ impl Run {
         members: &[Media],
         planted: Planted,
     ) {
-        // Mappings of the same bytes: claims and views of the last attach are gone, as after a restart.
+        // Mappings of the same bytes: claims and views of the last attach are gone, as after a
+        // restart.
         let again = || {
             let (home, lent) = (self.recorder.home(), self.recorder.lent());
             let seed = 8 + n as u64;
-            self.shape.attach_with(home, Some(lent), members.to_vec(), planted, seed).expect("attach works")
+            self.shape
+                .attach_with(home, Some(lent), members.to_vec(), planted, seed)
+                .expect("attach works")
         };
         match op {
             Op::Attach => {
@@ -309,7 +335,8 @@ impl Run {
             }
             Op::WriteRemoved { held: name, at, len } => {
                 let file = &held[name];
-                file.write(*at, &pattern(n, *at, *len)).expect("a removed file is written as any other");
+                file.write(*at, &pattern(n, *at, *len))
+                    .expect("a removed file is written as any other");
                 file.sync().expect("a removed file is synced as any other");
             }
             Op::LetGo { held: name } => drop(held.remove(name)),
@@ -326,7 +353,8 @@ impl Run {
     /// Cuts the run everywhere and checks what is found.
     pub(crate) fn explore(&self, images_per_cut: usize, seed: u64, planted: Planted) -> Report {
         let budget = Budget { images_per_cut, seed, threads: 2, stop_after: 2 };
-        let report = explore(&self.recorder.recording(), &budget, |found| self.check(found, planted));
+        let report =
+            explore(&self.recorder.recording(), &budget, |found| self.check(found, planted));
         count(&report);
         report
     }
@@ -340,7 +368,14 @@ impl Run {
         let members = self.shape.found(found.tiers);
         self.check_door(&found.home, found.acked)?;
         let (home, lent) = (Arc::new(found.home), Arc::new(found.lent));
-        self.check_opened(&home, &lent, members, found.acked, found.id.tier.is_multiple_of(8), planted)
+        self.check_opened(
+            &home,
+            &lent,
+            members,
+            found.acked,
+            found.id.tier.is_multiple_of(8),
+            planted,
+        )
     }
 
     /// No way in by the back door: a home at its own path is whole without the tier, and one that
@@ -354,11 +389,15 @@ impl Run {
         }
         let before = if acked == 0 { &self.start } else { &self.steps[acked - 1].after };
         for name in before.names.keys() {
-            let (found, expected) = (home.contents(Path::new(name)).unwrap_or_default(), before.get(name));
+            let (found, expected) =
+                (home.contents(Path::new(name)).unwrap_or_default(), before.get(name));
             let expected = expected.expect("named files have bytes");
             if found != *expected {
                 let how = difference(expected, &found);
-                return Err(format!("the door is {:?}, and home lacks blocks: {name}: {how}", home.door()));
+                return Err(format!(
+                    "the door is {:?}, and home lacks blocks: {name}: {how}",
+                    home.door()
+                ));
             }
         }
         Ok(())
@@ -398,7 +437,8 @@ impl Run {
             if class(name) == FileClass::Pass {
                 continue;
             }
-            let file = attached.open(name, OpenMode::WRITE).map_err(|e| format!("open {name}: {e}"))?;
+            let file =
+                attached.open(name, OpenMode::WRITE).map_err(|e| format!("open {name}: {e}"))?;
             let new = pattern(2000, 0, 600);
             // Twice: then a lane has laid out the piece of the block that the first replaced.
             for _ in 0..2 {
@@ -445,7 +485,9 @@ impl Run {
     ) -> Result<(), String> {
         let old = matches(seen, before);
         let Err(why_not_old) = old else { return Ok(()) };
-        let Some(step) = in_flight else { return Err(format!("nothing in flight, and {why_not_old}")) };
+        let Some(step) = in_flight else {
+            return Err(format!("nothing in flight, and {why_not_old}"));
+        };
         let Err(why_not_new) = matches(seen, after) else { return Ok(()) };
         let grain = match step.grain {
             Grain::Whole => {
@@ -461,7 +503,8 @@ impl Run {
         }
         for (name, found) in seen {
             let (a, b) = (before.get(name).expect("named"), after.get(name).expect("named"));
-            mixture(found, a, b, grain).map_err(|e| format!("{:?} in flight: {name}: {e}", step.op))?;
+            mixture(found, a, b, grain)
+                .map_err(|e| format!("{:?} in flight: {name}: {e}", step.op))?;
         }
         Ok(())
     }
@@ -493,9 +536,12 @@ pub(crate) fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_st
         Op::Batch { name, blocks } => {
             let file = home.open(name, OpenMode::WRITE)?;
             let size = block_size(name);
-            let data: Vec<(u64, Vec<u8>)> =
-                blocks.iter().map(|b| (b * size as u64, pattern(n, b * size as u64, size))).collect();
-            let refs: Vec<(u64, &[u8])> = data.iter().map(|(at, bytes)| (*at, &bytes[..])).collect();
+            let data: Vec<(u64, Vec<u8>)> = blocks
+                .iter()
+                .map(|b| (b * size as u64, pattern(n, b * size as u64, size)))
+                .collect();
+            let refs: Vec<(u64, &[u8])> =
+                data.iter().map(|(at, bytes)| (*at, &bytes[..])).collect();
             file.write_batch(&refs)?;
             file.sync()?;
         }
@@ -563,7 +609,11 @@ pub(crate) fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_st
         Op::Names(op) => names::execute(home, n, op)?,
         Op::Lend { name } => {
             let file = home.open(name, OpenMode::WRITE)?;
-            assert!(file.lend()?.is_some(), "{name} is not lent: {:?}", home.stats().lending.refused);
+            assert!(
+                file.lend()?.is_some(),
+                "{name} is not lent: {:?}",
+                home.stats().lending.refused
+            );
         }
         Op::KernelWrite { name, at, len } => {
             let lent = home.open(name, OpenMode::WRITE)?.lend()?.expect("it can be lent");
@@ -578,103 +628,11 @@ pub(crate) fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_st
     Ok(())
 }
 
-/// What a cut in an operation leaves that is written through to home: any sectors of it, here looked at by words.
-fn through(grain: Grain) -> Grain {
-    match grain {
-        Grain::Whole => Grain::Whole,
-        Grain::Block(_) | Grain::Word => Grain::Word,
-        Grain::Ranged(_) => Grain::Word,
-    }
-}
-
-fn in_parts(name: &str) -> Grain {
-    match class(name) {
-        FileClass::Data => Grain::Block(block_size(name)),
-        _ => Grain::Word,
-    }
-}
-
-/// The model's answer to an operation.
-fn apply(before: &Files, n: usize, op: &Op) -> (Files, Grain) {
-    let mut files = before.clone();
-    let mut grain = Grain::Whole;
-    let edit = |files: &mut Files, name: &str, f: &mut dyn FnMut(&mut Vec<u8>)| {
-        let id = files.id(name).unwrap_or_else(|| panic!("script: no file {name}"));
-        f(Arc::make_mut(files.bytes.get_mut(&id).expect("named files have bytes")));
-    };
-    match op {
-        Op::Names(op) => return names::same_as(op).map_or((files, grain), |op| apply(before, n, &op)),
-        Op::Create { name } => {
-            let id = 100 + n;
-            files.names.insert(name, id);
-            files.bytes.insert(id, Arc::default());
-        }
-        Op::Write { name, at, len } | Op::KernelWrite { name, at, len } => {
-            edit(&mut files, name, &mut |bytes| put(bytes, *at, &pattern(n, *at, *len)));
-            grain = in_parts(name);
-        }
-        Op::Batch { name, blocks } => {
-            let size = block_size(name) as u64;
-            edit(&mut files, name, &mut |bytes| {
-                for b in blocks {
-                    put(bytes, b * size, &pattern(n, b * size, size as usize));
-                }
-            });
-        }
-        Op::Truncate { name, size } => edit(&mut files, name, &mut |bytes| bytes.resize(*size as usize, 0)),
-        Op::Exchange { from, to } => {
-            let ids = (
-                files.id(from).expect("script: both are there"),
-                files.id(to).expect("script: both are there"),
-            );
-            files.names.insert(from, ids.1);
-            files.names.insert(to, ids.0);
-        }
-        Op::Punch { name, at, len } => {
-            edit(&mut files, name, &mut |bytes| {
-                let end = (at + len).min(bytes.len() as u64);
-                if *at < end {
-                    bytes[*at as usize..end as usize].fill(0);
-                }
-            });
-            grain = in_parts(name);
-        }
-        Op::Zero { name, at, len } => {
-            // Zeros first, then the size.
-            edit(&mut files, name, &mut |bytes| put(bytes, *at, &vec![0; *len as usize]));
-            grain = Grain::Ranged(if class(name) == FileClass::Data { block_size(name) } else { 8 });
-        }
-        Op::Rename { from, to } => {
-            if let Some(id) = files.names.remove(from) {
-                files.names.insert(to, id);
-            }
-            files.forget_unnamed();
-        }
-        Op::Link { from, to } => {
-            let id = files.id(from).expect("script: the file is there");
-            files.names.insert(to, id);
-        }
-        Op::Unlink { name } => {
-            files.names.remove(name);
-            files.forget_unnamed();
-        }
-        _ => {}
-    }
-    (files, grain)
-}
-
-fn put(bytes: &mut Vec<u8>, at: u64, data: &[u8]) {
-    let end = at as usize + data.len();
-    if bytes.len() < end {
-        bytes.resize(end, 0);
-    }
-    bytes[at as usize..end].copy_from_slice(data);
-}
-
 /// What a look through the store shows: names and bytes.
 pub(crate) type Seen = BTreeMap<&'static str, Arc<Vec<u8>>>;
 
-static NAMES: LazyLock<std::sync::Mutex<BTreeMap<String, &'static str>>> = LazyLock::new(Default::default);
+static NAMES: LazyLock<std::sync::Mutex<BTreeMap<String, &'static str>>> =
+    LazyLock::new(Default::default);
 
 fn intern(name: &str) -> &'static str {
     let mut names = NAMES.lock().expect("nobody panics with it");
@@ -688,7 +646,8 @@ pub(crate) fn read_all(attached: &AttachedHome, home: &SimHome) -> Result<Seen, 
         if tiersmith_store::home::is_reserved(&path) {
             continue;
         }
-        let file = attached.open(&*path, OpenMode::WRITE).map_err(|e| format!("open {name}: {e}"))?;
+        let file =
+            attached.open(&*path, OpenMode::WRITE).map_err(|e| format!("open {name}: {e}"))?;
         let size = file.len().map_err(|e| format!("size of {name}: {e}"))?;
         if attached.stat(&*path).map_err(|e| e.to_string())?.size != size {
             return Err(format!("{name}: stat and handle disagree on the size"));
@@ -748,7 +707,8 @@ pub(crate) fn forget_claims(members: &[Media]) {
 /// The second reader's opinion of what recovery left.
 fn offline_check(members: &[Media], home: &SimHome) -> Result<(), String> {
     let images: Vec<(Vec<u8>, Option<Vec<u8>>)> = members.iter().map(Media::images).collect();
-    let images: Vec<_> = images.iter().map(|(mapped, blocks)| (&mapped[..], blocks.as_deref())).collect();
+    let images: Vec<_> =
+        images.iter().map(|(mapped, blocks)| (&mapped[..], blocks.as_deref())).collect();
     let report = check_images_apart(&images, Some(&AnyHome(home)));
     if report.is_sound() { Ok(()) } else { Err(format!("the offline check found: {report}")) }
 }

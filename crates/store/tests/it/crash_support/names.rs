@@ -132,9 +132,9 @@ fn settles_all(op: &Op) -> bool {
 /// The file whose names are durable after the operation.
 fn settles(op: &Op) -> Option<&'static str> {
     match op {
-        Op::Write { name, .. } | Op::Truncate { name, .. } | Op::Names(Names::SyncFile { name }) => {
-            Some(name)
-        }
+        Op::Write { name, .. }
+        | Op::Truncate { name, .. }
+        | Op::Names(Names::SyncFile { name }) => Some(name),
         _ => None,
     }
 }
@@ -187,7 +187,9 @@ impl Run {
     fn with_names(&self, names: &Files, from: usize, to: usize) -> Files {
         let newest = |id: &usize| {
             let steps = (from.min(to)..=to.max(from)).rev();
-            let of = |step: usize| (step <= to).then(|| self.state(step).bytes.get(id).cloned()).flatten();
+            let of = |step: usize| {
+                (step <= to).then(|| self.state(step).bytes.get(id).cloned()).flatten()
+            };
             let made = || self.state(from).bytes.get(id).cloned();
             (*id, steps.into_iter().find_map(of).or_else(made).expect("named files have bytes"))
         };

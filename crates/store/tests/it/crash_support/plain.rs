@@ -1,4 +1,5 @@
-//! What a cut leaves of a home that says nothing of Tiersmith: whole, at its own path, and its tier free for any other home.
+//! What a cut leaves of a home that says nothing of Tiersmith: whole, at its own path, and its tier
+//! free for any other home.
 //!
 //! Deliberately not here: that the same home attaches again, which every other exploration shows.
 
@@ -10,8 +11,8 @@ use tiersmith_store::crash::{Budget, CutState, Report, explore};
 use tiersmith_store::home::sim::{Door, SimOptions};
 use tiersmith_store::home::{Home, SimHome};
 
-/// Cuts the run everywhere. Where the note is not in home nobody can know that there is a tier: the home must not need it, and the tier must not
-/// say that it is in use.
+/// Cuts the run everywhere. Where the note is not in home nobody can know that there is a tier: the
+/// home must not need it, and the tier must not say that it is in use.
 pub(crate) fn explore_plain(run: &Run, images_per_cut: usize, seed: u64) -> Report {
     let budget = Budget { images_per_cut, seed, threads: 2, stop_after: 2 };
     let report = explore(&run.recording(), &budget, |found| run.check_plain(&found));
@@ -29,13 +30,15 @@ impl Run {
             return Err(format!("the door is {:?}, and no note in home says by what", home.door()));
         }
         // Every file of home, byte for byte.
-        let before = if found.acked == 0 { &self.start } else { &self.steps[found.acked - 1].after };
+        let before =
+            if found.acked == 0 { &self.start } else { &self.steps[found.acked - 1].after };
         let in_flight = self.steps.get(found.acked).map(|step| &step.op);
         if !matches!(in_flight, None | Some(Op::Attach | Op::Detach)) {
             return Err(format!("the note is gone while {in_flight:?}"));
         }
         for name in before.names.keys() {
-            let (plain, expected) = (home.contents(Path::new(name)).unwrap_or_default(), before.get(name));
+            let (plain, expected) =
+                (home.contents(Path::new(name)).unwrap_or_default(), before.get(name));
             let expected = expected.expect("named files have bytes");
             if plain != *expected {
                 return Err(format!("{name} of the plain home: {}", difference(expected, &plain)));

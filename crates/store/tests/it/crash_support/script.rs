@@ -10,14 +10,19 @@ pub(crate) fn write(name: &'static str, at: u64, len: usize) -> Op {
     Op::Write { name, at, len }
 }
 
-/// Files to begin with, and operations, drawn from a seed. Every operation is legal when its turn comes.
+/// Files to begin with, and operations, drawn from a seed. Every operation is legal when its turn
+/// comes.
 pub(crate) fn script(seed: u64, operations: usize) -> (Vec<(&'static str, usize)>, Vec<Op>) {
     const NAMES: [&str; 5] = ["a.db", "b.big", "r.redo", "c.db", "s.redo"];
     let mut rng = fastrand::Rng::with_seed(seed);
-    let mut files: Vec<(&'static str, usize)> =
-        vec![("a.db", rng.usize(0..40000)), ("b.big", rng.usize(0..60000)), ("r.redo", rng.usize(0..6000))];
+    let mut files: Vec<(&'static str, usize)> = vec![
+        ("a.db", rng.usize(0..40000)),
+        ("b.big", rng.usize(0..60000)),
+        ("r.redo", rng.usize(0..6000)),
+    ];
     files[2].1 = if rng.bool() { 0 } else { files[2].1 };
-    let mut sizes: BTreeMap<&'static str, u64> = files.iter().map(|(n, s)| (*n, *s as u64)).collect();
+    let mut sizes: BTreeMap<&'static str, u64> =
+        files.iter().map(|(n, s)| (*n, *s as u64)).collect();
     let mut links: BTreeMap<&'static str, u32> = sizes.keys().map(|n| (*n, 0)).collect();
     let mut ops = Vec::new();
     let mut next_link = 1;
@@ -32,7 +37,9 @@ pub(crate) fn script(seed: u64, operations: usize) -> (Vec<(&'static str, usize)
         let size = sizes[name];
         let block = block_size(name) as u64;
         let blocks = (size / block).max(1);
-        let grow = |sizes: &mut BTreeMap<&'static str, u64>, links: &BTreeMap<&'static str, u32>, to: u64| {
+        let grow = |sizes: &mut BTreeMap<&'static str, u64>,
+                    links: &BTreeMap<&'static str, u32>,
+                    to: u64| {
             let family = links[name];
             for (n, s) in sizes.iter_mut() {
                 if *n == name || (family != 0 && links[n] == family) {
@@ -54,7 +61,8 @@ pub(crate) fn script(seed: u64, operations: usize) -> (Vec<(&'static str, usize)
                 grow(&mut sizes, &links, size.max(at + len as u64));
             }
             40..52 if class(name) == FileClass::Data => {
-                let mut chosen: Vec<u64> = (0..rng.u64(1..4)).map(|_| rng.u64(0..blocks + 1)).collect();
+                let mut chosen: Vec<u64> =
+                    (0..rng.u64(1..4)).map(|_| rng.u64(0..blocks + 1)).collect();
                 chosen.sort_unstable();
                 chosen.dedup();
                 let end = (chosen.last().copied().unwrap_or(0) + 1) * block;
@@ -72,7 +80,10 @@ pub(crate) fn script(seed: u64, operations: usize) -> (Vec<(&'static str, usize)
             60..64 => {
                 let to = NAMES[rng.usize(0..NAMES.len())];
                 let same_kind = Path::new(to).extension() == Path::new(name).extension();
-                if to == name || !same_kind || (links[name] != 0 && links.get(to) == Some(&links[name])) {
+                if to == name
+                    || !same_kind
+                    || (links[name] != 0 && links.get(to) == Some(&links[name]))
+                {
                     continue;
                 }
                 ops.push(Op::Rename { from: name, to });
@@ -88,7 +99,9 @@ pub(crate) fn script(seed: u64, operations: usize) -> (Vec<(&'static str, usize)
             }
             67..69 => {
                 let to = NAMES[rng.usize(0..NAMES.len())];
-                if sizes.contains_key(to) || Path::new(to).extension() != Path::new(name).extension() {
+                if sizes.contains_key(to)
+                    || Path::new(to).extension() != Path::new(name).extension()
+                {
                     continue;
                 }
                 ops.push(Op::Link { from: name, to });
@@ -122,8 +135,11 @@ pub(crate) fn script(seed: u64, operations: usize) -> (Vec<(&'static str, usize)
             98..106 => {
                 let (at, len) = (rng.u64(0..size + 1), rng.u64(1..3 * block));
                 let whole = rng.bool();
-                let (at, len) =
-                    if whole { (at / block * block, len.next_multiple_of(block)) } else { (at, len) };
+                let (at, len) = if whole {
+                    (at / block * block, len.next_multiple_of(block))
+                } else {
+                    (at, len)
+                };
                 if at + len > 90_000 {
                     continue;
                 }

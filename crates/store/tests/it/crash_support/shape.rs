@@ -7,9 +7,12 @@ use tiersmith_pmem::sim::{self, Simulator};
 use tiersmith_pmem::{FRAME, Mapping};
 use tiersmith_store::home::SimHome;
 use tiersmith_store::testing::TestMember;
-use tiersmith_store::{AttachedHome, CacheRules, Medium, Options, Planted, Profile, TierSpec, testing};
+use tiersmith_store::{
+    AttachedHome, CacheRules, Medium, Options, Planted, Profile, TierSpec, testing,
+};
 
-/// Files by name ending: `.redo` (those that begin with `w` may be lent), `.db` (4 KiB blocks), `.big` (8 KiB blocks), all else passes.
+/// Files by name ending: `.redo` (those that begin with `w` may be lent), `.db` (4 KiB blocks),
+/// `.big` (8 KiB blocks), all else passes.
 static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     Profile::parse(
         "crash",
@@ -52,7 +55,8 @@ pub(crate) enum Tiers {
     One,
     /// One for redo and one for data.
     RedoBesideData,
-    /// One that loses what it holds with the power: clean copies only, and all files pass or are written through.
+    /// One that loses what it holds with the power: clean copies only, and all files pass or are
+    /// written through.
     Volatile,
     /// One whose metadata is mapped and whose blocks are on a device of sectors.
     OnSectors,
@@ -169,8 +173,10 @@ impl Shape {
             Tiers::One | Tiers::OnSectors | Tiers::OnFlash => vec![one],
             Tiers::Volatile => vec![TierSpec { medium: Medium::Volatile, ..one }],
             Tiers::RedoBesideData => {
-                let members = (0..self.members).map(|n| PathBuf::from(format!("/redo{n}"))).collect();
-                let redo = TierSpec { name: "redo".into(), members, holds_data: false, ..one.clone() };
+                let members =
+                    (0..self.members).map(|n| PathBuf::from(format!("/redo{n}"))).collect();
+                let redo =
+                    TierSpec { name: "redo".into(), members, holds_data: false, ..one.clone() };
                 vec![redo, TierSpec { holds_redo: false, ..one }]
             }
         }

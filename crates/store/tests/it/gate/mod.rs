@@ -1,11 +1,14 @@
-//! A simulated home with a gate in front: a test can make its writes wait, and can do something at the moment between a read of the
-//! home and its return, which on a real home is a moment that a test cannot hit.
+//! A simulated home with a gate in front: a test can make its writes wait, and can do something at
+//! the moment between a read of the home and its return, which on a real home is a moment that a
+//! test cannot hit.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use tiersmith_store::home::{Clear, FileTime, Home, HomeFile, HomeStat, OpenMode, RenameFlags, SimHome};
+use tiersmith_store::home::{
+    Clear, FileTime, Home, HomeFile, HomeStat, OpenMode, RenameFlags, SimHome,
+};
 
 type Once = Box<dyn FnOnce() + Send>;
 type Repeated = Box<dyn FnMut() + Send>;
@@ -72,8 +75,8 @@ impl Gate {
         *locked(&self.rules.after_read) = Some(Box::new(what));
     }
 
-    /// Does `what` from the next sync of the file at `path` on, whenever it was asked for its size and times: before the answer is
-    /// there.
+    /// Does `what` from the next sync of the file at `path` on, whenever it was asked for its size
+    /// and times: before the answer is there.
     pub(crate) fn after_settling(&self, path: &str, what: impl FnMut() + Send + 'static) {
         *locked(&self.rules.after_settling) = Some((path.into(), false, Box::new(what)));
     }
@@ -145,7 +148,8 @@ impl HomeFile for GateFile {
     fn stat(&self) -> io::Result<HomeStat> {
         self.rules.stats.fetch_add(1, Ordering::Relaxed);
         let found = self.file.stat();
-        let settled = |(path, synced, _): &mut (PathBuf, bool, Repeated)| *synced && *path == self.path;
+        let settled =
+            |(path, synced, _): &mut (PathBuf, bool, Repeated)| *synced && *path == self.path;
         let taken = locked(&self.rules.after_settling).take_if(settled);
         if let Some((path, synced, mut what)) = taken {
             what();
@@ -172,7 +176,8 @@ impl HomeFile for GateFile {
         *locked(&self.rules.waiting) += 1;
         let mut closed = locked(&self.rules.closed);
         while *closed {
-            closed = self.rules.changed.wait(closed).unwrap_or_else(std::sync::PoisonError::into_inner);
+            closed =
+                self.rules.changed.wait(closed).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
         drop(closed);
         *locked(&self.rules.waiting) -= 1;

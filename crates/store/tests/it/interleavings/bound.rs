@@ -53,9 +53,15 @@ fn the_model_and_the_code_play_the_same_scenes_with_the_same_flaws() {
         names
     };
     assert_eq!(proved(&model), names(false), "the scenes of the model, and tests/scenes");
-    assert_eq!(proved(&sources("tests/shuttle")), names(true), "the scenes of shuttle, and tests/scenes");
-    let both: BTreeSet<String> = SCENES.iter().flat_map(|s| s.flaws).map(|flaw| (*flaw).to_owned()).collect();
-    let planted: BTreeSet<String> = Planted::RACES.iter().map(|planted| format!("{planted:?}")).collect();
+    assert_eq!(
+        proved(&sources("tests/shuttle")),
+        names(true),
+        "the scenes of shuttle, and tests/scenes"
+    );
+    let both: BTreeSet<String> =
+        SCENES.iter().flat_map(|s| s.flaws).map(|flaw| (*flaw).to_owned()).collect();
+    let planted: BTreeSet<String> =
+        Planted::RACES.iter().map(|planted| format!("{planted:?}")).collect();
     assert_eq!(both, planted, "the flaws of tests/scenes, and those that can be planted");
 }
 
@@ -72,8 +78,8 @@ fn what_threads_of_the_store_share_goes_through_what_shuttle_can_see() {
         }
         let program = text.split("#[cfg(test)]").next().unwrap();
         for (n, line) in program.lines().enumerate() {
-            let atomics =
-                line.contains("sync::atomic") && (line.contains("Atomic") || line.contains("fence"));
+            let atomics = line.contains("sync::atomic")
+                && (line.contains("Atomic") || line.contains("fence"));
             let direct = line.contains("std::sync::Mutex") || line.contains("std::thread::sleep");
             if line.contains("parking_lot")
                 || line.contains("spin::")

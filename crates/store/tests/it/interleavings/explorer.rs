@@ -1,22 +1,29 @@
-//! Runs small concurrent programs in every order, on a memory that is as weak as a processor may make it.
+//! Runs small concurrent programs in every order, on a memory that is as weak as a processor may
+//! make it.
 //!
-//! A program is some threads (`async` functions) whose every access to shared memory goes through [`Thread`]. [`explore`] runs them again and again, each time
-//! with other decisions: who goes next, and which of the values that a load may return it returns. It ends with the first violation, or when
-//! there is no decision left to change.
+//! A program is some threads (`async` functions) whose every access to shared memory goes through
+//! [`Thread`]. [`explore`] runs them again and again, each time with other decisions: who goes
+//! next, and which of the values that a load may return it returns. It ends with the first
+//! violation, or when there is no decision left to change.
 //!
 //! # The memory
-//! A location is the list of all that was ever stored there. A thread has a *view*: for each location the oldest value that it may still load. A stored value carries
-//! a view too, and who loads it with acquire takes that view over. What the carried view holds depends on the machine:
+//! A location is the list of all that was ever stored there. A thread has a *view*: for each
+//! location the oldest value that it may still load. A stored value carries a view too, and who
+//! loads it with acquire takes that view over. What the carried view holds depends on the machine:
 //!
-//! - [`Machine::Weak`], the rules of C11 and Rust, which aarch64 implements: a release store carries everything that the thread has seen and done. A relaxed
-//!   one carries what was there at the last release fence; a relaxed load gives its view to the next acquire fence.
-//! - [`Machine::X86`]: each load acquires, each store releases, except that data goes past the caches: it may be seen before anything that was stored since the
-//!   last locked instruction or `sfence`, and later than anything before the next one.
+//! - [`Machine::Weak`], the rules of C11 and Rust, which aarch64 implements: a release store
+//!   carries everything that the thread has seen and done. A relaxed one carries what was there at
+//!   the last release fence; a relaxed load gives its view to the next acquire fence.
+//! - [`Machine::X86`]: each load acquires, each store releases, except that data goes past the
+//!   caches: it may be seen before anything that was stored since the last locked instruction or
+//!   `sfence`, and later than anything before the next one.
 //!
-//! What a view lends as a slice must not be written while somebody reads it: [`Thread::reads_slice`] and [`Thread::writes_frame`] find two accesses that nothing orders.
+//! What a view lends as a slice must not be written while somebody reads it:
+//! [`Thread::reads_slice`] and [`Thread::writes_frame`] find two accesses that nothing orders.
 //!
-//! Deliberately absent: loads that see what is stored after them in time (load buffering), and stores that overtake others to the same place. Fairness: a
-//! program has no loops that wait, only locks; when all threads wait that is a violation.
+//! Deliberately absent: loads that see what is stored after them in time (load buffering), and
+//! stores that overtake others to the same place. Fairness: a program has no loops that wait, only
+//! locks; when all threads wait that is a violation.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -146,7 +153,15 @@ impl World {
         value
     }
 
-    fn put(&mut self, id: usize, at: Loc, value: u64, order: Order, past_caches: bool, also: Option<View>) {
+    fn put(
+        &mut self,
+        id: usize,
+        at: Loc,
+        value: u64,
+        order: Order,
+        past_caches: bool,
+        also: Option<View>,
+    ) {
         let index = self.memory[at.0].len() as u32;
         let x86 = self.machine == Machine::X86;
         let views = &mut self.views[id];
@@ -200,12 +215,16 @@ impl Thread {
         world.take(self.id, at, index, order)
     }
 
-    /// The newest value, for who keeps others from storing there: that it sees it for certain is checked.
+    /// The newest value, for who keeps others from storing there: that it sees it for certain is
+    /// checked.
     pub(crate) fn load_own(&self, at: Loc) -> u64 {
         let mut world = self.world.borrow_mut();
         let newest = world.memory[at.0].len() - 1;
         if world.oldest(self.id, at) != newest {
-            world.fail(format!("location {} is not the thread's own: it may see an older value", at.0));
+            world.fail(format!(
+                "location {} is not the thread's own: it may see an older value",
+                at.0
+            ));
         }
         world.take(self.id, at, newest, Order::Relaxed)
     }
@@ -226,7 +245,8 @@ impl Thread {
         self.world.borrow_mut().put(self.id, at, value, Order::Relaxed, true, None);
     }
 
-    /// A locked instruction; `change` says the new value, if there is to be one. Returns the old one.
+    /// A locked instruction; `change` says the new value, if there is to be one. Returns the old
+    /// one.
     pub(crate) async fn modify(
         &self,
         at: Loc,
@@ -337,16 +357,27 @@ impl Scene {
     }
 
     /// A thread that goes on at any moment.
-    pub(crate) fn thread<F: Future<Output = ()> + 'static>(&mut self, program: impl FnOnce(Thread) -> F) {
+    pub(crate) fn thread<F: Future<Output = ()> + 'static>(
+        &mut self,
+        program: impl FnOnce(Thread) -> F,
+    ) {
         self.add(program, false);
     }
 
-    /// A thread that changes nothing. It begins when the others have ended: then it can load all that it could have loaded while they ran.
-    pub(crate) fn observer<F: Future<Output = ()> + 'static>(&mut self, program: impl FnOnce(Thread) -> F) {
+    /// A thread that changes nothing. It begins when the others have ended: then it can load all
+    /// that it could have loaded while they ran.
+    pub(crate) fn observer<F: Future<Output = ()> + 'static>(
+        &mut self,
+        program: impl FnOnce(Thread) -> F,
+    ) {
         self.add(program, true);
     }
 
-    fn add<F: Future<Output = ()> + 'static>(&mut self, program: impl FnOnce(Thread) -> F, last: bool) {
+    fn add<F: Future<Output = ()> + 'static>(
+        &mut self,
+        program: impl FnOnce(Thread) -> F,
+        last: bool,
+    ) {
         let id = self.programs.len();
         let mut world = self.world.borrow_mut();
         world.views.push(Views::default());
@@ -361,7 +392,8 @@ impl Scene {
         let mut done = vec![false; self.programs.len()];
         let mut running = None;
         while self.world.borrow().failure.is_none() {
-            let others_done = self.programs.iter().zip(&done).all(|((_, last), done)| *last || *done);
+            let others_done =
+                self.programs.iter().zip(&done).all(|((_, last), done)| *last || *done);
             let may_go = |id: &usize| {
                 let world = self.world.borrow();
                 let free = world.waits[*id]
@@ -386,7 +418,11 @@ impl Scene {
             switches -= u32::from(choice > 0 && Some(ready[0]) == running);
             let id = ready[choice];
             running = Some(id);
-            done[id] = self.programs[id].0.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+            done[id] = self.programs[id]
+                .0
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_ready();
         }
     }
 }
@@ -398,7 +434,8 @@ pub(crate) struct Outcome {
     pub(crate) violation: Option<String>,
 }
 
-/// Runs what `build` makes in all orders in which a thread is made to wait at most `switches` times while it could go on.
+/// Runs what `build` makes in all orders in which a thread is made to wait at most `switches` times
+/// while it could go on.
 pub(crate) fn explore(machine: Machine, switches: u32, build: impl Fn(&mut Scene)) -> Outcome {
     let mut decisions = Decisions::default();
     for runs in 1.. {

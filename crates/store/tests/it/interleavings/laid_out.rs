@@ -1,5 +1,5 @@
-//! Pieces that a lane has laid out: the claim is seen at the end of one switch, the piece is guessed before the lane is locked for the next, and taken without
-//! another look.
+//! Pieces that a lane has laid out: the claim is seen at the end of one switch, the piece is
+//! guessed before the lane is locked for the next, and taken without another look.
 //!
 //! Deliberately not here: the model, which is in `interleavings.rs` with those that share it.
 
@@ -65,7 +65,8 @@ fn nothing_is_past_the_end_of_a_file_that_is_cut_while_a_whole_block_is_switched
             store.switch_whole(&t, 0).await;
         });
         scene.thread(move |t| async move {
-            // `Inner::cut`: who looked at the size before has set its entry when its lane was had once.
+            // `Inner::cut`: who looked at the size before has set its entry when its lane was had
+            // once.
             t.store(cutter.size, 0, Release).await;
             cutter.lock_lane(&t).await;
             cutter.unlock_lane(&t).await;

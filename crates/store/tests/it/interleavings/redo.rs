@@ -1,8 +1,10 @@
-//! The life of a redo block as a model: an append while the drain takes the same block home. In the end, and after a cut at any moment, the medium
-//! knows what was acknowledged, and DRAM's entry and the medium's word agree.
+//! The life of a redo block as a model: an append while the drain takes the same block home. In the
+//! end, and after a cut at any moment, the medium knows what was acknowledged, and DRAM's entry and
+//! the medium's word agree.
 //!
-//! A word of the medium is a location. One that is stored past the caches arrives at once, or at the fence: that a late one overtakes nobody else's is what
-//! `meta` is for. What is read is the newest, as a cut leaves it.
+//! A word of the medium is a location. One that is stored past the caches arrives at once, or at
+//! the fence: that a late one overtakes nobody else's is what `meta` is for. What is read is the
+//! newest, as a cut leaves it.
 //!
 //! Readers have a model of their own, with a frame that another file has meanwhile.
 //!
@@ -21,7 +23,8 @@ struct Meta {
     noted: bool,
 }
 
-/// A redo file of one block, which begins as `Dirty` in frame 0 with version 1 while home has version 0; frame 1 is free, its lane's.
+/// A redo file of one block, which begins as `Dirty` in frame 0 with version 1 while home has
+/// version 0; frame 1 is free, its lane's.
 #[derive(Clone)]
 struct Redo {
     flaw: Flaw,
@@ -204,7 +207,8 @@ impl Redo {
         t.unlock(self.lane_lock).await;
     }
 
-    /// What an attach finds if power is cut now: asked wherever something that it would look at has changed.
+    /// What an attach finds if power is cut now: asked wherever something that it would look at has
+    /// changed.
     fn check_cut(&self, t: &Thread) {
         let (word, acked) = (t.newest(self.word), t.newest(self.acked));
         let there = if word == HOME { self.home } else { self.data[Self::frame(word)] };
@@ -217,8 +221,13 @@ impl Redo {
 
 #[test]
 fn a_redo_block_that_is_written_while_it_is_drained_is_the_same_on_the_medium_and_in_dram() {
-    let flaws =
-        [Flaw::OwnWithoutMeta, Flaw::MetaGoneEarly, Flaw::DrainRewritten, Flaw::FreedEarly, Flaw::OldGuess];
+    let flaws = [
+        Flaw::OwnWithoutMeta,
+        Flaw::MetaGoneEarly,
+        Flaw::DrainRewritten,
+        Flaw::FreedEarly,
+        Flaw::OldGuess,
+    ];
     prove("drain against own", 4, &flaws, |scene, flaw| {
         let redo = Redo::new(scene, flaw);
         let (drain, observer) = (redo.clone(), redo.clone());
@@ -238,9 +247,11 @@ fn a_redo_block_that_is_written_while_it_is_drained_is_the_same_on_the_medium_an
 }
 
 impl Store {
-    /// `Inner::read_from_tier` of a block of a redo file, which is written in place and stays claimed.
+    /// `Inner::read_from_tier` of a block of a redo file, which is written in place and stays
+    /// claimed.
     async fn copy_redo(&self, t: &Thread) {
-        let counter = if self.flaw == Flaw::EvictionsForTurns { self.evictions } else { self.turns };
+        let counter =
+            if self.flaw == Flaw::EvictionsForTurns { self.evictions } else { self.turns };
         let before = t.load(counter, Acquire).await;
         let entry = t.load(self.entries[0], Acquire).await;
         if entry == HOME {

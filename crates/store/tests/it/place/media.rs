@@ -1,5 +1,5 @@
-//! The medium that a suite runs on: mapped; or, in a test binary whose name ends with `on_sectors`, metadata mapped and
-//! blocks on a device of sectors, which is a file.
+//! The medium that a suite runs on: mapped; or, in a test binary whose name ends with `on_sectors`,
+//! metadata mapped and blocks on a device of sectors, which is a file.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -27,13 +27,18 @@ const fn ends_with(name: &[u8], end: &[u8]) -> bool {
     true
 }
 
-/// How often to do what is done `usual` times on mapped media. A device takes longer, and the races are the same.
+/// How often to do what is done `usual` times on mapped media. A device takes longer, and the races
+/// are the same.
 pub(crate) const fn times(usual: u64) -> u64 {
     if ON_SECTORS { usual.div_ceil(12) } else { usual }
 }
 
 /// Attaches a home to a tier in files.
-pub(crate) fn attach(home: &Path, spec: &TierSpec, options: Options) -> Result<AttachedHome, Error> {
+pub(crate) fn attach(
+    home: &Path,
+    spec: &TierSpec,
+    options: Options,
+) -> Result<AttachedHome, Error> {
     if !ON_SECTORS {
         return tiersmith_store::attach(home, std::slice::from_ref(spec), options);
     }
@@ -65,7 +70,8 @@ fn device(path: PathBuf, len: u64) -> Result<Device, Error> {
     let end = Instant::now() + Duration::from_secs(120);
     loop {
         match Device::open(&dir, name, &options) {
-            // A process that another test is just starting has, until its exec, a copy of the descriptor and its lock.
+            // A process that another test is just starting has, until its exec, a copy of the
+            // descriptor and its lock.
             Err(tiersmith_block::Error::Owned { .. }) if Instant::now() < end => {
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -1,5 +1,5 @@
-//! A place on a real file system for one test: a home, files for the members of tiers, a profile, and a tier small enough that
-//! growing, destaging and evicting run all the time.
+//! A place on a real file system for one test: a home, files for the members of tiers, a profile,
+//! and a tier small enough that growing, destaging and evicting run all the time.
 //!
 //! Deliberately not here: simulated media with a trace (`crash_support`).
 
@@ -18,7 +18,8 @@ pub(crate) use media::{LENDS, Memory, ON_SECTORS, attach, times};
 static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     let rule = |pattern: &str, class: &str, block: u32| {
         format!(
-            "[[rule]]\nfiles = [\"**/*.{pattern}\"]\nclass = \"{class}\"\nblock_size = {block}\nwhy = \"test\"\n"
+            "[[rule]]\nfiles = [\"**/*.{pattern}\"]\nclass = \"{class}\"\nblock_size = \
+             {block}\nwhy = \"test\"\n"
         )
     };
     let text = "description = \"the tests' own\"\n[default]\nclass = \"pass\"\nblock_size = 4096\n"
@@ -39,7 +40,12 @@ pub(crate) fn profile() -> Profile {
 /// Options with that profile; work in the background only when a test asks for it. So few home
 /// files are held open that every test closes and opens some.
 pub(crate) fn options() -> Options {
-    Options { profile: Some(profile()), background: false, home_files_open: Some(2), ..Options::default() }
+    Options {
+        profile: Some(profile()),
+        background: false,
+        home_files_open: Some(2),
+        ..Options::default()
+    }
 }
 
 /// A directory of its own, gone with the value.
@@ -142,7 +148,8 @@ pub(crate) fn read(attached: &AttachedHome, path: &str) -> Vec<u8> {
     contents(&attached.open(path, tiersmith_store::OpenMode::READ).unwrap())
 }
 
-/// `len` bytes that tell where and when they were written: each 8-byte word is a function of `tag` and its place in the file.
+/// `len` bytes that tell where and when they were written: each 8-byte word is a function of `tag`
+/// and its place in the file.
 pub(crate) fn pattern(tag: u64, at: u64, len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len + 16);
     let mut word = at / 8;
@@ -162,7 +169,8 @@ pub(crate) fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The seed of a random test: `TIERSMITH_SEED`, else a new one; it is printed, and what is printed is shown when the test fails.
+/// The seed of a random test: `TIERSMITH_SEED`, else a new one; it is printed, and what is printed
+/// is shown when the test fails.
 pub(crate) fn seed() -> u64 {
     let given = std::env::var("TIERSMITH_SEED").ok().and_then(|s| s.parse().ok());
     let seed = given.unwrap_or_else(|| fastrand::u64(..));
@@ -170,8 +178,8 @@ pub(crate) fn seed() -> u64 {
     seed
 }
 
-/// Whether every byte that blocks can use is free, or held by a block or a map page. Exact only when no lane holds pieces ready: just
-/// after attaching, or after somebody was refused a block.
+/// Whether every byte that blocks can use is free, or held by a block or a map page. Exact only
+/// when no lane holds pieces ready: just after attaching, or after somebody was refused a block.
 pub(crate) fn is_accounted(stats: &Stats) -> bool {
     let held = |t: &TierStats| t.dirty_bytes + t.cached_bytes + t.map_bytes;
     stats.tiers.iter().all(|tier| tier.free_bytes + held(tier) == tier.usable_bytes)
@@ -182,10 +190,14 @@ pub(crate) fn assert_accounted(stats: &Stats) {
     assert!(is_accounted(stats), "free and held is not all there is: {:?}", stats.tiers);
 }
 
-/// As [`assert_accounted`] for a tier in use, where lanes may hold free pieces ready: nothing is counted twice.
+/// As [`assert_accounted`] for a tier in use, where lanes may hold free pieces ready: nothing is
+/// counted twice.
 pub(crate) fn assert_nearly_accounted(stats: &Stats) {
     for tier in &stats.tiers {
         let held = tier.dirty_bytes + tier.cached_bytes + tier.map_bytes;
-        assert!(tier.free_bytes + held <= tier.usable_bytes, "more is free and held than there is: {tier:?}");
+        assert!(
+            tier.free_bytes + held <= tier.usable_bytes,
+            "more is free and held than there is: {tier:?}"
+        );
     }
 }

@@ -36,7 +36,12 @@ pub(crate) const SCENES: &[Scene] = &[
     },
     Scene { name: "references and batches", flaws: &["LetGoOld"], model: &[], in_code: true },
     Scene { name: "destaging", flaws: &["ViewGoneEarly"], model: &[], in_code: true },
-    Scene { name: "home", flaws: &["NoEvictions", "EntryAfterEvictions"], model: &[], in_code: true },
+    Scene {
+        name: "home",
+        flaws: &["NoEvictions", "EntryAfterEvictions"],
+        model: &[],
+        in_code: true,
+    },
     Scene { name: "map pages", flaws: &["PagesLetGoEarly"], model: &[], in_code: true },
     Scene { name: "cuts", flaws: &["OldSize"], model: &[], in_code: true },
     Scene {
@@ -55,7 +60,12 @@ pub(crate) const SCENES: &[Scene] = &[
         model: &[],
         in_code: true,
     },
-    Scene { name: "redo", flaws: &["TurnNotCounted"], model: &["EvictionsForTurns"], in_code: true },
+    Scene {
+        name: "redo",
+        flaws: &["TurnNotCounted"],
+        model: &["EvictionsForTurns"],
+        in_code: true,
+    },
 ];
 
 /// The scene with this name.

@@ -1,7 +1,10 @@
-//! Many threads on one file and on different files, with contents that tell whether they are whole and how new they are, while blocks are
-//! destaged, evicted, drained and cut under them; and the accounts at the end.
+//! Many threads on one file and on different files, with contents that tell whether they are whole
+//! and how new they are, while blocks are destaged, evicted, drained and cut under them; and the
+//! accounts at the end.
 //!
-//! The last part brings about, one by one, the orders of events that chance seldom does (`gate`).
+//! `gated.rs` brings about, one by one, the orders of events that chance seldom does.
+
+mod gated;
 
 use crate::place;
 
@@ -36,10 +39,18 @@ fn version(block: u64, bytes: &[u8]) -> u64 {
     found
 }
 
+fn block(file: &File, n: u64) -> Vec<u8> {
+    let mut bytes = vec![0; BLOCK];
+    let got = file.read(n * BLOCK as u64, &mut bytes).unwrap();
+    bytes.truncate(got);
+    bytes
+}
+
 /// A tier a quarter as large as what the tests keep in it, and a home in memory.
 fn small_place() -> (Place, TierSpec) {
     let place = Place::in_memory();
-    let spec = TierSpec { max_size: MIB + 256 * KIB, grow_by: 128 * KIB, lanes: 16, ..place.tier(MIB) };
+    let spec =
+        TierSpec { max_size: MIB + 256 * KIB, grow_by: 128 * KIB, lanes: 16, ..place.tier(MIB) };
     (place, spec)
 }
 
@@ -48,8 +59,8 @@ fn open(place: &Place, spec: &TierSpec, background: bool) -> AttachedHome {
     attach(&place.home(), spec, options).unwrap()
 }
 
-/// Nothing has leaked and nothing was freed twice: one pinned file can have every block of the tier, and a second opening counts the
-/// same as the first.
+/// Nothing has leaked and nothing was freed twice: one pinned file can have every block of the
+/// tier, and a second opening counts the same as the first.
 fn assert_accounts(place: &Place, spec: &TierSpec, attached: AttachedHome) {
     attached.flush_all().unwrap();
     // What was read last may still wait for the background, which then admits it after an eviction.
@@ -69,7 +80,8 @@ fn assert_accounts(place: &Place, spec: &TierSpec, attached: AttachedHome) {
     attached.pin("all.d4").unwrap();
     let refused = (1..).find_map(|n| file.write(n * 4096, &[1; 4096]).err()).unwrap();
     assert!(matches!(refused, Error::TierFull { .. }), "{refused}");
-    // Who was refused has taken back what the lanes held ready; the background thread may still have some blocks in hand.
+    // Who was refused has taken back what the lanes held ready; the background thread may still
+    // have some blocks in hand.
     let mut stats = attached.stats();
     let end = Instant::now() + Duration::from_secs(120);
     while !place::is_accounted(&stats) && Instant::now() < end {
@@ -78,7 +90,10 @@ fn assert_accounts(place: &Place, spec: &TierSpec, attached: AttachedHome) {
     }
     place::assert_accounted(&stats);
     let in_units_of_pages = (stats.tiers[0].map_bytes / 4096 * spec.unit).max(spec.unit);
-    assert!(stats.tiers[0].free_bytes <= in_units_of_pages, "refused although there is room: {stats:?}");
+    assert!(
+        stats.tiers[0].free_bytes <= in_units_of_pages,
+        "refused although there is room: {stats:?}"
+    );
     drop(file);
     drop(attached);
     let attached = open(place, spec, false);
@@ -126,12 +141,19 @@ fn readers_of_one_file_see_whole_blocks_at_least_as_new_as_acknowledged() {
                         refs.fetch_add(1, SeqCst);
                         let found = version(block, &view);
                         std::thread::yield_now();
-                        assert_eq!(version(block, &view), found, "a reference changed under its reader");
+                        assert_eq!(
+                            version(block, &view),
+                            found,
+                            "a reference changed under its reader"
+                        );
                         found
                     } else {
                         continue;
                     };
-                    assert!(found >= least, "block {block}: version {found} after {least} was acknowledged");
+                    assert!(
+                        found >= least,
+                        "block {block}: version {found} after {least} was acknowledged"
+                    );
                     seen[block as usize] = found;
                 }
             });
@@ -163,7 +185,8 @@ fn readers_of_one_file_see_whole_blocks_at_least_as_new_as_acknowledged() {
                         let data: Vec<Vec<u8>> = own.iter().map(|b| stamped(*b, version)).collect();
                         if own.len() > 1 {
                             let at = |b: &u64| b * BLOCK as u64;
-                            let batch: Vec<_> = own.iter().zip(&data).map(|(b, d)| (at(b), &d[..])).collect();
+                            let batch: Vec<_> =
+                                own.iter().zip(&data).map(|(b, d)| (at(b), &d[..])).collect();
                             file.write_batch(&batch).unwrap();
                         } else {
                             file.write(own[0] * BLOCK as u64, &data[0]).unwrap();
@@ -279,7 +302,10 @@ fn readers_of_a_redo_file_see_every_acknowledged_record_while_it_is_drained() {
                     let there = acked[file].load(SeqCst);
                     if there > 0 {
                         let n = if rng.bool() { rng.u64(..there) } else { there - 1 };
-                        assert_eq!(files[file].read(n * RECORD as u64, &mut bytes).unwrap(), RECORD);
+                        assert_eq!(
+                            files[file].read(n * RECORD as u64, &mut bytes).unwrap(),
+                            RECORD
+                        );
                         assert!(bytes == record(n), "record {n} of {there}");
                     }
                 }
@@ -340,7 +366,11 @@ fn threads_on_different_files_that_come_and_go_do_not_disturb_each_other() {
                     for round in 0..place::times(120) {
                         let ending = ["d4", "d8", "d16", "d32", "redo", "txt"][rng.usize(..6)];
                         let name = format!("{worker}-{round}.{ending}");
-                        let data = place::pattern(place::mix(worker << 32 | round), 0, rng.usize(1..60_000));
+                        let data = place::pattern(
+                            place::mix(worker << 32 | round),
+                            0,
+                            rng.usize(1..60_000),
+                        );
                         let file = attached.create(&name).unwrap();
                         file.write(0, &data).unwrap();
                         assert!(place::contents(&file) == data, "{name}");
@@ -359,7 +389,10 @@ fn threads_on_different_files_that_come_and_go_do_not_disturb_each_other() {
                             }
                             2 => {
                                 attached.rename(&name, &other).unwrap();
-                                assert!(place::contents(&file) == data, "{other} renamed while open");
+                                assert!(
+                                    place::contents(&file) == data,
+                                    "{other} renamed while open"
+                                );
                             }
                             _ => {
                                 drop(file);
@@ -422,8 +455,8 @@ fn a_write_and_a_cut_at_the_same_time_leave_one_of_the_two_orders() {
     let file = attached.open("a.d8", OpenMode::CREATE).unwrap();
     let full = 8 * BLOCK as u64;
     let (mut cut_last, mut written_last) = (0, 0);
-    // Both spin until the other is there. The one that came first the last time then waits a little longer, so that the two meet at the
-    // same instant again and again.
+    // Both spin until the other is there. The one that came first the last time then waits a little
+    // longer, so that the two meet at the same instant again and again.
     let (writer, cutter, wait) = (AtomicU64::new(0), AtomicU64::new(0), AtomicI64::new(0));
     let meet = |own: &AtomicU64, other: &AtomicU64, at: u64, pause: i64| {
         own.store(at, SeqCst);
@@ -462,7 +495,10 @@ fn a_write_and_a_cut_at_the_same_time_leave_one_of_the_two_orders() {
             } else {
                 written_last += 1;
                 wait.fetch_sub(5, SeqCst);
-                assert_eq!((file.len().unwrap(), version(5, &block(&file, 5))), (6 * BLOCK as u64, round));
+                assert_eq!(
+                    (file.len().unwrap(), version(5, &block(&file, 5))),
+                    (6 * BLOCK as u64, round)
+                );
             }
         }
     });
@@ -471,7 +507,8 @@ fn a_write_and_a_cut_at_the_same_time_leave_one_of_the_two_orders() {
 
 #[test]
 fn a_block_rewritten_again_and_again_while_it_is_destaged_and_evicted_never_goes_back() {
-    // One lane and few frames, so that the frame being destaged is soon used again, for the same block.
+    // One lane and few frames, so that the frame being destaged is soon used again, for the same
+    // block.
     let home = Arc::new(SimHome::new(None));
     let spec = TierSpec { lanes: 1, ..place::small("fast".into(), 192 * KIB) };
     let memory = Memory::new(spec.size);
@@ -509,262 +546,4 @@ fn a_block_rewritten_again_and_again_while_it_is_destaged_and_evicted_never_goes
         }
     });
     assert_eq!(version(0, &block(&file, 0)), place::times(12_000) - 1);
-}
-
-// --- one order of events at a time ---
-
-/// A simulated home behind a gate, with `a.d8` of four blocks at home, and a tier with nothing in it.
-fn gated(medium: Medium) -> (Arc<Gate>, AttachedHome, File) {
-    let home = Arc::new(SimHome::new(None));
-    home.put(Path::new("a.d8"), &place::pattern(1, 0, 4 * BLOCK)).unwrap();
-    home.rebase();
-    let gate = Gate::new(home);
-    let memory = Memory::new(MIB);
-    let spec = TierSpec { medium, ..place::small("fast".into(), MIB) };
-    let tiers = vec![(spec, vec![memory])];
-    let attached =
-        testing::attach_simulated(gate.clone(), tiers, &place::profile(), place::options()).unwrap();
-    let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
-    (gate, attached, file)
-}
-
-fn block(file: &File, n: u64) -> Vec<u8> {
-    let mut bytes = vec![0; BLOCK];
-    let got = file.read(n * BLOCK as u64, &mut bytes).unwrap();
-    bytes.truncate(got);
-    bytes
-}
-
-#[test]
-fn what_a_slow_read_brings_from_home_is_not_kept_when_the_file_was_cut_and_regrown_meanwhile() {
-    for medium in [Medium::Emulated, Medium::Volatile] {
-        for cut_to in [0, 100, BLOCK as u64, 3 * BLOCK as u64 + 5] {
-            let (gate, _attached, file) = gated(medium);
-            let other = file.clone();
-            gate.after_next_read(move || {
-                other.truncate(cut_to).unwrap();
-                other.extend(4 * BLOCK as u64).unwrap();
-            });
-            // The read itself may return what was there when it began.
-            block(&file, 0);
-            let mut expected = place::pattern(1, 0, cut_to as usize);
-            expected.resize(4 * BLOCK, 0);
-            for _ in 0..2 {
-                assert!(place::contents(&file) == expected, "{medium:?}, cut to {cut_to}");
-            }
-        }
-    }
-}
-
-#[test]
-fn what_a_slow_read_brings_from_home_is_not_kept_when_the_block_was_written_destaged_and_evicted_meanwhile() {
-    for medium in [Medium::Emulated, Medium::Volatile] {
-        let (gate, attached, file) = gated(medium);
-        let (other, handle) = (file.clone(), attached.clone());
-        gate.after_next_read(move || {
-            other.write(0, &stamped(0, 5)).unwrap();
-            handle.destage(None).unwrap();
-            handle.evict(None, u64::MAX).unwrap();
-        });
-        let found = block(&file, 0);
-        assert!(found == stamped(0, 5) || found == place::pattern(1, 0, BLOCK));
-        assert!((0..2).all(|_| block(&file, 0) == stamped(0, 5)), "{medium:?}");
-    }
-}
-
-#[test]
-fn a_whole_block_read_to_be_kept_is_not_kept_when_it_went_home_again_meanwhile() {
-    for medium in [Medium::Emulated, Medium::Volatile] {
-        let (gate, attached, file) = gated(medium);
-        let (other, handle, next) = (file.clone(), attached.clone(), gate.clone());
-        // The first read brings the part that is asked for, the second one the block around it.
-        gate.after_next_read(move || {
-            next.after_next_read(move || {
-                other.write(0, &stamped(0, 5)).unwrap();
-                handle.destage(None).unwrap();
-                handle.evict(None, u64::MAX).unwrap();
-            });
-        });
-        file.read(100, &mut [0; 50]).unwrap();
-        assert!((0..2).all(|_| block(&file, 0) == stamped(0, 5)), "{medium:?}");
-    }
-}
-
-#[test]
-fn a_write_of_part_of_a_block_whose_rest_comes_slowly_from_home_takes_the_newest_rest() {
-    // Written, destaged and evicted meanwhile.
-    let (gate, attached, file) = gated(Medium::Emulated);
-    let (other, handle) = (file.clone(), attached.clone());
-    gate.after_next_read(move || {
-        other.write(0, &stamped(0, 5)).unwrap();
-        handle.destage(None).unwrap();
-        handle.evict(None, u64::MAX).unwrap();
-    });
-    file.write(100, b"part").unwrap();
-    let mut expected = stamped(0, 5);
-    expected[100..104].copy_from_slice(b"part");
-    assert!(block(&file, 0) == expected);
-    // Cut and regrown meanwhile.
-    let (gate, _attached, file) = gated(Medium::Emulated);
-    let other = file.clone();
-    gate.after_next_read(move || {
-        other.truncate(50).unwrap();
-        other.extend(4 * BLOCK as u64).unwrap();
-    });
-    file.write(100, b"part").unwrap();
-    let mut expected = place::pattern(1, 0, 50);
-    expected.resize(BLOCK, 0);
-    expected[100..104].copy_from_slice(b"part");
-    assert!(block(&file, 0) == expected, "what was cut off came back with a write");
-}
-
-#[test]
-fn a_pin_that_reads_home_slowly_takes_the_newest_blocks() {
-    let (gate, attached, file) = gated(Medium::Emulated);
-    let (other, handle) = (file.clone(), attached.clone());
-    gate.after_next_read(move || {
-        other.write(0, &stamped(0, 5)).unwrap();
-        handle.destage(None).unwrap();
-    });
-    attached.pin("a.d8").unwrap();
-    assert!(block(&file, 0) == stamped(0, 5));
-    assert_eq!(file.blocks_in_tier(), (0, 4));
-    assert!(block(&file, 3) == place::pattern(1, 3 * BLOCK as u64, BLOCK));
-}
-
-#[test]
-fn a_block_written_while_it_is_destaged_stays_dirty_and_the_new_version_wins() {
-    let (gate, attached, file) = gated(Medium::Emulated);
-    file.write(0, &stamped(0, 1)).unwrap();
-    file.write(BLOCK as u64, &stamped(1, 1)).unwrap();
-    let view = file.read_ref(0);
-    assert_eq!(view.is_some(), place::LENDS);
-    let other = file.clone();
-    gate.before_next_write(move || {
-        other.write(0, &stamped(0, 2)).unwrap();
-        assert!(block(&other, 0) == stamped(0, 2), "a reader waits for destaging, or sees the old version");
-    });
-    attached.destage(None).unwrap();
-    assert!(view.iter().all(|view| version(0, view) == 1), "the version being destaged changed");
-    assert!(block(&file, 0) == stamped(0, 2) && block(&file, 1) == stamped(1, 1));
-    drop(view);
-    drop(file);
-    attached.detach().unwrap();
-    let plain = gate.contents(Path::new("a.d8"));
-    assert!(plain[..BLOCK] == stamped(0, 2) && plain[BLOCK..2 * BLOCK] == stamped(1, 1));
-}
-
-#[test]
-fn a_redo_record_written_while_its_block_is_drained_is_not_lost() {
-    let (gate, attached, _file) = gated(Medium::Emulated);
-    let redo = attached.open("a.redo", OpenMode::CREATE).unwrap();
-    redo.write(0, &[1; 1000]).unwrap();
-    let other = redo.clone();
-    gate.before_next_write(move || other.write(500, &[2; 1000]).unwrap());
-    attached.destage(Some(Path::new("a.redo"))).unwrap();
-    let expected = [vec![1; 500], vec![2; 1000]].concat();
-    assert_eq!(place::contents(&redo), expected);
-    drop((redo, _file));
-    attached.detach().unwrap();
-    assert_eq!(gate.contents(Path::new("a.redo")), expected);
-}
-
-#[test]
-fn a_redo_record_written_between_two_parts_of_what_a_drain_frees_is_not_lost() {
-    // The drain frees 32 blocks at a time and lets writers in between: so every round begins with all blocks dirty, for three such parts.
-    // A race: with the defect planted, every second run finds it.
-    const BLOCKS: u64 = 96;
-    const LEN: u64 = BLOCKS * 4096;
-    let (place, spec) = small_place();
-    let attached = open(&place, &spec, false);
-    let file = attached.open("a.redo", OpenMode::CREATE).unwrap();
-    let mut expected = Vec::new();
-    let mut rng = fastrand::Rng::with_seed(place::seed());
-    for round in 0..place::times(250) {
-        expected = place::pattern(round, 0, LEN as usize);
-        file.write(0, &expected).unwrap();
-        let drained = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let _done = Done(&drained);
-                attached.destage(Some(Path::new("a.redo"))).unwrap();
-            });
-            while !drained.load(SeqCst) {
-                let len = rng.usize(1..100);
-                // In the parts that are freed last.
-                let at = rng.u64(LEN / 2..LEN - len as u64);
-                let record = place::pattern(round + 1, at, len);
-                file.write(at, &record).unwrap();
-                expected[at as usize..][..len].copy_from_slice(&record);
-            }
-        });
-        assert!(place::contents(&file) == expected, "round {round}: an acknowledged record is gone");
-    }
-    drop(file);
-    assert_accounts(&place, &spec, attached);
-    assert!(std::fs::read(place.home().join("a.redo")).unwrap() == expected, "home has another version");
-}
-
-#[test]
-fn a_file_that_cannot_be_opened_at_attach_is_not_taken_for_removed() {
-    let home = Arc::new(SimHome::new(None));
-    let gate = Gate::new(home);
-    let memory = Memory::new(MIB);
-    let spec = place::small("fast".into(), MIB);
-    let open = |memory: &Memory| {
-        let tiers = vec![(spec.clone(), vec![memory.clone()])];
-        testing::attach_simulated(gate.clone(), tiers, &place::profile(), place::options())
-    };
-    let attached = open(&memory).unwrap();
-    let file = attached.open("a.d8", OpenMode::CREATE).unwrap();
-    file.write(0, &stamped(0, 1)).unwrap();
-    drop(file);
-    attached.destage(None).unwrap();
-    drop(attached);
-    let memory = memory.restarted();
-    // EMFILE, EIO, EACCES
-    for errno in [24, 5, 13] {
-        gate.refuse_open(Some(errno));
-        let error = open(&memory.restarted()).expect_err("it attached without its file");
-        assert_eq!(error.errno(), errno, "{error}");
-        assert!(error.to_string().contains("a.d8"), "{error}");
-    }
-    gate.refuse_open(None);
-    let attached = open(&memory).unwrap();
-    assert_eq!(attached.open("a.d8", OpenMode::WRITE).unwrap().blocks_in_tier(), (0, 1));
-}
-
-#[test]
-fn a_block_whose_frame_comes_back_while_it_is_read_is_never_a_mixture() {
-    const LARGE: usize = 32 << 10;
-    let (place, spec) = small_place();
-    let attached = open(&place, &spec, false);
-    let file = attached.open("a.d32", OpenMode::CREATE).unwrap();
-    file.write(0, &[0; LARGE]).unwrap();
-    // Three frames take turns: every third version is where it was, and a reader that looks at the map alone sees nothing move.
-    let (written, read) = (AtomicU64::new(0), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        let (file, written, read) = (&file, &written, &read);
-        scope.spawn(move || {
-            let _done = Done(read);
-            let mut bytes = vec![0; LARGE];
-            for _ in 0..place::times(40_000) {
-                let least = written.load(SeqCst);
-                assert_eq!(file.read(0, &mut bytes).unwrap(), LARGE);
-                let (words, _) = bytes.as_chunks::<8>();
-                let version = u64::from_le_bytes(words[0]);
-                assert!(words.iter().all(|w| *w == words[0]), "version {version} is mixed with another");
-                assert!(version >= least, "version {version} after {least} was acknowledged");
-            }
-        });
-        for version in 1u64.. {
-            if read.load(SeqCst) {
-                break;
-            }
-            file.write(0, &version.to_le_bytes().repeat(LARGE / 8)).unwrap();
-            written.store(version, SeqCst);
-        }
-    });
-    drop(file);
-    attached.detach().unwrap();
 }

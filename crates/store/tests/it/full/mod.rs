@@ -1,7 +1,10 @@
-//! Full is not fatal: home running full gives ENOSPC to the writer and loses nothing; the tier running full makes writers wait, and go on.
+//! Full is not fatal: home running full gives ENOSPC to the writer and loses nothing; the tier
+//! running full makes writers wait, and go on.
 //!
-//! A real full file system needs root and a loop device; where that is not to be had the test says so and why, and the same is shown on
-//! the simulated home, which has a limit.
+//! A real full file system needs root and a loop device; where that is not to be had the test says
+//! so and why, and the same is shown on the simulated home, which has a limit.
+
+mod disk;
 
 use crate::place;
 
@@ -13,55 +16,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tiersmith_store::home::{Home, SimHome, sim::SimOptions};
-use tiersmith_store::{AttachedHome, Error, File, Medium, OpenMode, Options, TierSpec, testing, waits};
+use tiersmith_store::{
+    AttachedHome, Error, File, Medium, OpenMode, Options, TierSpec, testing, waits,
+};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const ENOSPC: i32 = 28;
 
-// --- a file system of its own ---
-
-/// A small ext4 on a loop device.
-struct SmallDisk {
-    place: Place,
-}
-
-impl SmallDisk {
-    fn new(bytes: u64) -> Result<Self, String> {
-        if !rustix::process::geteuid().is_root() {
-            return Err("mounting needs root".into());
-        }
-        let disk = Self { place: Place::new() };
-        let image = disk.place.path().join("disk");
-        std::fs::File::create(&image).and_then(|f| f.set_len(bytes)).map_err(|e| e.to_string())?;
-        std::fs::create_dir(disk.path()).map_err(|e| e.to_string())?;
-        let run = |command: &mut Command| match command.output() {
-            Ok(done) if done.status.success() => Ok(()),
-            Ok(done) => Err(format!("{command:?}: {}", String::from_utf8_lossy(&done.stderr).trim())),
-            Err(e) => Err(format!("{command:?}: {e}")),
-        };
-        run(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0", "-O", "^has_journal"]).arg(&image))?;
-        run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(disk.path()))?;
-        Ok(disk)
-    }
-
-    /// Or why there is none, on the test's output.
-    fn or_skip(bytes: u64) -> Option<Self> {
-        Self::new(bytes).map_err(|why| println!("SKIPPED: no file system of its own: {why}")).ok()
-    }
-
-    fn path(&self) -> PathBuf {
-        self.place.path().join("mounted")
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.path()).stderr(std::process::Stdio::null()).status();
-    }
-}
-
-/// Writes blocks `from..to` until one is refused; returns how many were acknowledged, and the error.
+/// Writes blocks `from..to` until one is refused; returns how many were acknowledged, and the
+/// error.
 fn write_until_refused(file: &File, from: u64, to: u64) -> (u64, Option<Error>) {
     for n in from..to {
         if let Err(e) = file.write(n * 8192, &place::pattern(n, n * 8192, 8192)) {
@@ -75,103 +39,16 @@ fn assert_blocks(file: &File, count: u64) {
     let mut block = vec![0; 8192];
     for n in 0..count {
         assert_eq!(file.read(n * 8192, &mut block).unwrap(), 8192);
-        assert!(block == place::pattern(n, n * 8192, 8192), "acknowledged block {n} of {count} is lost");
+        assert!(
+            block == place::pattern(n, n * 8192, 8192),
+            "acknowledged block {n} of {count} is lost"
+        );
     }
 }
 
 fn assert_no_space(e: &Error) {
     assert_eq!(e.errno(), ENOSPC, "{e}");
     assert!(e.to_string().contains("free space there"), "it names no remedy: {e}");
-}
-
-#[test]
-fn home_running_full_on_a_real_disk_gives_enospc_to_the_writer_and_loses_nothing() {
-    let Some(disk) = SmallDisk::or_skip(12 * MIB) else { return };
-    let tier = Place::in_memory();
-    let home = disk.path().join("db");
-    std::fs::create_dir(&home).unwrap();
-    let ballast = disk.path().join("ballast");
-    std::fs::write(&ballast, vec![1; 4 << 20]).unwrap();
-    for background in [false, true] {
-        let spec = tier.tier(2 * MIB);
-        let options = Options { background, ..place::options() };
-        let attached = attach(&home, &spec, options.clone()).unwrap();
-        let file = attached.open("a.d8", OpenMode::CREATE).unwrap();
-        let redo = attached.open("a.redo", OpenMode::CREATE).unwrap();
-        redo.write(0, &place::pattern(77, 0, 50_000)).unwrap();
-        let (acked, error) = write_until_refused(&file, 0, 3000);
-        assert_no_space(&error.expect("16 MiB fitted into 12"));
-        assert!(acked * 8192 > 5 * MIB, "only {acked} blocks");
-        assert_blocks(&file, acked);
-        // Overwriting, which needs no new space at home, goes on or is refused, but nothing is lost.
-        let refused = file.write(0, &place::pattern(0, 0, 8192)).is_err();
-        assert_blocks(&file, acked);
-        assert!(attached.flush_all().is_err_and(|e| e.errno() == ENOSPC));
-        assert_blocks(&file, acked);
-        drop((file, redo, attached));
-        // The same after reopening on the full disk; then space is freed and everything goes on.
-        let attached = attach(&home, &spec, options).unwrap();
-        let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
-        assert_blocks(&file, acked);
-        std::fs::remove_file(&ballast).unwrap();
-        let (more, error) = write_until_refused(&file, acked, acked + 60);
-        assert!(error.is_none(), "{error:?}");
-        assert_blocks(&file, more);
-        drop(file);
-        attached.detach().unwrap();
-        let plain = std::fs::read(home.join("a.d8")).unwrap();
-        assert_eq!(plain.len() as u64, more * 8192);
-        assert!((0..more).all(|n| plain[(n * 8192) as usize..][..8192] == place::pattern(n, n * 8192, 8192)));
-        assert!(std::fs::read(home.join("a.redo")).unwrap() == place::pattern(77, 0, 50_000));
-        println!(
-            "background {background}: {acked} blocks acknowledged before ENOSPC, overwriting then refused: {refused}"
-        );
-        std::fs::remove_file(home.join("a.d8")).unwrap();
-        std::fs::write(&ballast, vec![1; 4 << 20]).unwrap();
-    }
-}
-
-#[test]
-fn a_home_too_full_for_the_attachment_note_is_refused_and_left_as_it_was() {
-    let Some(disk) = SmallDisk::or_skip(MIB) else { return };
-    let tier = Place::new();
-    let home = disk.path().join("db");
-    std::fs::create_dir(&home).unwrap();
-    std::fs::write(home.join("a.d8"), "contents").unwrap();
-    let mut ballast = std::fs::File::create(disk.path().join("ballast")).unwrap();
-    while std::io::Write::write_all(&mut ballast, &[0; 1024]).is_ok() {}
-    drop(ballast);
-    let error = attach(&home, &tier.tier(MIB), place::options()).err().unwrap();
-    assert_no_space(&error);
-    assert_eq!(std::fs::read(home.join("a.d8")).unwrap(), b"contents");
-    assert!(!home.join(".tiersmith").exists());
-    std::fs::remove_file(disk.path().join("ballast")).unwrap();
-    let attached = attach(&home, &tier.tier(MIB), place::options()).unwrap();
-    assert_eq!(place::read(&attached, "a.d8"), b"contents");
-    attached.detach().unwrap();
-    let left: Vec<_> = std::fs::read_dir(&home).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(left, ["a.d8"]);
-}
-
-#[test]
-fn a_tier_that_cannot_grow_because_its_disk_is_full_goes_on_at_its_size() {
-    let Some(disk) = SmallDisk::or_skip(12 * MIB) else { return };
-    let place = Place::new();
-    let spec =
-        TierSpec { max_size: 64 * MIB, grow_by: 2 * MIB, ..place::small(disk.path().join("fast"), 2 * MIB) };
-    let attached = attach(&place.home(), &spec, place::options()).unwrap();
-    let file = attached.open("a.d8", OpenMode::CREATE).unwrap();
-    let (written, error) = write_until_refused(&file, 0, if place::ON_SECTORS { 700 } else { 2000 });
-    assert!(error.is_none(), "{error:?}");
-    let bytes = attached.stats().tiers[0].bytes;
-    assert!((4 * MIB..12 * MIB).contains(&bytes), "grew to {bytes}");
-    assert_blocks(&file, written);
-    let error = attached.grow("fast").unwrap_err();
-    assert!(error.to_string().contains("no room"), "{error}");
-    drop((file, attached));
-    let attached = attach(&place.home(), &spec, place::options()).unwrap();
-    place::assert_accounted(&attached.stats());
-    assert_blocks(&attached.open("a.d8", OpenMode::WRITE).unwrap(), written);
 }
 
 // --- the simulated home ---
@@ -220,8 +97,13 @@ fn home_running_full_gives_enospc_to_the_writer_and_loses_nothing() {
     assert_no_space(&error.expect("8 MiB fitted into 2"));
     assert_blocks(&file, acked);
     assert_no_space(&attached.flush_all().unwrap_err());
-    assert_no_space(&attached.background_step().err().unwrap_or_else(|| attached.flush_all().unwrap_err()));
-    assert!(redo.write(30_000, &[5; 512]).is_ok(), "a redo block that is in the tier needs no space at home");
+    assert_no_space(
+        &attached.background_step().err().unwrap_or_else(|| attached.flush_all().unwrap_err()),
+    );
+    assert!(
+        redo.write(30_000, &[5; 512]).is_ok(),
+        "a redo block that is in the tier needs no space at home"
+    );
     assert_blocks(&file, acked);
     drop((file, redo, attached));
     let attached = simulated.reopen();
@@ -290,7 +172,9 @@ fn home_failing_to_write_or_sync_leaves_the_blocks_dirty_and_the_next_try_takes_
         let redo = attached.open("a.redo", OpenMode::CREATE).unwrap();
         write_until_refused(&file, 0, 20);
         redo.write(0, &place::pattern(77, 0, 30_000)).unwrap();
-        let fail = || if syncs { simulated.home.fail_nth_sync(1) } else { simulated.home.fail_nth_write(1) };
+        let fail = || {
+            if syncs { simulated.home.fail_nth_sync(1) } else { simulated.home.fail_nth_write(1) }
+        };
         for path in ["a.d8", "a.redo"] {
             fail();
             let error = attached.destage(Some(Path::new(path))).unwrap_err();
@@ -306,8 +190,14 @@ fn home_failing_to_write_or_sync_leaves_the_blocks_dirty_and_the_next_try_takes_
         // What a failed sync did not make durable is durable now.
         simulated.home.rebase();
         let plain = simulated.home.contents(Path::new("a.d8")).unwrap();
-        assert!((0..20).all(|n| plain[(n * 8192) as usize..][..8192] == place::pattern(n, n * 8192, 8192)));
-        assert_eq!(**simulated.home.contents(Path::new("a.redo")).unwrap(), place::pattern(77, 0, 30_000));
+        assert!(
+            (0..20)
+                .all(|n| plain[(n * 8192) as usize..][..8192] == place::pattern(n, n * 8192, 8192))
+        );
+        assert_eq!(
+            **simulated.home.contents(Path::new("a.redo")).unwrap(),
+            place::pattern(77, 0, 30_000)
+        );
     }
 }
 
@@ -362,7 +252,11 @@ fn writers_wait_while_the_tier_is_full_and_all_go_on() {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert!(before.0 > 50 && before.0 < 450, "{} writes were done on a tier that holds 100", before.0);
+        assert!(
+            before.0 > 50 && before.0 < 450,
+            "{} writes were done on a tier that holds 100",
+            before.0
+        );
         simulated.gate.open_wide();
     });
     assert_eq!(done.load(Ordering::Relaxed), 450);
@@ -377,8 +271,9 @@ fn writers_wait_while_the_tier_is_full_and_all_go_on() {
 
 #[test]
 fn many_writers_on_a_tier_of_a_few_units_wait_and_none_of_them_is_refused() {
-    // Eight units of 1 MiB. Four writers fill them with small blocks all the time, four need large blocks and map pages for one new
-    // file after the other, and get them only when a whole unit is free. Home has all the room it wants: nobody may hear of a full tier.
+    // Eight units of 1 MiB. Four writers fill them with small blocks all the time, four need large
+    // blocks and map pages for one new file after the other, and get them only when a whole unit is
+    // free. Home has all the room it wants: nobody may hear of a full tier.
     let mut simulated = Simulated::new(9 * MIB);
     simulated.spec.unit = MIB;
     simulated.spec.lanes = 128;
@@ -398,9 +293,13 @@ fn many_writers_on_a_tier_of_a_few_units_wait_and_none_of_them_is_refused() {
             written[block] = true;
         }
         let all = place::contents(&file);
-        let kept =
-            |block: usize| all[block * size..][..size] == place::pattern(writer, (block * size) as u64, size);
-        assert!((0..written.len()).all(|block| !written[block] || kept(block)), "a block of {name} is lost");
+        let kept = |block: usize| {
+            all[block * size..][..size] == place::pattern(writer, (block * size) as u64, size)
+        };
+        assert!(
+            (0..written.len()).all(|block| !written[block] || kept(block)),
+            "a block of {name} is lost"
+        );
         Ok(())
     };
     let large = |writer: u64| -> Result<(), String> {
@@ -490,7 +389,10 @@ fn a_pin_beyond_the_limit_is_refused_and_changes_nothing() {
     attached.pin("small.d8").unwrap();
     let small = attached.open("small.d8", OpenMode::READ).unwrap();
     assert_eq!(small.blocks_in_tier(), (0, 50));
-    assert!(matches!(attached.pin("other.d8"), Err(Error::TierFull { .. })), "both together are too much");
+    assert!(
+        matches!(attached.pin("other.d8"), Err(Error::TierFull { .. })),
+        "both together are too much"
+    );
     // The refused ones are not pinned: they leave when others need the place; the pinned one stays.
     let file = attached.open("w.d8", OpenMode::CREATE).unwrap();
     let (_, error) = write_until_refused(&file, 0, 300);
@@ -533,28 +435,36 @@ fn frames_of_blocks_that_were_overwritten_can_be_lent_and_serve_every_later_use(
         let attached = simulated.attach();
         // The same frames hold blocks of each size, batches, redo and map pages in turn.
         for round in 0..place::times(12) {
-            for (name, block) in
-                [("a.d8", 8192), ("b.d4", 4096), ("c.redo", 4096), ("d.d32", 32768), ("e.d16", 16384)]
-            {
+            for (name, block) in [
+                ("a.d8", 8192),
+                ("b.d4", 4096),
+                ("c.redo", 4096),
+                ("d.d32", 32768),
+                ("e.d16", 16384),
+            ] {
                 let file = attached.open(name, OpenMode::CREATE).unwrap();
                 let count = 700 * KIB / block;
-                let bytes =
-                    |n: u64, version| place::pattern(round << 32 | n << 8 | version, 0, block as usize);
+                let bytes = |n: u64, version| {
+                    place::pattern(round << 32 | n << 8 | version, 0, block as usize)
+                };
                 for version in 0..3 {
                     for n in 0..count {
                         file.write(n * block, &bytes(n, version)).unwrap();
                     }
                 }
-                let lent: Vec<_> = (0..count).step_by(3).map(|n| (n, file.read_ref(n * block))).collect();
+                let lent: Vec<_> =
+                    (0..count).step_by(3).map(|n| (n, file.read_ref(n * block))).collect();
                 for n in 0..count / 2 {
                     file.write(n * block, &bytes(n, 3)).unwrap();
                 }
                 if file.has_batches() {
-                    let data: Vec<_> = (count / 2..count).map(|n| (n * block, bytes(n, 3))).collect();
+                    let data: Vec<_> =
+                        (count / 2..count).map(|n| (n * block, bytes(n, 3))).collect();
                     for (at, data) in &data {
                         file.write_batch(&[(*at, data)]).unwrap();
                     }
-                    let some: Vec<_> = data.iter().take(5).map(|(at, data)| (*at, &data[..])).collect();
+                    let some: Vec<_> =
+                        data.iter().take(5).map(|(at, data)| (*at, &data[..])).collect();
                     file.write_batch(&some).unwrap();
                 }
                 for (n, view) in &lent {
@@ -563,7 +473,10 @@ fn frames_of_blocks_that_were_overwritten_can_be_lent_and_serve_every_later_use(
                         name == "c.redo" || !place::LENDS,
                         "{name}: block {n} is there and can be lent"
                     );
-                    assert!(view.iter().all(|view| view[..] == bytes(*n, 2)), "{name}: block {n} changed");
+                    assert!(
+                        view.iter().all(|view| view[..] == bytes(*n, 2)),
+                        "{name}: block {n} changed"
+                    );
                 }
                 drop(lent);
                 let whole = place::contents(&file);
@@ -572,7 +485,11 @@ fn frames_of_blocks_that_were_overwritten_can_be_lent_and_serve_every_later_use(
                     let found = &whole[(n * block) as usize..((n + 1) * block) as usize];
                     assert!(found == bytes(n, version), "{name}: round {round}, block {n}");
                 }
-                if round % 2 == 0 { file.truncate(0).unwrap() } else { attached.unlink(name).unwrap() }
+                if round % 2 == 0 {
+                    file.truncate(0).unwrap()
+                } else {
+                    attached.unlink(name).unwrap()
+                }
             }
         }
         let (free, used, usable) = testing::accounting(&attached);
@@ -602,7 +519,10 @@ fn views_of_the_whole_tier_are_a_clear_error_and_letting_go_ends_it() {
         }
     }
     let error = refused.expect("more views than the tier has blocks");
-    assert!(matches!(error, Error::TierFull { .. }) && error.to_string().contains("readers"), "{error}");
+    assert!(
+        matches!(error, Error::TierFull { .. }) && error.to_string().contains("readers"),
+        "{error}"
+    );
     assert!(views.len() > 80, "{}", views.len());
     assert!((0..).zip(&views).all(|(n, view)| view[..] == place::pattern(n, n * 8192, 8192)));
     let count = views.len() as u64;
@@ -612,14 +532,17 @@ fn views_of_the_whole_tier_are_a_clear_error_and_letting_go_ends_it() {
     assert_blocks(&file, count + 300);
 }
 
-/// Runs `what` in a thread of its own and gives up after some seconds: a defect here is a loop without end.
+/// Runs `what` in a thread of its own and gives up after some seconds: a defect here is a loop
+/// without end.
 fn within_seconds(seconds: u64, what: impl FnOnce() + Send + 'static) {
     let (tell, told) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         what();
         tell.send(()).unwrap();
     });
-    if told.recv_timeout(Duration::from_secs(seconds)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+    if told.recv_timeout(Duration::from_secs(seconds))
+        == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+    {
         panic!("not done after {seconds} s");
     }
     thread.join().unwrap();
@@ -683,7 +606,8 @@ fn a_redo_write_larger_than_the_tier_is_done_in_parts() {
     });
 }
 
-/// A database that writes its log segments again writes whole pages of what went home long ago; a commit must not wait for home's disk.
+/// A database that writes its log segments again writes whole pages of what went home long ago; a
+/// commit must not wait for home's disk.
 #[test]
 fn a_redo_block_that_is_written_whole_is_not_read_from_home_first() {
     let simulated = Simulated::new(MIB);
@@ -693,7 +617,8 @@ fn a_redo_block_that_is_written_whole_is_not_read_from_home_first() {
     file.write(0, &expected).unwrap();
     attached.destage(Some(Path::new("a.redo"))).unwrap();
     assert_eq!(file.blocks_in_tier(), (0, 0));
-    // Two whole blocks; the end of one; the end of one, one whole, the beginning of one; over the end of the file.
+    // Two whole blocks; the end of one; the end of one, one whole, the beginning of one; over the
+    // end of the file.
     for (at, len, reads) in
         [(4096, 8192, false), (4000, 4192, true), (16334, 4196, true), (24576, 9000, false)]
     {
@@ -735,7 +660,8 @@ fn a_volatile_tier_that_is_full_makes_nobody_wait_and_nothing_fail() {
     assert!(simulated.gate.door_closed().unwrap());
 }
 
-/// A tier of its own for batches, and how many blocks of 4 KiB can be written into it until it is full.
+/// A tier of its own for batches, and how many blocks of 4 KiB can be written into it until it is
+/// full.
 fn blocks_that_fit_after(batches: u64, blocks_each: u64) -> u64 {
     let place = Place::in_memory();
     let spec = TierSpec {
