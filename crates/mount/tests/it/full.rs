@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tiersmith_mount::{Mounted, Options, mount};
-use tiersmith_store::{Medium, TierSpec, attach};
+use tiersmith_store::{AttachedHome, Medium, TierSpec, attach};
 
 const BLOCK: usize = 8192;
 
@@ -51,7 +51,7 @@ impl Small {
         self.dir.path().join("mnt")
     }
 
-    fn mount(&self) -> Mounted {
+    fn mount(&self, how: &Options) -> Mounted {
         let home = self.at().join("db");
         let mut spec =
             TierSpec::new("fast", self.dir.path().join("fast"), Medium::Emulated, 9 << 20);
@@ -63,7 +63,7 @@ impl Small {
             redo_keep_bytes: 1 << 20,
             ..Default::default()
         };
-        mount(attach(&home, &[spec], options).unwrap(), &home, &Options::default()).unwrap()
+        mount(attach(&home, &[spec], options).unwrap(), &home, how).unwrap()
     }
 }
 
@@ -115,7 +115,7 @@ fn a_full_home_is_told_to_the_writer_and_loses_nothing() {
     fs::create_dir(&home).unwrap();
     // Room to give back later.
     fs::write(small.at().join("ballast"), vec![1; 12 << 20]).unwrap();
-    let mut mounted = Some(small.mount());
+    let mut mounted = Some(small.mount(&Options::default()));
     // Some of each class fits; then home is filled until it is full.
     let mut written = Vec::new();
     let mut full = false;
@@ -146,18 +146,76 @@ fn a_full_home_is_told_to_the_writer_and_loses_nothing() {
     for (name, blocks) in &written {
         check(&home.join(name), *blocks);
     }
-    until("the mount to be free", || match mounted.take().unwrap().unmount() {
-        Ok(home) => {
-            home.detach().unwrap();
-            true
-        }
-        Err((still, _)) => {
-            mounted = Some(still);
-            false
-        }
-    });
+    unmounted(&mut mounted).detach().unwrap();
     for (name, blocks) in &written {
         check(&home.join(name), *blocks);
     }
     check(&more, 50);
+}
+
+/// The home, as soon as nothing uses the mount.
+fn unmounted(mounted: &mut Option<Mounted>) -> AttachedHome {
+    let mut home = None;
+    until("the mount to be free", || match mounted.take().unwrap().unmount() {
+        Ok(free) => {
+            home = Some(free);
+            true
+        }
+        Err((still, _)) => {
+            *mounted = Some(still);
+            false
+        }
+    });
+    home.unwrap()
+}
+
+/// Writes blocks and syncs them, some at a time, until an error; returns how many were synced and
+/// the error's number.
+fn fill_synced(path: &Path, limit: u64) -> (u64, Option<i32>) {
+    const AT_ONCE: u64 = 16;
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).unwrap();
+    for synced in (0..limit).step_by(AT_ONCE as usize) {
+        let write =
+            |n: u64| file.write_all_at(&[n as u8 ^ (n >> 8) as u8 | 1; BLOCK], n * BLOCK as u64);
+        let done = (synced..synced + AT_ONCE).try_for_each(write).and_then(|()| file.sync_all());
+        if let Err(e) = done {
+            return (synced, e.raw_os_error());
+        }
+    }
+    (limit, None)
+}
+
+#[test]
+fn a_full_home_is_told_at_fsync_where_pages_are_written_back_and_what_was_synced_stays() {
+    if skipped_unless_root("a full home at fsync") {
+        return;
+    }
+    let Some(small) = Small::new(40) else { return };
+    let home = small.at().join("db");
+    fs::create_dir(&home).unwrap();
+    fs::write(small.at().join("ballast"), vec![1; 12 << 20]).unwrap();
+    let how = Options { atomic_pages: false, ..Options::default() };
+    let mut mounted = Some(small.mount(&how));
+    assert!(!mounted.as_ref().unwrap().report().atomic_pages);
+    // Data beyond what tier and home hold together, in more than one file.
+    let mut synced = Vec::new();
+    for (name, limit) in [("a.d8", 400), ("b.d8", 12_000), ("c.d8", 12_000), ("d.pass", 12_000)] {
+        let (blocks, error) = fill_synced(&home.join(name), limit);
+        eprintln!("{name}: {blocks} blocks synced, then {error:?}");
+        assert_eq!(error, (limit > 400).then_some(libc::ENOSPC), "{name}");
+        synced.push((name, blocks));
+    }
+    let all_is_there = || synced.iter().for_each(|(name, blocks)| check(&home.join(name), *blocks));
+    all_is_there();
+    // Not from the page cache either.
+    drop(unmounted(&mut mounted));
+    mounted = Some(small.mount(&how));
+    all_is_there();
+    fs::remove_file(small.at().join("ballast")).unwrap();
+    let more = home.join("more.d8");
+    until("room to be noticed", || fill_synced(&more, 48) == (48, None));
+    all_is_there();
+    unmounted(&mut mounted).detach().unwrap();
+    all_is_there();
+    check(&more, 48);
 }
