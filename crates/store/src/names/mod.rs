@@ -110,16 +110,14 @@ impl Namespace {
         let _names = self.changing.lock();
         self.may_name(&[from, to])?;
         self.env.home.link(from, to).map_err(Error::io("cannot link", from))?;
-        self.names_changed(Named::by_path(to));
-        Ok(())
+        self.linked(Named::by_path(to))
     }
 
     pub(crate) fn link_open(&self, file: BorrowedFd<'_>, to: Named<'_>) -> Result<()> {
         let _names = self.changing.lock();
         self.may_name(&[to.path()])?;
         to.link(file).map_err(Error::io("cannot link to", to.path()))?;
-        self.names_changed(to);
-        Ok(())
+        self.linked(to)
     }
 
     pub(crate) fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<FileState>> {

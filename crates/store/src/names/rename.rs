@@ -117,12 +117,20 @@ impl Namespace {
         self.homeward.mark_changed(file);
     }
 
-    /// A name was given to the file at `at`.
-    pub(crate) fn names_changed(&self, at: Named<'_>) {
-        let file = at.stat(&*self.env.home).ok().and_then(|stat| self.find(&stat));
-        if let Some(file) = file {
-            file.name.changed();
-            self.homeward.mark_changed(&file);
+    /// A file got a further name, `to`. Its sync settles the directory of one of its names, so a
+    /// name in another is settled here; else the file could be lost with the first name, though it
+    /// was synced since.
+    pub(crate) fn linked(&self, to: Named<'_>) -> Result<()> {
+        let file = to.stat(&*self.env.home).ok().and_then(|stat| self.find(&stat));
+        let Some(file) = file else { return Ok(()) };
+        let elsewhere = file.path.lock().parent() != to.path().parent();
+        if elsewhere && let Err(e) = self.settle_name(to.path(), || to.sync_dir(&*self.env.home)) {
+            // The program is told that there is no such name.
+            let _ = to.unlink(&*self.env.home);
+            return Err(e);
         }
+        self.name_changed(&file);
+        self.homeward.mark_changed(&file);
+        Ok(())
     }
 }

@@ -220,6 +220,47 @@ fn a_renamed_file_is_settled_by_the_background_too() {
 }
 
 #[test]
+fn a_linked_file_is_settled_by_the_background_and_a_rename_after_it_too() {
+    let (_home, attached) = attached(16);
+    let file = make(&attached, "a.d8");
+    attached.settle_names().unwrap();
+    attached.link("a.d8", "b.d8").unwrap();
+    assert!(!file.is_settled());
+    (0..51).for_each(|_| attached.background_step().unwrap());
+    assert!(file.is_settled());
+    attached.link("a.d8", "c.d8").unwrap();
+    rename(&attached, "a.d8", "d.d8");
+    (0..51).for_each(|_| attached.background_step().unwrap());
+    assert!(file.is_settled());
+}
+
+#[test]
+fn a_link_into_another_directory_is_durable_on_return_or_is_not_there() {
+    let (home, attached) = attached(16);
+    for directory in ["one", "two"] {
+        attached.home().create_dir(Path::new(directory)).unwrap();
+    }
+    let file = make(&attached, "one/a.d8");
+    file.write(0, &[1; BLOCK]).unwrap();
+    file.sync().unwrap();
+    // In the same directory it waits for a sync, which is of that directory.
+    assert!(!syncs(&home, || attached.link("one/a.d8", "one/b.d8").is_ok()));
+    file.sync().unwrap();
+    let link = || attached.link("one/a.d8", "two/a.d8");
+    assert!(syncs(&home, || link().is_ok()), "the file's sync would not settle this name");
+    assert!(
+        attached.home().stat(Path::new("two/a.d8")).is_err(),
+        "a name that was refused is there"
+    );
+    link().unwrap();
+    for name in ["one/a.d8", "one/b.d8"] {
+        remove(&attached, name);
+    }
+    file.sync().unwrap();
+    assert_eq!(place::read(&attached, "two/a.d8"), [1; BLOCK]);
+}
+
+#[test]
 fn who_settles_names_waits_for_another_who_does() {
     let (home, attached) = attached(16);
     make(&attached, "a.d8").write(0, &[1; BLOCK]).unwrap();
