@@ -15,6 +15,7 @@
 //! | 8 | every entry has its checksum |
 //! | 9 | every node of a sequence is one level below its parent, and has the elements that it says |
 //! | 10 | the sequence of a sorted set has the entries of its index, each once, in order |
+//! | 11 | the former name of the stream ends at its position or before |
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -119,6 +120,17 @@ pub fn check(map: &Mapping) -> Result<Report, Error> {
     report.size = plan.units * UNIT;
     // 0 the server's own, 2 a whole copy.
     report.incomplete = !matches!(reader.word(8192 + 16), 0 | 2);
+    let (position, second, counted) =
+        (reader.word(8192 + 24), reader.word(8192 + 120), reader.word(8192 + 128));
+    if counted > 1 {
+        report.find(11, format!("the word that says whether commands are counted is {counted}"));
+    }
+    if second > position.saturating_add(1) {
+        report.find(
+            11,
+            format!("the stream's former name ends at {second}, behind its end at {position}"),
+        );
+    }
     let mut heap = reader.heap(&mut report);
     for db in 0..16_u64 {
         let base = 12288 + db * 256;

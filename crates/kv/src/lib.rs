@@ -10,7 +10,7 @@
 //! | [`heap`] | words that change all or none, and space for bytes | format |
 //! | [`keyspace`] | databases: index, entries, expiry, what is still to be freed | heap |
 //! | `command` | Redis's commands, one table; a session with its MULTI and WATCH | keyspace |
-//! | `server` | sockets, the protocol's bytes, limits; the primary that is followed | command |
+//! | `server` | sockets, the protocol's bytes, limits; primary and replicas | command |
 //! | [`rdb`] | Redis's dump files, and a primary's first words | nothing |
 //! | [`check`] | a second reader of the format, with decoders of its own | format's page only |
 //!
@@ -35,7 +35,7 @@
 //!   (`redis-protocol`) start over when a part is missing, which is quadratic in that size, know no
 //!   limits and no inline commands.
 //!
-//! Deliberately absent: replicas of its own, writing AOF, streams, functions, ACL and TLS,
+//! Deliberately absent: writing AOF, streams, functions, ACL and TLS,
 //! cluster mode.
 
 #![forbid(unsafe_code)]

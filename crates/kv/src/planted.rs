@@ -66,6 +66,11 @@ pub enum Planted {
     PositionLater,
     /// FLUSHDB empties the database before the trash has its index.
     FlushForgetsTrash,
+    /// What is given back is taken again while a moment is held that has it. No crash shows this:
+    /// it is not in [`Planted::ALL`], and `tests/it/hold.rs` finds it and the next one.
+    HeldSpaceReused,
+    /// Words that a held moment has are not kept.
+    HeldWordsNotKept,
 }
 
 impl Planted {

@@ -108,6 +108,24 @@ impl Local {
         }
     }
 
+    /// Holds what the last commit made; [`Local::as_it_was`] reads it.
+    pub fn hold(&mut self) {
+        self.keys.heap_mut().hold();
+    }
+
+    /// Everything that was there when it was held. Nothing may be changed and not committed.
+    pub fn as_it_was(&mut self) -> Contents {
+        self.keys.heap_mut().look_back();
+        let all = self.contents();
+        self.keys.heap_mut().look_back();
+        all
+    }
+
+    /// Forgets the moment that is held.
+    pub fn let_go(&mut self) {
+        self.keys.heap_mut().let_go();
+    }
+
     /// Does what the server does between two batches.
     pub fn tidy(&mut self) {
         self.keys.empty_trash(8);

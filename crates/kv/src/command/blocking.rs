@@ -21,6 +21,8 @@ pub(crate) struct Waiting {
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) arguments: Vec<Vec<u8>>,
     pub(crate) until: Option<Instant>,
+    /// It waits until so many replicas have the stream up to this position.
+    pub(crate) replicas: Option<(u64, u64)>,
 }
 
 impl Waiting {
@@ -66,8 +68,13 @@ pub(crate) fn wait_for(
     waits: Waits,
 ) {
     let own = |all: &Arguments<'_>| all.iter().map(|one| one.to_vec()).collect();
-    let waiting =
-        Waiting { db: context.session.db, keys: own(keys), arguments: own(args), until: waits.0 };
+    let waiting = Waiting {
+        db: context.session.db,
+        keys: own(keys),
+        arguments: own(args),
+        until: waits.0,
+        replicas: None,
+    };
     context.session.waiting = Some(waiting);
 }
 
@@ -85,7 +92,11 @@ pub(crate) fn take_first<'a, T>(
     let waking = context.shared.waking.clone();
     for key in keys.iter().filter(|key| waking.as_ref().is_none_or(|woken| woken == *key)) {
         match find(context, key) {
-            Ok(Some(found)) => return Ok(Some((key, take(context, key, &found)?))),
+            Ok(Some(found)) => {
+                let taken = take(context, key, &found)?;
+                context.shared.taken = Some(key.to_vec());
+                return Ok(Some((key, taken)));
+            }
             // Who waits takes no notice of a key that became something else.
             Ok(None) => {}
             Err(_) if waking.is_some() => {}

@@ -60,6 +60,11 @@ const SETTINGS: &[Setting] = &[
     setting("port", "6379", Takes::Number(0, 65535), false),
     setting("proto-max-bulk-len", "536870912", Takes::Bytes, true),
     setting("protected-mode", "yes", Takes::YesNo, true),
+    setting("min-replicas-max-lag", "10", Takes::Number(0, 1 << 31), true),
+    setting("min-replicas-to-write", "0", Takes::Number(0, 1 << 31), true),
+    setting("repl-backlog-size", "1048576", Takes::Bytes, true),
+    setting("repl-backlog-ttl", "3600", Takes::Number(0, 1 << 31), true),
+    setting("repl-ping-replica-period", "10", Takes::Number(1, 1 << 31), true),
     setting("repl-timeout", "60", Takes::Number(1, 1 << 31), true),
     setting("replica-announce-ip", "", Takes::Text, true),
     setting("replica-announce-port", "0", Takes::Number(0, 65535), true),
@@ -93,6 +98,9 @@ pub(crate) struct Hot {
     pub(crate) query_buffer: u64,
     pub(crate) output: OutputLimit,
     pub(crate) output_subscribed: OutputLimit,
+    pub(crate) output_replica: OutputLimit,
+    pub(crate) replicas_least: u64,
+    pub(crate) replicas_lag: u64,
 }
 
 /// Bytes that may wait for a client to take them; 0: any number.
@@ -116,7 +124,17 @@ impl Default for Configuration {
 
 /// The name that a setting has today.
 fn current_name(name: &str) -> &str {
-    if name == "lua-time-limit" { "busy-reply-threshold" } else { name }
+    match name {
+        "lua-time-limit" => "busy-reply-threshold",
+        "slaveof" => "replicaof",
+        "slave-priority" => "replica-priority",
+        "slave-announce-ip" => "replica-announce-ip",
+        "slave-announce-port" => "replica-announce-port",
+        "repl-ping-slave-period" => "repl-ping-replica-period",
+        "min-slaves-to-write" => "min-replicas-to-write",
+        "min-slaves-max-lag" => "min-replicas-max-lag",
+        name => name,
+    }
 }
 
 fn find(name: &str) -> Option<&'static Setting> {
@@ -233,6 +251,9 @@ impl Configuration {
             query_buffer: self.number("client-query-buffer-limit"),
             output: self.output_limit("normal"),
             output_subscribed: self.output_limit("pubsub"),
+            output_replica: self.output_limit("slave"),
+            replicas_least: self.number("min-replicas-to-write"),
+            replicas_lag: self.number("min-replicas-max-lag"),
         };
     }
 

@@ -296,6 +296,7 @@ pub(crate) fn describe(session: &super::Session) -> String {
         session.since.elapsed().as_secs(),
         session.last.elapsed().as_secs(),
         match session.subscriptions() {
+            _ if session.follows => "S",
             0 if session.waiting.is_some() => "b",
             0 => "N",
             _ => "P",

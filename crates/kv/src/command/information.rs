@@ -123,6 +123,9 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
                 line("rejected_connections", &shared.rejected),
                 line("total_commands_processed", &shared.commands),
                 line("total_error_replies", &shared.refused),
+                line("sync_full", &shared.syncs.full),
+                line("sync_partial_ok", &shared.syncs.partial_ok),
+                line("sync_partial_err", &shared.syncs.partial_err),
                 line("total_net_input_bytes", &shared.bytes_in),
                 line("total_net_output_bytes", &shared.bytes_out),
                 line("expired_keys", &keys.expired()),
@@ -273,13 +276,5 @@ pub(crate) fn save(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
 
 pub(crate) fn lastsave(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
     context.reply.count(context.keys.now_ms() / 1000);
-    Ok(())
-}
-
-/// WAIT: there are no replicas, so it returns at once. The write is durable here all the same.
-pub(crate) fn wait(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
-    super::arguments::integer_or_refusal(args[1])?;
-    super::arguments::integer_or_refusal(args[2])?;
-    context.reply.integer(0);
     Ok(())
 }

@@ -12,12 +12,14 @@ mod configuration;
 mod connection;
 mod deliveries;
 mod dumps;
+mod effects;
 mod hashes;
 mod hyperloglog;
 mod information;
 mod keys;
 mod lists;
 mod pubsub;
+mod replicas;
 mod replication;
 mod reply;
 mod scripting;
@@ -40,10 +42,11 @@ pub(crate) use blocking::Waiting;
 pub use configuration::Configuration;
 pub(crate) use configuration::OutputLimit;
 pub(crate) use connection::{describe, is_password};
+pub(crate) use replicas::Phase;
 pub(crate) use replication::{Following, Link, Wanted, wanted};
 pub(crate) use reply::Reply;
 pub(crate) use scripting::{Bystanders, Told};
-pub(crate) use session::{Replies, Session, Shared};
+pub(crate) use session::{Replies, Session, Shared, new_name};
 pub(crate) use step::{refusals, step};
 pub use table::table_for_people;
 pub(crate) use table::{Row, TABLE, flag, lookup};
@@ -180,6 +183,7 @@ fn admit(
 pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_>) {
     let before = context.keys.heap().savepoint();
     let sent = context.reply.out.len();
+    let changes = context.keys.changes();
     context.keys.heap_mut().open_reserve(row.flags & flag::FREES != 0);
     let done = match context.keys.heap().broken() {
         Some(what) if row.flags & flag::WRITE != 0 => Err(Refusal::Words(broken(what))),
@@ -192,6 +196,12 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
         _ if context.keys.follows && !context.keys.for_primary && row.flags & flag::WRITE != 0 => {
             Err(READ_ONLY)
         }
+        _ if row.flags & flag::WRITE != 0
+            && !context.keys.for_primary
+            && context.shared.lacks_replicas() =>
+        {
+            Err(Refusal::Said("NOREPLICAS Not enough good replicas to write."))
+        }
         _ => (row.run)(context, arguments),
     };
     let done = match context.keys.heap_mut().take_note() {
@@ -202,6 +212,9 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
         ))),
         Some(Damage::Structure(what)) => Err(Refusal::Words(broken(&what))),
     };
+    if done.is_ok() && context.keys.feeds() {
+        effects::pass_on(context, row, arguments, changes);
+    }
     if let Err(refusal) = done {
         context.keys.heap_mut().take_back(before);
         context.reply.out.truncate(sent);

@@ -4,6 +4,8 @@
 use std::time::Instant;
 
 use super::arguments::integer;
+use super::replicas::{self, Downstream, Phase};
+use super::session::new_name;
 use super::{Arguments, Context, Done, Refusal, Shared, word};
 use crate::keyspace::{Copied, Keyspace};
 
@@ -69,8 +71,8 @@ pub(crate) fn replicaof(context: &mut Context<'_>, args: &Arguments<'_>) -> Done
     }
     // What follows it in a transaction is for the new state already.
     context.keys.follows = wanted != Wanted::NoOne;
-    if wanted == Wanted::NoOne && context.keys.copied() == Copied::Whole {
-        context.keys.set_copied(Copied::Own);
+    if wanted == Wanted::NoOne {
+        context.keys.become_own(&new_name(&mut fastrand::Rng::new()));
     }
     context.shared.wanted = Some(wanted);
     context.reply.ok();
@@ -82,8 +84,16 @@ pub(crate) fn role(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
         None => {
             context.reply.list(3);
             context.reply.bulk(b"master");
-            context.reply.integer(0);
-            context.reply.list(0);
+            context.reply.count(context.keys.position());
+            let online = |one: &&Downstream| one.phase == Phase::Online;
+            let replicas: Vec<_> = context.shared.replicas.values().filter(online).collect();
+            context.reply.list(replicas.len());
+            for replica in replicas {
+                context.reply.list(3);
+                context.reply.bulk(replica.ip.as_bytes());
+                context.reply.bulk(replica.port.to_string().as_bytes());
+                context.reply.bulk(replica.acknowledged.to_string().as_bytes());
+            }
         }
         Some(following) => {
             context.reply.list(5);
@@ -130,17 +140,21 @@ pub(crate) fn lines(shared: &Shared, keys: &Keyspace) -> Vec<(String, String)> {
             lines.push(line("replica_announced", &1));
         }
     }
-    lines.push(line("connected_slaves", &0));
+    lines.extend(replicas::lines(shared));
     lines.push(line("master_failover_state", &"no-failover"));
-    let history =
-        if keys.copied() == Copied::Whole { keys.history() } else { shared.run_id.clone() };
+    let history = if keys.has_history() { keys.history() } else { shared.run_id.clone() };
+    let second = keys.second_history().filter(|_| keys.has_history());
     lines.push(line("master_replid", &history));
-    lines.push(line("master_replid2", &"0".repeat(40)));
+    let (name, position) = match second {
+        Some((name, last)) => (name, (last + 1).to_string()),
+        None => ("0".repeat(40), "-1".to_owned()),
+    };
+    lines.push(line("master_replid2", &name));
     lines.push(line("master_repl_offset", &keys.position()));
-    lines.push(line("second_repl_offset", &-1));
-    lines.push(line("repl_backlog_active", &0));
-    lines.push(line("repl_backlog_size", &0));
-    lines.push(line("repl_backlog_first_byte_offset", &0));
-    lines.push(line("repl_backlog_histlen", &0));
+    lines.push(line("second_repl_offset", &position));
+    lines.push(line("repl_backlog_active", &u8::from(keys.has_history())));
+    lines.push(line("repl_backlog_size", &shared.configuration.text("repl-backlog-size")));
+    lines.push(line("repl_backlog_first_byte_offset", &(shared.backlog_first + 1)));
+    lines.push(line("repl_backlog_histlen", &shared.backlog_bytes));
     lines
 }

@@ -1,6 +1,6 @@
 //! A client's session, and what all sessions share.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Instant;
 
 use tiersmith_events::Registry;
@@ -8,6 +8,7 @@ use tiersmith_events::Registry;
 use super::Configuration;
 use super::blocking::Waiting;
 use super::deliveries::Deliveries;
+use super::replicas::{Announced, Downstream};
 use super::replication::{Following, Wanted};
 use super::scripting::{Bystanders, Scripts};
 use crate::keyspace::Keyspace;
@@ -64,6 +65,12 @@ pub(crate) struct Session {
     pub(crate) channels: BTreeSet<Vec<u8>>,
     pub(crate) patterns: BTreeSet<Vec<u8>>,
     pub(crate) replies: Replies,
+    /// Behind its last change in the stream that replicas follow.
+    pub(crate) wrote: u64,
+    /// It is a replica that follows this server.
+    pub(crate) follows: bool,
+    /// What it said of itself before it asked for the stream.
+    pub(crate) announced: Announced,
     /// It goes when its replies are sent.
     pub(crate) closing: bool,
 }
@@ -89,6 +96,9 @@ impl Session {
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
             replies: Replies::On,
+            wrote: 0,
+            follows: false,
+            announced: Announced::default(),
             closing: false,
         }
     }
@@ -96,6 +106,14 @@ impl Session {
     pub(crate) fn subscriptions(&self) -> usize {
         self.channels.len() + self.patterns.len()
     }
+}
+
+/// How often replicas asked for the stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Syncs {
+    pub(crate) full: u64,
+    pub(crate) partial_ok: u64,
+    pub(crate) partial_err: u64,
 }
 
 /// What all sessions share.
@@ -154,6 +172,25 @@ pub(crate) struct Shared {
     pub(crate) wanted: Option<Wanted>,
     /// How far the primary's stream is applied once the command that runs is.
     pub(crate) position: Option<u64>,
+    /// The bytes that the primary sent up to there, for this server's own replicas.
+    pub(crate) relayed: Vec<u8>,
+    /// What replicas are told of the command that runs, in its place.
+    pub(crate) instead: Option<Vec<Vec<u8>>>,
+    /// The key that the command that runs has taken something from.
+    pub(crate) taken: Option<Vec<u8>>,
+    /// The replicas that follow this server, by their client's number.
+    pub(crate) replicas: BTreeMap<u64, Downstream>,
+    pub(crate) syncs: Syncs,
+    /// The position before the first byte of the stream that is kept.
+    pub(crate) backlog_first: u64,
+    /// Bytes of it that are kept.
+    pub(crate) backlog_bytes: u64,
+    /// Clients that wait until replicas have what they wrote.
+    pub(crate) waits_for_replicas: BTreeSet<u64>,
+    /// Replicas are to be asked how far they are.
+    pub(crate) ask_replicas: bool,
+    /// A replica has said how far it is.
+    pub(crate) heard_replica: bool,
     /// The server ends, and what is not committed is not to be.
     pub(crate) shutdown_now: bool,
 }
@@ -164,7 +201,7 @@ impl Shared {
         Shared {
             configuration,
             started: Instant::now(),
-            run_id: (0..40).map(|_| random.digit(16)).collect(),
+            run_id: new_name(&mut random),
             commands: 0,
             refused: 0,
             connections: 0,
@@ -196,8 +233,23 @@ impl Shared {
             following: None,
             wanted: None,
             position: None,
+            relayed: Vec::new(),
+            instead: None,
+            taken: None,
+            replicas: BTreeMap::new(),
+            syncs: Syncs::default(),
+            backlog_first: 0,
+            backlog_bytes: 0,
+            waits_for_replicas: BTreeSet::new(),
+            ask_replicas: false,
+            heard_replica: false,
             shutdown_now: false,
         }
+    }
+
+    /// Whether a script runs.
+    pub(crate) fn in_script(&self) -> bool {
+        self.not_again
     }
 
     /// Notes which clients watch a key that has changed, and which wait for one.
@@ -243,6 +295,9 @@ impl Shared {
     pub(crate) fn forget(&mut self, session: &mut Session, keys: &mut Keyspace) {
         self.unwatch(session, keys);
         self.wait_no_more(session, keys);
+        self.waits_for_replicas.remove(&session.id);
+        self.replicas.remove(&session.id);
+        session.follows = false;
         for (all, of) in [
             (&mut self.channels, std::mem::take(&mut session.channels)),
             (&mut self.patterns, std::mem::take(&mut session.patterns)),
@@ -257,4 +312,9 @@ impl Shared {
             }
         }
     }
+}
+
+/// A name for a server or a history: 40 digits in base 16.
+pub(crate) fn new_name(random: &mut fastrand::Rng) -> String {
+    (0..40).map(|_| random.digit(16)).collect()
 }

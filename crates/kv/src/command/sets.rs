@@ -135,6 +135,7 @@ pub(crate) fn spop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         let one = found.and_then(|found| context.keys.random_field(&found));
         if let (Some(found), Some(one)) = (&found, &one) {
             remove(context, args[1], found, &[one])?;
+            context.shared.instead = Some([&b"SREM"[..], args[1], one].map(<[u8]>::to_vec).into());
         }
         context.reply.bulk_or_null(one.as_deref());
         return Ok(());
@@ -142,6 +143,7 @@ pub(crate) fn spop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let mut all = members(context, found.as_ref());
     if count >= all.len() {
         context.keys.remove(context.session.db, args[1]);
+        context.shared.instead = Some([&b"DEL"[..], args[1]].map(<[u8]>::to_vec).into());
         reply_set(context, &all);
         return Ok(());
     }
@@ -150,6 +152,8 @@ pub(crate) fn spop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     if let Some(found) = found.filter(|_| !all.is_empty()) {
         let names: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
         remove(context, args[1], &found, &names)?;
+        let words = [&b"SREM"[..], args[1]].into_iter().chain(names);
+        context.shared.instead = Some(words.map(<[u8]>::to_vec).collect());
     }
     reply_set(context, &all);
     Ok(())

@@ -21,6 +21,7 @@ pub(crate) fn step(
     let exec = arguments.first().is_some_and(|name| name.eq_ignore_ascii_case(b"exec"));
     let mut before = keys.heap().savepoint();
     let mut refused = shared.refused;
+    let from = keys.position();
     execute(keys, shared, session, arguments, out);
     if shared.shutdown_now {
         return false;
@@ -33,6 +34,10 @@ pub(crate) fn step(
         refused = shared.refused;
         execute(keys, shared, session, arguments, out);
         shared.full = false;
+    }
+    if keys.position() != from {
+        keys.wrap_feed(from);
+        session.wrote = keys.position();
     }
     let position = shared.position.take();
     if keys.for_primary && (out.get(sent) == Some(&b'-') || exec && shared.refused != refused) {
@@ -47,7 +52,8 @@ pub(crate) fn step(
             keys.heap_mut().commit();
         }
         // One commit with what the command did, so that it is never done twice.
-        keys.set_position(position, session.db);
+        let bytes = std::mem::take(&mut shared.relayed);
+        keys.relay(&bytes, position, session.db);
     }
     shared.break_watches(keys);
     if !keys.heap().is_large() {

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use super::{Arguments, Context, Done};
 use super::{
     bits as b, configuration as cf, connection as c, dumps as d, hashes as h, hyperloglog as y,
-    information as i, keys as k, lists as l, pubsub as p, replication as r, scripting as g,
-    sets as e, sorted as z, sorting as o, strings as s, transactions as t,
+    information as i, keys as k, lists as l, pubsub as p, replicas as q, replication as r,
+    scripting as g, sets as e, sorted as z, sorting as o, strings as s, transactions as t,
 };
 
 /// What a command is, as bits.
@@ -286,7 +286,7 @@ rows! {
         "ttl" 2 RF, [1 1 1], k::ttl, "The seconds until a key expires";
         "type" 2 RF, [1 1 1], k::type_of, "The type of a value";
         "unlink" -2 WFX, [1 -1 1], k::del, "Remove keys";
-        "wait" 3 0, [0 0 0], i::wait, "Wait for replicas, of which there are none";
+        "wait" 3 0, [0 0 0], q::wait, "Wait until replicas have what this client wrote";
     }
     "transactions" {
         "discard" 1 FAST | NOT_QUEUED | N, [0 0 0], t::discard, "Forget a transaction";
@@ -335,12 +335,17 @@ rows! {
         "info" -1 0, [0 0 0], i::info, "About the server";
         "lastsave" 1 F, [0 0 0], i::lastsave, "Now: every write is durable";
         "memory" -2 R, [0 0 0], i::memory, "The space a key takes";
+        "psync" -3 ADMIN | NOT_IN_MULTI | N, [0 0 0], q::psync, "Follow this server, from a place \
+            on if that can be";
+        "replconf" -1 ADMIN | N, [0 0 0], q::replconf, "What a replica says of itself";
         "replicaof" 3 ADMIN | N, [0 0 0], r::replicaof, "Follow a primary, or no one";
         "role" 1 F | N, [0 0 0], r::role, "Primary or replica";
         "save" 1 ADMIN | N, [0 0 0], i::save, "Nothing: every write is durable";
         "shutdown" -1 ADMIN | NOT_IN_MULTI | N, [0 0 0], i::shutdown, "End the server";
         "slaveof" 3 ADMIN | N, [0 0 0], r::replicaof, "Follow a primary, or no one";
         "swapdb" 3 WF, [0 0 0], k::swapdb, "Exchange two databases";
+        "sync" 1 ADMIN | NOT_IN_MULTI | N, [0 0 0], q::sync, "Follow this server, with a copy \
+            first";
         "time" 1 F, [0 0 0], i::time, "The server's time";
     }
 }

@@ -37,10 +37,13 @@
 //! | 0 | bytes of the heap in use: slots and runs, allocated and not yet freed |
 //! | 8 | offset of the first node of the trash, or zero |
 //! | 16 | whose data: 0 this server's own; 1 a copy of a primary's, not whole; 2 a whole one |
-//! | 24 | a copy: how far the primary's stream of commands is applied |
-//! | 32 | a copy: the 40 letters of the primary's replication id |
-//! | 72 | a copy: the database that the stream has selected there |
-//! | 80 | zero |
+//! | 24 | how far the stream of commands goes: a primary's that is applied, or this server's own |
+//! | 32 | the 40 letters of the stream's replication id |
+//! | 72 | the database that the stream has selected there; 255: none, the next command says which |
+//! | 80 | 40 letters: the id that the stream had before |
+//! | 120 | the first position that it did not have under that id; 0: it had no other |
+//! | 128 | own data: 1 if commands are counted in the stream, so that 24 to 127 mean something |
+//! | 136 | zero |
 //!
 //! # Database
 //! A trash node has this form too: what a FLUSHDB took away, still to be freed. So has the node of
@@ -112,6 +115,12 @@ pub const COPY_POSITION: u64 = ROOTS + 24;
 pub const COPY_ID: u64 = ROOTS + 32;
 /// The word with the database that the stream has selected.
 pub const COPY_DB: u64 = ROOTS + 72;
+/// Where the id is that the stream had before.
+pub const SECOND_ID: u64 = ROOTS + 80;
+/// The word with the first position that the stream did not have under that id.
+pub const SECOND_POSITION: u64 = ROOTS + 120;
+/// The word that says whether this server's own commands are counted.
+pub const FED: u64 = ROOTS + 128;
 /// Where the databases are.
 pub const DATABASES: u64 = ROOTS + 4096;
 /// Bytes of a database.

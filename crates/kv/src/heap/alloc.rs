@@ -73,7 +73,7 @@ impl Heap {
                 let slots = class::slots(class);
                 while word * 64 < slots {
                     let bits = self.word(slab + word * 8);
-                    let bit = u64::from(bits.trailing_ones());
+                    let bit = u64::from((bits | self.held_bits(slab + word * 8)).trailing_ones());
                     if bit < 64 && word * 64 + bit < slots {
                         self.set(slab + word * 8, bits | 1 << bit);
                         self.units.classes[usize::from(class)].word = word;
@@ -226,6 +226,7 @@ impl Heap {
                         self.set(self.plan.unit_word_at(first), Unit::Free.encode());
                         self.units.forget(first);
                     } else {
+                        self.note_held_slab(class, first);
                         self.units.list(class, first);
                         let state = &mut self.units.classes[usize::from(class)];
                         if state.current == first {

@@ -27,6 +27,7 @@
 
 mod alloc;
 mod damage;
+mod hold;
 mod overlay;
 mod recover;
 mod units;
@@ -92,6 +93,8 @@ pub struct Heap {
     body_units: Option<(u64, u64)>,
     /// Units with the body of the commit of this number.
     kept: Vec<(u64, u64, u64)>,
+    /// A moment that is still to be read.
+    held: Option<Box<hold::Held>>,
     planted: Planted,
     /// What was found damaged and nobody has dealt with yet.
     noted: RefCell<Option<Damage>>,
@@ -373,6 +376,7 @@ impl Heap {
             self.map.fence();
         }
         // 6.
+        self.keep_words();
         self.store_words();
         self.number = number;
         self.overlay.clear();
@@ -380,9 +384,7 @@ impl Heap {
         self.taken.clear();
         self.left.clear();
         (self.ranges_hash, self.fence_ahead) = (0, false);
-        for (first, units) in released {
-            self.units.give(first, units);
-        }
+        self.give_units(released);
         self.keep_body(body_at);
     }
 

@@ -81,6 +81,17 @@ impl Overlay {
         self.changes.push(Change { line: line as u32, word, was_changed, value: before });
     }
 
+    /// Keeps a word that is not there yet, which is never taken back.
+    pub(super) fn keep(&mut self, at: u64, value: u64) {
+        let line = match self.find(at & !63) {
+            Ok(line) => line,
+            Err(slot) => self.add(at & !63, slot),
+        };
+        let word = (at / 8 % 8) as usize;
+        self.lines[line].mask |= 1 << word;
+        self.lines[line].words[word] = value;
+    }
+
     fn add(&mut self, at: u64, slot: usize) -> usize {
         let line = self.lines.len();
         self.lines.push(Line { at, mask: 0, words: [0; 8] });

@@ -173,6 +173,7 @@ impl Heap {
             body: Vec::new(),
             body_units: None,
             kept: Vec::new(),
+            held: None,
             planted,
             noted: RefCell::new(None),
             broken: None,

@@ -52,7 +52,7 @@ impl Keyspace {
 
     /// The database that the commands behind that are for.
     pub(crate) fn position_db(&self) -> u8 {
-        u8::try_from(self.heap.word(COPY_DB)).unwrap_or(0).min(DATABASE_COUNT - 1)
+        u8::try_from(self.heap.word(COPY_DB)).ok().filter(|db| *db < DATABASE_COUNT).unwrap_or(0)
     }
 
     pub(crate) fn set_position(&mut self, position: u64, db: u8) {
@@ -64,18 +64,26 @@ impl Keyspace {
 
     /// The name of the primary's history.
     pub(crate) fn history(&self) -> String {
-        let words = (0..5).flat_map(|word| self.heap.word(COPY_ID + word * 8).to_le_bytes());
+        self.name_at(COPY_ID)
+    }
+
+    pub(super) fn name_at(&self, at: u64) -> String {
+        let words = (0..5).flat_map(|word| self.heap.word(at + word * 8).to_le_bytes());
         String::from_utf8_lossy(&words.collect::<Vec<u8>>()).into_owned()
     }
 
     /// Sets it; it has 40 letters.
     pub(crate) fn set_history(&mut self, name: &str) {
+        self.set_name_at(COPY_ID, name);
+    }
+
+    pub(super) fn set_name_at(&mut self, to: u64, name: &str) {
         let mut bytes = [0; 40];
         let len = name.len().min(40);
         bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
         for (at, word) in (0..).zip(bytes.chunks_exact(8)) {
             let word = word.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-            self.heap.set(COPY_ID + at * 8, word);
+            self.heap.set(to + at * 8, word);
         }
     }
 
@@ -84,6 +92,7 @@ impl Keyspace {
         if !self.heap.planted().is(Planted::CopyNotMarked) {
             self.set_copied(Copied::Part);
         }
+        self.count_commands(false);
         (0..DATABASE_COUNT).for_each(|db| self.flush(db));
         self.heap.commit();
     }
@@ -159,7 +168,10 @@ impl Keyspace {
     }
 
     /// Commits: what this transaction gave back, and what a FLUSHDB took away, is space after that.
+    ///
+    /// A copy for a replica that is under way keeps space, and is given up.
     pub(crate) fn make_space(&mut self) {
+        self.heap.let_go();
         self.heap.commit();
         while self.has_trash() {
             self.empty_trash(TRASH_STEP);

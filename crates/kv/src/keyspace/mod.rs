@@ -7,6 +7,7 @@
 //! those of its index; a slot that nothing points to is free. `check` and the crash tests hold
 //! them.
 
+mod feed;
 mod hash;
 mod index;
 mod list;
@@ -16,6 +17,7 @@ mod tree;
 mod walk;
 mod zset;
 
+pub(crate) use feed::encode;
 pub(crate) use load::Copied;
 pub(crate) use zset::{Scored, order};
 
@@ -68,6 +70,8 @@ pub struct Keyspace {
     /// Where the search for expired keys goes on: database and bucket.
     expiry_cursor: (u8, u64),
     expired: u64,
+    changes: u64,
+    feed: feed::Feed,
     /// A part of a copy is missing: nothing is read from it.
     pub(crate) partial: bool,
     /// A primary says when keys go: here they are only not shown.
@@ -91,6 +95,8 @@ impl Keyspace {
             scratch: Vec::new(),
             expiry_cursor: (0, 0),
             expired: 0,
+            changes: 0,
+            feed: feed::Feed::default(),
         }
     }
 
@@ -141,12 +147,14 @@ impl Keyspace {
 
     /// A key has changed.
     fn touch(&mut self, db: u8, key: &[u8]) {
+        self.changes += 1;
         if self.watched {
             self.touched.push((db, Some(key.to_vec())));
         }
     }
 
     fn touch_all(&mut self, db: u8) {
+        self.changes += 1;
         if self.watched {
             self.touched.push((db, None));
         }
@@ -163,7 +171,9 @@ impl Keyspace {
             }
             if self.heap.broken().is_none() && !self.follows {
                 self.unlink(db, key, &found);
+                self.changes -= 1;
                 self.expired += 1;
+                self.feed(db, &[b"DEL", key]);
             }
             return None;
         }

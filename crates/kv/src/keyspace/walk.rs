@@ -35,6 +35,16 @@ impl Keyspace {
         }
     }
 
+    /// Buckets of a database.
+    pub(crate) fn bucket_count(&self, db: u8) -> u64 {
+        self.buckets(database_at(db))
+    }
+
+    /// The keys of one bucket of a database that have not expired.
+    pub(crate) fn keys_in_bucket(&self, db: u8, bucket: u64, into: &mut Vec<(Vec<u8>, Found)>) {
+        self.keys_of_bucket(database_at(db), bucket, into);
+    }
+
     /// One step of a SCAN: the keys of a bucket or two, and the next cursor, 0 at the end.
     ///
     /// The cursor counts in the bits of a bucket's number from the highest down, as Redis's does:

@@ -21,6 +21,7 @@ use std::io::Read;
 
 use crc::{CRC_64_REDIS, Crc, Digest};
 
+use crate::format::DATABASE_COUNT;
 use crate::format::entry::LENGTH_MAX;
 use budget::Budget;
 
@@ -370,8 +371,26 @@ fn number(bytes: &[u8]) -> u64 {
 pub fn read<R: Read>(
     from: &mut R,
     limits: Limits,
-    mut each: impl FnMut(Item) -> Result<(), String>,
+    each: impl FnMut(Item) -> Result<(), String>,
 ) -> Result<u64, Error> {
+    read_copy(from, limits, each).map(|read| read.count)
+}
+
+/// What a dump said beside its keys.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Whole {
+    count: u64,
+    /// The database that the stream behind a primary's copy has selected.
+    pub(crate) stream_db: u8,
+}
+
+/// [`read`] of a primary's copy.
+pub(crate) fn read_copy<R: Read>(
+    from: &mut R,
+    limits: Limits,
+    mut each: impl FnMut(Item) -> Result<(), String>,
+) -> Result<Whole, Error> {
+    let mut stream_db = 0;
     let mut source = Source { from, at: 0, digest: CRC.digest(), budget: Budget::new(limits) };
     let head = source.bytes::<9>()?;
     let version = head.strip_prefix(b"REDIS").and_then(|digits| std::str::from_utf8(digits).ok());
@@ -386,8 +405,11 @@ pub fn read<R: Read>(
         match source.byte()? {
             // Facts about the server that wrote it.
             0xfa => {
-                source.string()?;
-                source.string()?;
+                let (name, value) = (source.string()?, source.string()?);
+                if name == b"repl-stream-db" {
+                    let db = std::str::from_utf8(&value).ok().and_then(|db| db.parse::<u8>().ok());
+                    stream_db = db.filter(|db| *db < DATABASE_COUNT).unwrap_or(0);
+                }
             }
             0xfb => {
                 source.length()?;
@@ -424,7 +446,7 @@ pub fn read<R: Read>(
     if written != 0 && written != computed {
         return source.damaged("its checksum is another one");
     }
-    Ok(count)
+    Ok(Whole { count, stream_db })
 }
 
 /// Reads a value as DUMP gives it; its key is for messages.

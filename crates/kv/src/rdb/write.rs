@@ -51,6 +51,17 @@ impl<W: Write> Writer<W> {
         self.to.write_all(bytes)
     }
 
+    /// Writes what is known beside the keys; who does not know the name leaves it out.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub(crate) fn note(&mut self, name: &str, value: &str) -> io::Result<()> {
+        let mut bytes = vec![0xfa];
+        string(name.as_bytes(), &mut bytes);
+        string(value.as_bytes(), &mut bytes);
+        self.put(&bytes)
+    }
+
     /// Writes a key. Keys of one database come one after the other.
     ///
     /// # Errors
@@ -82,6 +93,28 @@ impl<W: Write> Writer<W> {
         self.to.write_all(&sum.to_le_bytes())?;
         self.to.flush()?;
         Ok(self.to)
+    }
+}
+
+/// A dump that is sent in parts.
+impl Writer<Vec<u8>> {
+    /// Bytes that were not taken yet.
+    pub(crate) fn len(&self) -> usize {
+        self.to.len()
+    }
+
+    /// Takes what was written.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.to)
+    }
+
+    /// Ends the dump, and takes what was not taken yet.
+    pub(crate) fn finish(&mut self) -> Vec<u8> {
+        self.digest.update(&[0xff]);
+        self.to.push(0xff);
+        let sum = std::mem::replace(&mut self.digest, CRC.digest()).finalize();
+        self.to.extend_from_slice(&sum.to_le_bytes());
+        self.take()
     }
 }
 

@@ -49,7 +49,7 @@ impl Server {
     }
 
     /// A client has its reply, and may have sent more meanwhile.
-    fn go_on(&mut self, client: &mut Client) {
+    pub(super) fn go_on(&mut self, client: &mut Client) {
         let id = client.session.id;
         if !client.pending {
             client.pending = true;
@@ -74,6 +74,10 @@ impl Server {
     }
 
     fn end_wait(&mut self, id: u64, why: Why) -> bool {
+        if why == Why::TimeOut && self.shared.waits_for_replicas.contains(&id) {
+            self.end_wait_for_replicas(id);
+            return true;
+        }
         let Some(mut client) = self.clients.remove(&id) else { return false };
         let waiting: Option<Waiting> =
             self.shared.wait_no_more(&mut client.session, &mut self.keys);

@@ -94,8 +94,10 @@ impl Crowd {
     /// Answers what a client has sent. One that is gone is noticed later.
     fn attend(&mut self, id: u64, wrote: bool) -> Told {
         let Some(client) = self.clients.get_mut(&id) else { return Told::Nothing };
-        let ready =
-            client.unsent() == 0 && client.session.waiting.is_none() && !client.session.closing;
+        let ready = !client.session.follows
+            && client.unsent() == 0
+            && client.session.waiting.is_none()
+            && !client.session.closing;
         if !ready || !matches!(client.receive(), Io::Some(_)) {
             return Told::Nothing;
         }

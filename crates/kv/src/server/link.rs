@@ -36,7 +36,7 @@ pub(super) enum Said {
     /// A key of them.
     Key(rdb::Item),
     /// They were all: the name of its history, and the position.
-    Whole { history: String, position: u64, ack: TcpStream },
+    Whole { history: String, position: u64, db: u8, ack: TcpStream },
     /// It goes on behind this position; its history may have another name.
     GoesOn { history: Option<String>, position: u64, ack: TcpStream },
     /// A command, and how many bytes of the stream it took.
@@ -295,8 +295,8 @@ impl Speaker {
                 if !self.say(Said::Begin) {
                     return Ok(());
                 }
-                self.data(&mut input)?;
-                if !self.say(Said::Whole { history, position, ack: out }) {
+                let db = self.data(&mut input)?;
+                if !self.say(Said::Whole { history, position, db, ack: out }) {
                     return Ok(());
                 }
             }
@@ -305,8 +305,8 @@ impl Speaker {
         self.commands(input)
     }
 
-    /// All of the primary's data.
-    fn data(&self, input: &mut BufReader<TcpStream>) -> Heard<()> {
+    /// All of the primary's data; the database that its stream has selected.
+    fn data(&self, input: &mut BufReader<TcpStream>) -> Heard<u8> {
         let said = line(input)?;
         let each = |item| match self.say(Said::Key(item)) {
             true => Ok(()),
@@ -315,19 +315,25 @@ impl Speaker {
         let said = said.strip_prefix('$').ok_or_else(|| format!("no data come, but `{said}`"))?;
         if let Some(mark) = said.strip_prefix("EOF:") {
             let mark = mark.as_bytes().to_owned();
-            rdb::read(input, self.address.limits, each).map_err(|error| error.to_string())?;
+            let read = rdb::read_copy(input, self.address.limits, each)
+                .map_err(|error| error.to_string())?;
             let mut end = [0; 40];
             input.read_exact(&mut end).map_err(io("read the end of the data"))?;
             return if end == mark[..] {
-                Ok(())
+                Ok(read.stream_db)
             } else {
                 Err("the data end in the wrong place".to_owned())
             };
         }
         let len = said.parse::<u64>().map_err(|_| format!("no length of the data: `{said}`"))?;
         let mut part = input.take(len);
-        rdb::read(&mut part, self.address.limits, each).map_err(|error| error.to_string())?;
-        if part.limit() == 0 { Ok(()) } else { Err("the data end in the wrong place".to_owned()) }
+        let read = rdb::read_copy(&mut part, self.address.limits, each)
+            .map_err(|error| error.to_string())?;
+        if part.limit() == 0 {
+            Ok(read.stream_db)
+        } else {
+            Err("the data end in the wrong place".to_owned())
+        }
     }
 
     fn commands(&self, mut input: BufReader<TcpStream>) -> Heard<()> {

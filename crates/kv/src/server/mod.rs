@@ -5,21 +5,23 @@
 //! | 1 | wait for clients that have sent something |
 //! | 2 | for each: read, execute every whole request; replies stay in the client's buffer |
 //! | 3 | commit: **one fence**; everything that step 2 changed is durable |
-//! | 4 | send the replies, and messages to subscribers |
+//! | 4 | send the replies, messages to subscribers, and the commands to replicas |
 //! | 5 | for a moment: free what a FLUSHDB took away, remove expired keys |
 //!
 //! **Invariant**: no byte of a reply leaves before the commit that makes true what it says; also
 //! not the reply to a read, which may have seen another client's change of the same batch.
 //!
 //! Deliberately absent: threads, TLS. Read next: `request.rs`, `client.rs`, `blocked.rs`,
-//! `busy.rs`.
+//! `primary.rs`.
 
 mod accept;
+mod backlog;
 mod blocked;
 mod busy;
 mod client;
 mod link;
 mod listen;
+mod primary;
 mod quota;
 mod replica;
 pub(crate) mod request;
@@ -47,6 +49,7 @@ use accept::{Door, Taken};
 use busy::Crowd;
 use client::{Client, Io};
 use listen::{Listener, SocketFile};
+use primary::Primary;
 use replica::{BELL, Replica};
 use request::{Limits, Next};
 use waits::EVENTS;
@@ -94,6 +97,8 @@ pub struct Server {
     crowd: Rc<RefCell<Crowd>>,
     /// The primary that is followed.
     replica: Option<Replica>,
+    /// The replicas that follow this server.
+    primary: Primary,
 }
 
 impl std::fmt::Debug for Server {
@@ -141,7 +146,7 @@ impl Server {
         }
         shared.recovery_us = recovery_us;
         shared.events = Registry::new(EVENTS, &[]);
-        Ok(Server {
+        let mut server = Server {
             keys: Keyspace::new(heap),
             shared,
             crowd: Rc::new(RefCell::new(Crowd::new(Rc::clone(&epoll), Rc::clone(&listeners)))),
@@ -157,7 +162,10 @@ impl Server {
             deaf: false,
             resumed: Vec::new(),
             replica: None,
-        })
+            primary: Primary::new(),
+        };
+        server.begin_stream();
+        Ok(server)
     }
 
     /// The databases.
@@ -180,7 +188,7 @@ impl Server {
             && !self.shared.shutdown_now
             && stop.load(Ordering::Relaxed) == 0
         {
-            let busy = self.keys.has_trash() || !self.resumed.is_empty();
+            let busy = self.keys.has_trash() || !self.resumed.is_empty() || self.primary.busy;
             let wait = if busy { Duration::ZERO } else { self.patience() };
             let wait =
                 rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
@@ -210,7 +218,9 @@ impl Server {
             self.change_primary();
             self.end_waits();
             self.resume();
+            self.ask_replicas();
             self.commit();
+            self.serve_replicas();
             self.answer();
             self.acknowledge();
             if self.keys.has_trash() {
@@ -346,6 +356,7 @@ impl Server {
 
     fn one(&mut self, session: &mut Session, arguments: &[&[u8]], out: &mut Vec<u8>) {
         let Some(name) = arguments.first() else { return };
+        let (before, follows) = (out.len(), session.follows);
         if name.eq_ignore_ascii_case(b"client") && session.allowed {
             self.list_clients(session);
         }
@@ -353,6 +364,10 @@ impl Server {
             self.step_beside_others(session, arguments, out);
         } else {
             step(&mut self.keys, &mut self.shared, session, arguments, out);
+        }
+        if follows {
+            // A replica takes nothing but the stream.
+            out.truncate(before);
         }
         self.shared.line_up(session, &mut self.keys);
         self.wake();
@@ -433,6 +448,10 @@ impl Server {
     /// What may wait for a client to take it.
     fn output_limits(&self, client: &Client) -> OutputLimit {
         let hot = &self.shared.configuration.hot;
+        if client.session.follows {
+            // Other limits count for the stream.
+            return OutputLimit::default();
+        }
         if client.session.subscriptions() > 0 { hot.output_subscribed } else { hot.output }
     }
 
@@ -536,6 +555,7 @@ impl Server {
                 break;
             }
         }
+        self.tick_replicas();
         self.commit();
         if self.looked.elapsed() >= SLOW_LOOK {
             self.looked = self.ticked;
@@ -545,6 +565,7 @@ impl Server {
         if patience > 0 {
             let idle = |client: &Client| {
                 client.session.subscriptions() == 0
+                    && !client.session.follows
                     && client.session.waiting.is_none()
                     && client.session.last.elapsed().as_secs() > patience
             };

@@ -21,8 +21,8 @@ use rustix::net::SendFlags;
 
 use super::Server;
 use super::link::{self, Address, Line, Place, Resume, Said};
-use crate::command::{Following, Link, Session, Wanted, refusals, step};
-use crate::keyspace::Copied;
+use crate::command::{Following, Link, Session, Wanted, new_name, refusals, step};
+use crate::keyspace::{Copied, encode};
 
 /// The bell's number among the events.
 pub(super) const BELL: u64 = u64::MAX;
@@ -42,6 +42,8 @@ pub(super) struct Replica {
     asked: bool,
     /// Behind what was read of the stream.
     position: u64,
+    /// What was read of it and is not applied yet, for this server's own replicas.
+    raw: Vec<u8>,
 }
 
 impl Server {
@@ -51,12 +53,12 @@ impl Server {
         self.hang_up();
         self.shared.following = None;
         self.keys.follows = false;
+        // They have to learn that something has changed, and ask where to go on.
+        self.cut_replicas();
         match wanted {
             Wanted::NoOne => {
-                if self.keys.copied() == Copied::Whole {
-                    self.keys.set_copied(Copied::Own);
-                    self.commit();
-                }
+                self.keys.become_own(&new_name(&mut fastrand::Rng::new()));
+                self.commit();
             }
             Wanted::Primary { host, port } => {
                 self.keys.follows = true;
@@ -111,14 +113,16 @@ impl Server {
             acknowledged: Instant::now(),
             asked: false,
             position: self.keys.position(),
+            raw: Vec::new(),
         });
         Ok(())
     }
 
     /// Where a primary could go on.
     fn resume_at(&self) -> Option<Resume> {
-        let whole = self.keys.copied() == Copied::Whole;
-        whole.then(|| Resume { history: self.keys.history(), position: self.keys.position() })
+        self.keys
+            .has_history()
+            .then(|| Resume { history: self.keys.history(), position: self.keys.position() })
     }
 
     /// Applies what the primary said; the server commits afterwards.
@@ -151,15 +155,17 @@ impl Server {
         let link = match said {
             Said::Begin => {
                 self.keys.begin_copy();
+                self.begin_stream();
                 Link::Sync
             }
             Said::Key(item) => return self.keys.load(&item),
-            Said::Whole { history, position, ack } => {
-                self.keys.set_history(&history);
-                self.keys.set_position(position, 0);
+            Said::Whole { history, position, db, ack } => {
+                self.keys.begin_history(&history);
+                self.keys.set_position(position, db);
                 self.keys.set_copied(Copied::Whole);
                 self.commit();
-                replica.goes_on((position, 0), ack);
+                self.begin_stream();
+                replica.goes_on((position, db), ack);
                 Link::Up
             }
             Said::GoesOn { position, .. } if position != self.keys.position() => {
@@ -169,15 +175,21 @@ impl Server {
                 ));
             }
             Said::GoesOn { history, position, ack } => {
-                if let Some(history) = history.filter(|history| history.len() == 40) {
-                    self.keys.set_history(&history);
+                let history = history.filter(|history| history.len() == 40);
+                if let Some(history) = history.filter(|history| *history != self.keys.history()) {
+                    self.keys.rename_history(&history);
+                    self.cut_replicas();
                 }
+                // What was this server's own goes on as the primary's.
+                self.keys.set_copied(Copied::Whole);
+                self.keys.count_commands(false);
+                self.commit();
                 replica.goes_on((position, self.keys.position_db()), ack);
                 Link::Up
             }
             Said::Command { words, bytes } => {
                 replica.position += bytes;
-                self.obey(replica, &words)?;
+                self.obey(replica, &words, bytes)?;
                 return Ok(());
             }
             Said::Lost(why) => {
@@ -198,14 +210,24 @@ impl Server {
     }
 
     /// Executes a command of the primary.
-    fn obey(&mut self, replica: &mut Replica, words: &[Vec<u8>]) -> Result<(), String> {
+    fn obey(&mut self, replica: &mut Replica, words: &[Vec<u8>], bytes: u64) -> Result<(), String> {
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        let Some(name) = words.first() else { return Ok(()) };
+        let Some(name) = words.first() else {
+            // An empty line.
+            replica.raw.resize(replica.raw.len() + bytes as usize, b'\n');
+            return Ok(());
+        };
+        let mut raw = Vec::new();
+        encode(&words, &mut raw);
+        if raw.len() as u64 == bytes {
+            replica.raw.extend_from_slice(&raw);
+        }
         if name.eq_ignore_ascii_case(b"replconf") {
             replica.asked |= words.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"getack"));
             // The middle of a transaction is not a place to go on from.
             if replica.session.multi.is_none() {
-                self.keys.set_position(replica.position, replica.session.db);
+                let raw = std::mem::take(&mut replica.raw);
+                self.keys.relay(&raw, replica.position, replica.session.db);
             }
             return Ok(());
         }
@@ -217,6 +239,9 @@ impl Server {
             self.keys.make_space();
         }
         self.shared.position = ends.then_some(replica.position);
+        if ends {
+            self.shared.relayed = std::mem::take(&mut replica.raw);
+        }
         let mut out = Vec::new();
         self.keys.for_primary = true;
         let done = step(&mut self.keys, &mut self.shared, &mut replica.session, &words, &mut out);
@@ -256,6 +281,7 @@ impl Server {
 impl Replica {
     fn goes_on(&mut self, (position, db): (u64, u8), ack: TcpStream) {
         self.position = position;
+        self.raw.clear();
         self.session = primary_session(db);
         self.ack = Some(ack);
         self.asked = true;

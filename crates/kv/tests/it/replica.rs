@@ -16,7 +16,7 @@ fn serves_when_it_is_asked_to() {
     serve_if_asked();
 }
 
-fn server(directory: &Path, conf: &str) -> Served {
+pub(crate) fn server(directory: &Path, conf: &str) -> Served {
     std::fs::write(directory.join("conf"), conf).unwrap();
     Served::start(directory, &full_name!(CHILD))
 }
@@ -29,14 +29,14 @@ fn error(value: &Value) -> &str {
 }
 
 /// A line of INFO.
-fn info(client: &mut Client, name: &str) -> String {
+pub(crate) fn info(client: &mut Client, name: &str) -> String {
     let Value::Text(all) = client.say("INFO everything") else { panic!("no text") };
     let line =
         all.lines().find_map(|line| line.strip_prefix(&format!("{name}:")).map(str::to_owned));
     line.unwrap_or_default()
 }
 
-fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is() {
         assert!(began.elapsed() < Duration::from_secs(40), "{what} does not come");
@@ -45,7 +45,7 @@ fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
 }
 
 /// Values of every type in every form that Redis 7.0 keeps them.
-fn fill(redis: &mut Client) {
+pub(crate) fn fill(redis: &mut Client) {
     for db in [0, 3] {
         redis.say(&format!("SELECT {db}"));
         for value in ["", "x", "12", "-7", "70000", "-3000000000", "1.5"] {
@@ -350,7 +350,7 @@ fn wait_until_up(ours: &mut Client) {
 }
 
 /// Commands of every family, some of them within an EXEC or a script.
-fn write(redis: &mut Client, random: &mut fastrand::Rng, count: usize) {
+pub(crate) fn write(redis: &mut Client, random: &mut fastrand::Rng, count: usize) {
     for _ in 0..count {
         let (k, n) = (random.u8(..6), random.i64(-50..50));
         let line = match random.u8(..20) {
@@ -391,7 +391,7 @@ fn write(redis: &mut Client, random: &mut fastrand::Rng, count: usize) {
 }
 
 /// Both have the same, but for keys that may go between two looks.
-fn same(ours: &mut Client, theirs: &mut Client, when: &str) {
+pub(crate) fn same(ours: &mut Client, theirs: &mut Client, when: &str) {
     let mut all = [contents(ours), contents(theirs)];
     for one in &mut all {
         one.retain(|(key, ..)| !matches!(key, Value::Text(key) if key.starts_with("short")));
