@@ -218,6 +218,7 @@ impl Kv {
                 source,
             })?;
             all.read(&text, &path.display().to_string())?;
+            all.came_from(path);
         }
         let said = [
             ("port", self.port.map(|port| port.to_string())),

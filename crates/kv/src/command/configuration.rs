@@ -5,7 +5,9 @@
 //! snapshot is what a durable write makes unneeded.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
+use super::rewrite::rewrite;
 use super::{Arguments, Context, Done, Refusal, glob, word};
 use crate::error::Error;
 use crate::format::entry::LENGTH_MAX;
@@ -88,6 +90,8 @@ const OUTPUT_CLASSES: [&str; 3] = ["normal", "slave", "pubsub"];
 #[derive(Clone, Debug)]
 pub struct Configuration {
     values: BTreeMap<&'static str, String>,
+    /// The file that it came from.
+    file: Option<PathBuf>,
     pub(crate) hot: Hot,
 }
 
@@ -116,7 +120,7 @@ pub(crate) struct OutputLimit {
 impl Default for Configuration {
     fn default() -> Configuration {
         let values = SETTINGS.iter().map(|one| (one.name, one.default.to_owned())).collect();
-        let mut all = Configuration { values, hot: Hot::default() };
+        let mut all = Configuration { values, file: None, hot: Hot::default() };
         all.heat();
         all
     }
@@ -200,6 +204,21 @@ impl Configuration {
                 .map_err(|why| Error::Configuration(format!("{path}, line {number}: {why}")))?;
         }
         Ok(())
+    }
+
+    /// Names the file that it came from, which CONFIG REWRITE writes anew.
+    pub fn came_from(&mut self, file: &Path) {
+        self.file = Some(std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
+    }
+
+    fn rewrite(&self) -> Result<(), Refusal> {
+        let Some(file) = &self.file else {
+            return Err(Refusal::Said("ERR The server is running without a config file"));
+        };
+        let all: Vec<_> =
+            SETTINGS.iter().map(|one| (one.name, self.text(one.name), one.default)).collect();
+        rewrite(file, &all, current_name)
+            .map_err(|why| Refusal::Words(format!("ERR Rewriting config file: {why}")))
     }
 
     /// Sets one setting.
@@ -314,7 +333,8 @@ pub(crate) fn config(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             context.reply.ok();
         }
         ("rewrite", []) => {
-            return Err(Refusal::Said("ERR The server is running without a config file"));
+            context.shared.configuration.rewrite()?;
+            context.reply.ok();
         }
         (name, _) => {
             return Err(Refusal::Words(format!(

@@ -198,11 +198,23 @@ pub(crate) fn client(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             let line = describe(session);
             context.reply.text(&line);
         }
-        ("list", _) => {
-            let others = context.shared.listed.iter().map(|(_, line)| line.as_str());
-            let all: String = others.collect();
+        ("list", options) => {
+            let mut all: Vec<&(u64, String)> = context.shared.listed.iter().collect();
+            match options {
+                [] => {}
+                [option, of] if word(option) == "type" => {
+                    let fits = of_type(of)?;
+                    all.retain(|(_, line)| fits(line));
+                }
+                [option, ids @ ..] if word(option) == "id" && !ids.is_empty() => {
+                    all.retain(|(id, _)| ids.iter().any(|one| integer(one) == Some(*id as i64)));
+                }
+                _ => return Err(SYNTAX),
+            }
+            let all: String = all.into_iter().map(|(_, line)| line.as_str()).collect();
             context.reply.text(&all);
         }
+        ("pause", [_] | [_, _]) | ("unpause", []) => super::failover::pause(context, &args[1..])?,
         ("kill", options) => kill(context, options)?,
         ("unblock", [id, how @ ..]) if how.len() < 2 => {
             let id = integer(id).and_then(|id| u64::try_from(id).ok());
@@ -248,7 +260,7 @@ fn kill(context: &mut Context<'_>, options: &Arguments<'_>) -> Done {
             context.reply.ok();
         }
         pairs if !pairs.is_empty() && pairs.len().is_multiple_of(2) => {
-            let mut keep_me = true;
+            let (mut keep_me, mut cuts_primary) = (true, false);
             chosen.extend(context.shared.listed.iter().map(|(id, _)| *id));
             for pair in pairs.chunks_exact(2) {
                 match word(pair[0]).as_str() {
@@ -262,13 +274,21 @@ fn kill(context: &mut Context<'_>, options: &Arguments<'_>) -> Done {
                         let listed = &context.shared.listed;
                         chosen.retain(|id| listed.iter().any(|(of, l)| of == id && fits(l)));
                     }
+                    "type" => {
+                        let fits = of_type(pair[1])?;
+                        let listed = &context.shared.listed;
+                        chosen.retain(|id| listed.iter().any(|(of, l)| of == id && fits(l)));
+                        cuts_primary =
+                            word(pair[1]) == "master" && context.shared.following.is_some();
+                    }
                     "skipme" => keep_me = word(pair[1]) != "no",
                     _ => return Err(SYNTAX),
                 }
             }
             let me = context.session.id;
             chosen.retain(|id| !keep_me || *id != me);
-            context.reply.count(chosen.len() as u64);
+            context.shared.cut_primary |= cuts_primary;
+            context.reply.count(chosen.len() as u64 + u64::from(cuts_primary));
         }
         _ => return Err(SYNTAX),
     }
@@ -280,6 +300,18 @@ fn kill(context: &mut Context<'_>, options: &Arguments<'_>) -> Done {
         }
     }
     Ok(())
+}
+
+/// Whether the line of a client is of one of this type. The primary of this server is no client.
+fn of_type(name: &[u8]) -> Result<impl Fn(&str) -> bool, Refusal> {
+    let wanted: &[&str] = match word(name).as_str() {
+        "normal" => &[" flags=N ", " flags=b "],
+        "slave" | "replica" => &[" flags=S "],
+        "pubsub" => &[" flags=P "],
+        "master" => &[],
+        other => return Err(Refusal::Words(format!("ERR Unknown client type '{other}'"))),
+    };
+    Ok(move |line: &str| wanted.iter().any(|flags| line.contains(flags)))
 }
 
 /// A client in a line, as CLIENT LIST has it.

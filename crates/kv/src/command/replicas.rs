@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::arguments::{integer, integer_or_refusal};
 use super::blocking::Waiting;
-use super::replication::Link;
+use super::replication::{Link, Wanted};
+use super::session::new_name;
 use super::{Arguments, Context, Done, Refusal, SYNTAX, Session, Shared, word};
 
 /// What a replica said of itself before it began to follow.
@@ -152,7 +153,27 @@ fn acknowledge(context: &mut Context<'_>, position: Option<u64>) {
 }
 
 pub(crate) fn psync(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    match &args[3..] {
+        [] => {}
+        [how] if how.eq_ignore_ascii_case(b"failover") => take_over(context, args[1])?,
+        _ => return Err(SYNTAX),
+    }
     follow(context, Some((args[1], args[2])))
+}
+
+/// The primary of this server hands its role over.
+fn take_over(context: &mut Context<'_>, history: &[u8]) -> Done {
+    if history != context.keys.history().as_bytes() || !context.keys.has_history() {
+        return Err(Refusal::Said("ERR PSYNC FAILOVER replid must match my replid."));
+    }
+    if context.keys.follows {
+        context.keys.follows = false;
+        context.keys.become_own(&new_name(&mut fastrand::Rng::new()));
+        context.shared.configuration.set("replicaof", "").map_err(Refusal::Words)?;
+        context.shared.wanted = Some(Wanted::NoOne);
+        context.shared.spared = Some(context.session.id);
+    }
+    Ok(())
 }
 
 pub(crate) fn sync(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {

@@ -35,6 +35,8 @@ pub(crate) struct Following {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) link: Link,
+    /// A connection was tried and did not come about, or ended.
+    pub(crate) tried: bool,
     /// When the primary was heard last, or the link went down.
     pub(crate) heard: Instant,
     /// Why the link is down.
@@ -54,6 +56,9 @@ pub(crate) fn replicaof(context: &mut Context<'_>, args: &Arguments<'_>) -> Done
     let host = String::from_utf8_lossy(args[1]).into_owned();
     let wanted = wanted(&host, &word(args[2])).ok_or(Refusal::Said("ERR Invalid master port"))?;
     let following = context.shared.following.as_ref();
+    if context.shared.failover.is_some() {
+        return Err(Refusal::Said("ERR REPLICAOF not allowed while failing over."));
+    }
     let same = match (&wanted, following) {
         (Wanted::Primary { host, port }, Some(now)) => *host == now.host && *port == now.port,
         _ => false,
@@ -74,6 +79,12 @@ pub(crate) fn replicaof(context: &mut Context<'_>, args: &Arguments<'_>) -> Done
     if wanted == Wanted::NoOne {
         context.keys.become_own(&new_name(&mut fastrand::Rng::new()));
     }
+    let said = match &wanted {
+        Wanted::NoOne => String::new(),
+        Wanted::Primary { host, port } => format!("{host} {port}"),
+    };
+    // CONFIG REWRITE may follow in the same transaction.
+    context.shared.configuration.set("replicaof", &said).map_err(Refusal::Words)?;
     context.shared.wanted = Some(wanted);
     context.reply.ok();
     Ok(())
@@ -141,7 +152,12 @@ pub(crate) fn lines(shared: &Shared, keys: &Keyspace) -> Vec<(String, String)> {
         }
     }
     lines.extend(replicas::lines(shared));
-    lines.push(line("master_failover_state", &"no-failover"));
+    let failover = match &shared.failover {
+        None => "no-failover",
+        Some(failover) if failover.asked => "failover-in-progress",
+        Some(_) => "waiting-for-sync",
+    };
+    lines.push(line("master_failover_state", &failover));
     let history = if keys.has_history() { keys.history() } else { shared.run_id.clone() };
     let second = keys.second_history().filter(|_| keys.has_history());
     lines.push(line("master_replid", &history));

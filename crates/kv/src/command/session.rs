@@ -8,6 +8,7 @@ use tiersmith_events::Registry;
 use super::Configuration;
 use super::blocking::Waiting;
 use super::deliveries::Deliveries;
+use super::failover::{Failover, Pause};
 use super::replicas::{Announced, Downstream};
 use super::replication::{Following, Wanted};
 use super::scripting::{Bystanders, Scripts};
@@ -191,6 +192,16 @@ pub(crate) struct Shared {
     pub(crate) ask_replicas: bool,
     /// A replica has said how far it is.
     pub(crate) heard_replica: bool,
+    /// A handover to a replica that is under way.
+    pub(crate) failover: Option<Failover>,
+    /// It is to be given up.
+    pub(crate) abort_failover: bool,
+    /// Commands of clients wait.
+    pub(crate) pause: Option<Pause>,
+    /// The replica that has just made this server a primary, and goes on.
+    pub(crate) spared: Option<u64>,
+    /// The connection to the primary is to be cut.
+    pub(crate) cut_primary: bool,
     /// The server ends, and what is not committed is not to be.
     pub(crate) shutdown_now: bool,
 }
@@ -243,6 +254,11 @@ impl Shared {
             waits_for_replicas: BTreeSet::new(),
             ask_replicas: false,
             heard_replica: false,
+            failover: None,
+            abort_failover: false,
+            pause: None,
+            spared: None,
+            cut_primary: false,
             shutdown_now: false,
         }
     }

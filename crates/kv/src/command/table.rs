@@ -5,9 +5,10 @@ use std::sync::LazyLock;
 
 use super::{Arguments, Context, Done};
 use super::{
-    bits as b, configuration as cf, connection as c, dumps as d, hashes as h, hyperloglog as y,
-    information as i, keys as k, lists as l, pubsub as p, replicas as q, replication as r,
-    scripting as g, sets as e, sorted as z, sorting as o, strings as s, transactions as t,
+    bits as b, configuration as cf, connection as c, dumps as d, failover as v, hashes as h,
+    hyperloglog as y, information as i, keys as k, lists as l, pubsub as p, replicas as q,
+    replication as r, scripting as g, sets as e, sorted as z, sorting as o, strings as s,
+    transactions as t,
 };
 
 /// What a command is, as bits.
@@ -330,6 +331,7 @@ rows! {
         "dbsize" 1 RF, [0 0 0], k::dbsize, "How many keys there are";
         "debug" -2 ADMIN | N, [0 0 0], i::debug, "Nothing: it is not allowed, as in Redis by \
                                                   default";
+        "failover" -1 ADMIN | N, [0 0 0], v::failover, "Hand the role of the primary to a replica";
         "flushall" -1 WX, [0 0 0], k::flushall, "Remove all keys of all databases";
         "flushdb" -1 WX, [0 0 0], k::flushdb, "Remove all keys";
         "info" -1 0, [0 0 0], i::info, "About the server";

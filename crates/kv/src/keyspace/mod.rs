@@ -76,6 +76,8 @@ pub struct Keyspace {
     pub(crate) partial: bool,
     /// A primary says when keys go: here they are only not shown.
     pub(crate) follows: bool,
+    /// Writes wait: no key is removed because its time is over, it is only not shown.
+    pub(crate) frozen: bool,
     /// What is executed now came from it, and finds what it has.
     pub(crate) for_primary: bool,
 }
@@ -88,6 +90,7 @@ impl Keyspace {
             heap,
             partial,
             follows: false,
+            frozen: false,
             for_primary: false,
             now_ms: 0,
             watched: false,
@@ -169,7 +172,7 @@ impl Keyspace {
             if self.for_primary {
                 return Some(found);
             }
-            if self.heap.broken().is_none() && !self.follows {
+            if self.heap.broken().is_none() && !self.follows && !self.frozen {
                 self.unlink(db, key, &found);
                 self.changes -= 1;
                 self.expired += 1;

@@ -122,6 +122,9 @@ impl Keyspace {
     /// Only entries whose index word says that they expire are looked at.
     pub fn remove_expired(&mut self, buckets: u64) -> u64 {
         let before = self.expired;
+        if self.frozen {
+            return 0;
+        }
         let mut left = buckets;
         for _ in 0..=DATABASE_COUNT {
             let (db, mut bucket) = self.expiry_cursor;

@@ -116,6 +116,14 @@ pub(super) struct Line {
 }
 
 impl Line {
+    /// Ends the connection; another one is made.
+    pub(super) fn cut(&self) {
+        if let Some(socket) = self.socket.lock().ok().as_deref().and_then(Option::as_ref) {
+            // One that is gone already needs no end.
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
     /// What was said next, if something was.
     pub(super) fn next(&self) -> Option<Said> {
         let said = self.said.try_recv().ok()?;
@@ -143,6 +151,8 @@ struct Speaker {
     place: Arc<Mutex<Place>>,
     stop: Arc<AtomicBool>,
     socket: Arc<Mutex<Option<TcpStream>>>,
+    /// The other side is asked to be the primary from now on.
+    hands_over: bool,
 }
 
 /// Rings the bell that the server waits for.
@@ -155,7 +165,11 @@ pub(super) fn ring(bell: &OwnedFd) {
 ///
 /// # Errors
 /// There is no descriptor or thread.
-pub(super) fn follow(address: Address, resume: Option<Resume>) -> std::io::Result<Line> {
+pub(super) fn follow(
+    address: Address,
+    resume: Option<Resume>,
+    hands_over: bool,
+) -> std::io::Result<Line> {
     let (out, said) = sync_channel(QUEUE);
     let quota = Arc::new(Quota::new(QUEUE_BYTES));
     let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
@@ -175,6 +189,7 @@ pub(super) fn follow(address: Address, resume: Option<Resume>) -> std::io::Resul
         place: Arc::clone(&line.place),
         stop: Arc::clone(&line.stop),
         socket: Arc::clone(&line.socket),
+        hands_over,
     };
     std::thread::Builder::new().name("kv primary".to_owned()).spawn(move || speaker.run())?;
     Ok(line)
@@ -275,6 +290,9 @@ impl Speaker {
         }
         ask(&mut input, &["REPLCONF", "capa", "eof", "capa", "psync2"])?;
         let said = match &resume {
+            Some(Resume { history, position }) if self.hands_over => {
+                ask(&mut input, &["PSYNC", history, &(position + 1).to_string(), "FAILOVER"])?
+            }
             Some(Resume { history, position }) => {
                 ask(&mut input, &["PSYNC", history, &(position + 1).to_string()])?
             }

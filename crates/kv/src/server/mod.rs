@@ -19,6 +19,7 @@ mod backlog;
 mod blocked;
 mod busy;
 mod client;
+mod handover;
 mod link;
 mod listen;
 mod primary;
@@ -28,7 +29,7 @@ pub(crate) mod request;
 mod waits;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -93,6 +94,8 @@ pub struct Server {
     deaf: bool,
     /// Clients that have got what they waited for, and may have sent more.
     resumed: Vec<u64>,
+    /// Clients whose next command waits for the end of a pause.
+    held_back: BTreeSet<u64>,
     /// Answers the others while a script takes long.
     crowd: Rc<RefCell<Crowd>>,
     /// The primary that is followed.
@@ -161,6 +164,7 @@ impl Server {
             looked: Instant::now(),
             deaf: false,
             resumed: Vec::new(),
+            held_back: BTreeSet::new(),
             replica: None,
             primary: Primary::new(),
         };
@@ -216,6 +220,9 @@ impl Server {
                 }
             }
             self.change_primary();
+            self.cut_primary();
+            self.hand_over();
+            self.end_pause();
             self.end_waits();
             self.resume();
             self.ask_replicas();
@@ -326,6 +333,12 @@ impl Server {
                 Next::Whole(bytes) => {
                     let mut arguments: SmallVec<[&[u8]; 8]> = SmallVec::new();
                     client.request.arguments(&input[done..], &mut arguments);
+                    if self.shared.pause.is_some() && self.holds_back(&client.session, &arguments) {
+                        drop(arguments);
+                        client.request.reset();
+                        self.hold_back(client);
+                        break;
+                    }
                     let cut = arguments.first().is_some_and(|name| is_browsers(name));
                     if !cut {
                         self.one(&mut client.session, &arguments, &mut client.output);

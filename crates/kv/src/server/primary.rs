@@ -76,16 +76,16 @@ impl Primary {
 impl Server {
     /// Begins with the stream where the tier is, with nothing kept; replicas come again.
     pub(super) fn begin_stream(&mut self) {
-        self.cut_replicas();
+        self.cut_replicas(None);
         self.keys.run_feed(self.keys.has_history());
         self.primary.backlog = Backlog::at(self.keys.position());
         self.note_backlog();
     }
 
-    /// Cuts all replicas, which will ask where to go on.
-    pub(super) fn cut_replicas(&mut self) {
-        self.shared.kill.extend(self.shared.replicas.keys());
-        self.shared.replicas.clear();
+    /// Cuts all replicas but one, which will ask where to go on.
+    pub(super) fn cut_replicas(&mut self, but: Option<u64>) {
+        self.shared.kill.extend(self.shared.replicas.keys().filter(|id| Some(**id) != but));
+        self.shared.replicas.retain(|id, _| Some(*id) == but);
     }
 
     fn cut_replica(&mut self, id: u64) {
@@ -100,7 +100,10 @@ impl Server {
 
     /// Asks the replicas how far they are, if somebody waits for that.
     pub(super) fn ask_replicas(&mut self) {
-        if std::mem::take(&mut self.shared.ask_replicas) && !self.shared.replicas.is_empty() {
+        // While writes wait, the stream stands still.
+        let asks = self.shared.ask_replicas && self.shared.pause.is_none();
+        if asks && !self.shared.replicas.is_empty() {
+            self.shared.ask_replicas = false;
             self.keys.feed_for_all(&[b"REPLCONF", b"GETACK", b"*"]);
         }
     }
@@ -358,7 +361,7 @@ impl Server {
             return;
         }
         self.primary.alone_since = Instant::now();
-        if self.primary.pinged.elapsed() >= ping {
+        if self.primary.pinged.elapsed() >= ping && self.shared.pause.is_none() {
             self.primary.pinged = Instant::now();
             self.keys.feed_for_all(&[b"PING"]);
         }

@@ -54,7 +54,14 @@ impl Server {
         self.shared.following = None;
         self.keys.follows = false;
         // They have to learn that something has changed, and ask where to go on.
-        self.cut_replicas();
+        let said = match &wanted {
+            Wanted::NoOne => String::new(),
+            Wanted::Primary { host, port } => format!("{host} {port}"),
+        };
+        // It takes any text.
+        let _ = self.shared.configuration.set("replicaof", &said);
+        self.cut_replicas(self.shared.spared);
+        self.shared.spared = None;
         match wanted {
             Wanted::NoOne => {
                 self.keys.become_own(&new_name(&mut fastrand::Rng::new()));
@@ -70,6 +77,7 @@ impl Server {
                     host,
                     port,
                     link: Link::Down,
+                    tried: false,
                     heard,
                     why: "not connected yet".to_owned(),
                 };
@@ -104,7 +112,7 @@ impl Server {
             limits: crate::rdb::Limits::of_tier(self.keys.heap().size()),
             command_max: configuration.hot.query_buffer,
         };
-        let line = link::follow(address, self.resume_at())?;
+        let line = link::follow(address, self.resume_at(), self.shared.failover.is_some())?;
         epoll::add(&self.epoll, &line.bell, EventData::new_u64(BELL), EventFlags::IN)?;
         self.replica = Some(Replica {
             line,
@@ -123,6 +131,15 @@ impl Server {
         self.keys
             .has_history()
             .then(|| Resume { history: self.keys.history(), position: self.keys.position() })
+    }
+
+    /// Ends the connection to the primary if somebody said so; it comes again.
+    pub(super) fn cut_primary(&mut self) {
+        if std::mem::take(&mut self.shared.cut_primary)
+            && let Some(replica) = &self.replica
+        {
+            replica.line.cut();
+        }
     }
 
     /// Applies what the primary said; the server commits afterwards.
@@ -178,7 +195,7 @@ impl Server {
                 let history = history.filter(|history| history.len() == 40);
                 if let Some(history) = history.filter(|history| *history != self.keys.history()) {
                     self.keys.rename_history(&history);
-                    self.cut_replicas();
+                    self.cut_replicas(None);
                 }
                 // What was this server's own goes on as the primary's.
                 self.keys.set_copied(Copied::Whole);
@@ -198,7 +215,7 @@ impl Server {
                     *place = Place::Known(self.resume_at());
                 }
                 if let Some(following) = &mut self.shared.following {
-                    following.why = why;
+                    (following.why, following.tried) = (why, true);
                 }
                 Link::Down
             }

@@ -14,6 +14,7 @@ mod crash_support;
 mod differential;
 mod docs;
 mod golden;
+mod handover;
 mod hold;
 mod hostile_primary;
 mod hostile_scripts;

@@ -29,6 +29,7 @@ pub(crate) fn serve_if_asked() {
     configuration.set("unixsocket", directory.join("socket").to_str().unwrap()).unwrap();
     if let Ok(text) = std::fs::read_to_string(directory.join("conf")) {
         configuration.read(&text, "conf").unwrap();
+        configuration.came_from(&directory.join("conf"));
     }
     let map = Mapping::open(&tier, &options).unwrap();
     Server::open(map, configuration).unwrap().serve(&AtomicI32::new(0)).unwrap();
@@ -144,6 +145,11 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// Connects to a server that may be gone.
+    pub(crate) fn to(socket: &Path) -> std::io::Result<Client> {
+        UnixStream::connect(socket).map(Client::new)
+    }
+
     fn new(stream: UnixStream) -> Client {
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         Client { input: BufReader::new(stream.try_clone().unwrap()), out: stream }
