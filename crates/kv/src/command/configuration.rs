@@ -11,6 +11,7 @@ use super::rewrite::rewrite;
 use super::{Arguments, Context, Done, Refusal, glob, word};
 use crate::error::Error;
 use crate::format::entry::LENGTH_MAX;
+use crate::keyspace::Policy;
 
 /// What a setting takes.
 #[derive(Clone, Copy)]
@@ -24,6 +25,8 @@ enum Takes {
     OutputLimits,
     /// Any text.
     Text,
+    /// One of these.
+    OneOf(&'static [&'static str]),
     /// One of these, whatever is said: what this server does.
     Fixed(&'static [&'static str]),
 }
@@ -56,8 +59,11 @@ const SETTINGS: &[Setting] = &[
     setting("masterauth", "", Takes::Text, true),
     setting("masteruser", "", Takes::Text, true),
     setting("maxclients", "10000", Takes::Number(1, 1_000_000), true),
-    setting("maxmemory", "0", Takes::Fixed(&["0"]), false),
-    setting("maxmemory-policy", "noeviction", Takes::Fixed(&["noeviction"]), true),
+    setting("lfu-decay-time", "1", Takes::Number(0, 1 << 31), true),
+    setting("lfu-log-factor", "10", Takes::Number(0, 1 << 16), true),
+    setting("maxmemory", "0", Takes::Bytes, true),
+    setting("maxmemory-policy", "noeviction", Takes::OneOf(POLICIES), true),
+    setting("maxmemory-samples", "5", Takes::Number(1, 64), true),
     setting("notify-keyspace-events", "", Takes::Fixed(&[""]), true),
     setting("port", "6379", Takes::Number(0, 65535), false),
     setting("proto-max-bulk-len", "536870912", Takes::Bytes, true),
@@ -79,6 +85,18 @@ const SETTINGS: &[Setting] = &[
     setting("timeout", "0", Takes::Number(0, 1 << 31), true),
     setting("unixsocket", "", Takes::Text, false),
     setting("unixsocketperm", "0", Takes::Text, false),
+];
+
+/// Of which keys go when there is no space.
+const POLICIES: &[&str] = &[
+    "noeviction",
+    "allkeys-lru",
+    "allkeys-lfu",
+    "allkeys-random",
+    "volatile-lru",
+    "volatile-lfu",
+    "volatile-random",
+    "volatile-ttl",
 ];
 
 /// As in Redis.
@@ -105,6 +123,8 @@ pub(crate) struct Hot {
     pub(crate) output_replica: OutputLimit,
     pub(crate) replicas_least: u64,
     pub(crate) replicas_lag: u64,
+    pub(crate) memory_most: u64,
+    pub(crate) policy: Policy,
 }
 
 /// Bytes that may wait for a client to take them; 0: any number.
@@ -241,6 +261,8 @@ impl Configuration {
             Takes::YesNo if matches!(value, "yes" | "no") => value.to_owned(),
             Takes::YesNo => return Err(format!("`{name}` takes yes or no")),
             Takes::OutputLimits => output_limits(self.text(name), value)?,
+            Takes::OneOf(all) if all.contains(&value) => value.to_owned(),
+            Takes::OneOf(all) => return Err(format!("`{name}` takes one of {}", all.join(", "))),
             Takes::Text => value.to_owned(),
             Takes::Fixed(only) if only.contains(&value) => value.to_owned(),
             Takes::Fixed(only) => {
@@ -273,6 +295,13 @@ impl Configuration {
             output_replica: self.output_limit("slave"),
             replicas_least: self.number("min-replicas-to-write"),
             replicas_lag: self.number("min-replicas-max-lag"),
+            memory_most: self.number("maxmemory"),
+            policy: Policy {
+                samples: self.number("maxmemory-samples") as usize,
+                log_factor: self.number("lfu-log-factor") as u32,
+                decay_minutes: self.number("lfu-decay-time") as u32,
+                ..Policy::named(self.text("maxmemory-policy"))
+            },
         };
     }
 
@@ -324,6 +353,7 @@ pub(crate) fn config(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
                 }
                 changed.set(&name, &value).map_err(failed)?;
             }
+            context.keys.set_policy(changed.hot.policy);
             context.shared.configuration = changed;
             context.reply.ok();
         }

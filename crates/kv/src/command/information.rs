@@ -86,7 +86,7 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
                 line("number_of_cached_scripts", &shared.scripts.as_ref().map_or(0, |s| s.count())),
                 line("total_system_memory", &heap.size()),
                 configured("maxmemory"),
-                configured("maxmemory_policy"),
+                line("maxmemory_policy", &shared.configuration.text("maxmemory-policy")),
             ],
         ),
         (
@@ -129,7 +129,7 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
                 line("total_net_input_bytes", &shared.bytes_in),
                 line("total_net_output_bytes", &shared.bytes_out),
                 line("expired_keys", &keys.expired()),
-                line("evicted_keys", &0),
+                line("evicted_keys", &keys.evicted()),
                 line("pubsub_channels", &shared.channels.len()),
                 line("pubsub_patterns", &shared.patterns.len()),
             ],

@@ -197,8 +197,17 @@ pub(crate) fn object(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             String::from_utf8_lossy(args[1])
         )));
     }
-    let found = context.keys.get(context.session.db, args[2]);
+    // Asked before the key counts as used by this.
+    let (idle, frequency) = (context.keys.idle_ms(args[2]) / 1000, context.keys.frequency(args[2]));
+    let found = match context.keys.is_expired(context.session.db, args[2]) {
+        true => context.keys.get(context.session.db, args[2]),
+        false => context.keys.as_it_is(context.session.db, args[2]),
+    };
     match (subcommand.as_str(), found) {
+        ("freq", None) => context.reply.null(),
+        ("freq", Some(_)) if frequency.is_some() => {
+            context.reply.count(frequency.unwrap_or(0).into())
+        }
         ("freq", _) => {
             return Err(Refusal::Said(
                 "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please \
@@ -242,7 +251,15 @@ pub(crate) fn object(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             context.reply.bulk(encoding);
         }
         ("refcount", Some(_)) => context.reply.integer(1),
-        ("idletime", Some(_)) => context.reply.integer(0),
+        ("idletime", Some(_)) if frequency.is_some() => {
+            return Err(Refusal::Said(
+                "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that \
+                 when \
+                 switching between policies at runtime LRU and LFU data will take some time to \
+                 adjust.",
+            ));
+        }
+        ("idletime", Some(_)) => context.reply.count(idle),
         _ => {
             return Err(Refusal::Words(format!(
                 "ERR unknown subcommand or wrong number of arguments for '{}'. Try OBJECT HELP.",

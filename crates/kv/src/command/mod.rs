@@ -29,6 +29,7 @@ mod session;
 mod sets;
 mod sorted;
 mod sorting;
+mod space;
 mod step;
 mod strings;
 mod table;

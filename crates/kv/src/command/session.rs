@@ -202,6 +202,8 @@ pub(crate) struct Shared {
     pub(crate) spared: Option<u64>,
     /// The connection to the primary is to be cut.
     pub(crate) cut_primary: bool,
+    /// More space is in use than `maxmemory`, and nothing may go.
+    pub(crate) over_limit: bool,
     /// The server ends, and what is not committed is not to be.
     pub(crate) shutdown_now: bool,
 }
@@ -259,6 +261,7 @@ impl Shared {
             pause: None,
             spared: None,
             cut_primary: false,
+            over_limit: false,
             shutdown_now: false,
         }
     }

@@ -1,6 +1,6 @@
 //! One command and what follows it: watches, a full tier, a transaction that grows large.
 
-use super::{Arguments, Refusal, Session, Shared, execute};
+use super::{Arguments, Refusal, Session, Shared, execute, space};
 use crate::keyspace::Keyspace;
 use crate::planted::Planted;
 
@@ -19,9 +19,17 @@ pub(crate) fn step(
     let once = session.multi.is_some();
     let messages = shared.deliveries.len();
     let exec = arguments.first().is_some_and(|name| name.eq_ignore_ascii_case(b"exec"));
+    if let Err(refusal) = space::keep_limit(keys, shared, session, arguments) {
+        if let Some(queued) = &mut session.multi {
+            queued.refused = true;
+        }
+        shared.refused += 1;
+        super::Reply { out, resp3: session.resp3 }.error(&refusal.text());
+        return false;
+    }
     let mut before = keys.heap().savepoint();
     let mut refused = shared.refused;
-    let from = keys.position();
+    let mut from = keys.position();
     execute(keys, shared, session, arguments, out);
     if shared.shutdown_now {
         return false;
@@ -33,6 +41,14 @@ pub(crate) fn step(
         before = keys.heap().savepoint();
         refused = shared.refused;
         execute(keys, shared, session, arguments, out);
+        for _ in 0..space::ATTEMPTS {
+            if !std::mem::take(&mut shared.full) || !space::make_more_space(keys) {
+                break;
+            }
+            out.truncate(sent);
+            (before, refused, from) = (keys.heap().savepoint(), shared.refused, keys.position());
+            execute(keys, shared, session, arguments, out);
+        }
         shared.full = false;
     }
     if keys.position() != from {

@@ -7,6 +7,7 @@
 //! those of its index; a slot that nothing points to is free. `check` and the crash tests hold
 //! them.
 
+mod eviction;
 mod feed;
 mod hash;
 mod index;
@@ -17,6 +18,7 @@ mod tree;
 mod walk;
 mod zset;
 
+pub(crate) use eviction::{Order, Policy};
 pub(crate) use feed::encode;
 pub(crate) use load::Copied;
 pub(crate) use zset::{Scored, order};
@@ -71,6 +73,7 @@ pub struct Keyspace {
     expiry_cursor: (u8, u64),
     expired: u64,
     changes: u64,
+    uses: eviction::Uses,
     feed: feed::Feed,
     /// A part of a copy is missing: nothing is read from it.
     pub(crate) partial: bool,
@@ -99,6 +102,7 @@ impl Keyspace {
             expiry_cursor: (0, 0),
             expired: 0,
             changes: 0,
+            uses: eviction::Uses::default(),
             feed: feed::Feed::default(),
         }
     }
@@ -180,6 +184,7 @@ impl Keyspace {
             }
             return None;
         }
+        self.note_use(hash);
         Some(found)
     }
 
@@ -325,6 +330,9 @@ impl Keyspace {
                 }
             }
             None => self.insert(base, hash, word)?,
+        }
+        if base < LOG {
+            self.note_use(hash);
         }
         Ok(())
     }

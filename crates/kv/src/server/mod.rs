@@ -168,6 +168,7 @@ impl Server {
             replica: None,
             primary: Primary::new(),
         };
+        server.keys.set_policy(server.shared.configuration.hot.policy);
         server.begin_stream();
         Ok(server)
     }
@@ -568,6 +569,7 @@ impl Server {
                 break;
             }
         }
+        self.keys.grow_uses();
         self.tick_replicas();
         self.commit();
         if self.looked.elapsed() >= SLOW_LOOK {

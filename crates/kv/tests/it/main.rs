@@ -13,6 +13,7 @@ mod crash;
 mod crash_support;
 mod differential;
 mod docs;
+mod eviction;
 mod golden;
 mod handover;
 mod hold;

@@ -9,6 +9,7 @@ use mlua::chunk::ChunkMode;
 use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
 
 use super::super::arguments::print_score;
+use super::super::space::OVER;
 use super::super::table::flag;
 use super::super::{Arguments, Context, Refusal, Reply, Session, lookup, run};
 use super::library::{add, one, said};
@@ -563,6 +564,10 @@ impl Caller<'_, '_> {
             return Err(Refusal::Said(
                 "ERR Write commands are not allowed from read-only scripts.",
             ));
+        }
+        let takes_space = row.flags & (flag::WRITE | flag::FREES) == flag::WRITE;
+        if takes_space && self.context.shared.over_limit && !self.watchdog.wrote.get() {
+            return Err(OVER);
         }
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let context = &mut self.context;

@@ -1,0 +1,84 @@
+//! `maxmemory`: before a command that needs space, keys go until there is some, as the policy says.
+//!
+//! What counts is the space in the tier that is in use. A server that follows a primary leaves that
+//! to the primary, as in Redis.
+
+use super::{Arguments, Refusal, Session, Shared, flag, lookup};
+use crate::keyspace::{Keyspace, Order};
+
+/// Keys that are removed before a command is tried again for which the tier had no space.
+const AT_ONCE: usize = 16;
+/// How often that is done.
+pub(super) const ATTEMPTS: usize = 8;
+/// Buckets of the trash that are emptied between two keys.
+const TRASH_STEP: u64 = 64;
+
+pub(super) const OVER: Refusal =
+    Refusal::Said("OOM command not allowed when used memory > 'maxmemory'.");
+
+/// Whether keys may be removed here.
+fn may_evict(keys: &Keyspace) -> bool {
+    keys.policy().order != Order::None
+        && !keys.follows
+        && !keys.for_primary
+        && !keys.frozen
+        && !keys.partial
+}
+
+/// Removes keys until the limit is kept.
+///
+/// # Errors
+/// It cannot be kept, and the command needs space.
+pub(super) fn keep_limit(
+    keys: &mut Keyspace,
+    shared: &mut Shared,
+    session: &Session,
+    arguments: &Arguments<'_>,
+) -> Result<(), Refusal> {
+    let most = shared.configuration.hot.memory_most;
+    shared.over_limit = false;
+    if most == 0
+        || !session.allowed
+        || keys.heap().used() <= most
+        || keys.follows
+        || keys.for_primary
+    {
+        return Ok(());
+    }
+    while may_evict(keys) && keys.heap().used() > most {
+        // What a large value held is freed a part at a time.
+        if keys.has_trash() {
+            keys.empty_trash(TRASH_STEP);
+        } else if !keys.evict() {
+            break;
+        }
+        if keys.heap().is_large() {
+            keys.heap_mut().commit();
+        }
+    }
+    if keys.heap().used() <= most {
+        return Ok(());
+    }
+    let takes = |name: &[u8]| {
+        lookup(name).is_some_and(|row| row.flags & (flag::WRITE | flag::FREES) == flag::WRITE)
+    };
+    let Some(name) = arguments.first() else { return Ok(()) };
+    let mut queued = session.multi.iter().flat_map(|queued| &queued.commands);
+    let exec = name.eq_ignore_ascii_case(b"exec");
+    // A script may read, and may free something.
+    shared.over_limit = true;
+    if takes(name) || exec && queued.any(|command| takes(&command[0])) {
+        return Err(OVER);
+    }
+    Ok(())
+}
+
+/// The tier has no space for a command: some keys go, if the policy lets them; whether any did.
+pub(super) fn make_more_space(keys: &mut Keyspace) -> bool {
+    if !may_evict(keys) {
+        return false;
+    }
+    let gone = (0..AT_ONCE).take_while(|_| keys.evict()).count();
+    keys.make_space();
+    gone > 0
+}
