@@ -16,6 +16,10 @@
 //! | 9 | every node of a sequence is one level below its parent, and has the elements that it says |
 //! | 10 | the sequence of a sorted set has the entries of its index, each once, in order |
 //! | 11 | the former name of the stream ends at its position or before |
+//! | 12 | a stream's IDs ascend; its length, its first ID and its last block's rows are as it says |
+//! | 13 | groups and consumers are in order; what is pending for a group is so for one of its consumers |
+
+mod stream;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -147,8 +151,8 @@ pub fn check(map: &Mapping) -> Result<Report, Error> {
         let mut elements = Vec::new();
         reader.sequence(reader.word(node + 32), None, &mut elements, &mut heap, &mut report);
         // Of a sorted set they are those of the index.
-        for at in elements.into_iter().filter(|_| reader.word(node) == 0) {
-            reader.element(at, &mut heap, &mut report);
+        if reader.word(node) == 0 {
+            reader.trashed_elements(node, elements, &mut heap, &mut report);
         }
         node = reader.word(node + 24);
     }
@@ -410,6 +414,9 @@ impl Reader<'_> {
 
     /// Looks at the node of a value.
     fn node(&self, node: u64, kind: u64, heap: &mut Heap, report: &mut Report) {
+        if kind == 11 {
+            return self.stream(node, heap, report);
+        }
         let keys = self.walk(node, kind == 5, heap, report);
         let mut elements = Vec::new();
         self.sequence(self.word(node + 32), None, &mut elements, heap, report);
@@ -569,7 +576,7 @@ impl Reader<'_> {
             _ => 0,
         };
         let total = 16 + expires * 8 + key_len + value_len;
-        if total > room || !(1..=9).contains(&(first >> 32 & 0xff)) || first >> 41 & 0x7f != 0 {
+        if total > room || !matches!(first >> 32 & 0xff, 1..=9 | 11) || first >> 41 & 0x7f != 0 {
             report
                 .find(6, format!("the entry at {at} cannot be one: its first word is {first:#x}"));
             return None;

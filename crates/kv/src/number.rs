@@ -1,4 +1,5 @@
-//! Numbers with a fraction as C reads and prints them: `strtod`, and the 80 bits of `long double`.
+//! Numbers as Redis reads them. Those with a fraction are read and printed as C does it: `strtod`,
+//! and the 80 bits of `long double`.
 //!
 //! Redis leaves scores to `strtod` and the sums of INCRBYFLOAT to `long double`, so both are part
 //! of what a client sees: `0x10` is a score, and 0.1 + 0.2 is 0.3. A number that is read becomes a
@@ -17,6 +18,18 @@ const DECIMALS: u32 = 17;
 const HIGHEST: i64 = 16383;
 /// The exponent of the lowest bit of the smallest one.
 const LOWEST: i64 = -16445;
+
+/// An integer as Redis reads it: no spaces, no `+`, no leading zeros.
+pub(crate) fn integer(bytes: &[u8]) -> Option<i64> {
+    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
+    let plain = match digits {
+        [] => false,
+        [b'0'] => bytes.len() == 1,
+        [b'0', ..] => false,
+        _ => digits.len() <= 19 && digits.iter().all(u8::is_ascii_digit),
+    };
+    if plain { std::str::from_utf8(bytes).ok()?.parse().ok() } else { None }
+}
 
 /// A number as Redis's commands take one: no space before it, nothing behind it, not NaN, and not
 /// what only an infinity or zero comes near.

@@ -60,6 +60,14 @@ pub enum Planted {
     MovedInTwo,
     /// A member of a sorted set leaves the sequence in a commit of its own.
     OrderComesLater,
+    /// An entry of a stream is counted after it was put into its block.
+    RowCountedLater,
+    /// A block of a stream is replaced, and the old one freed, in two commits.
+    BlockReplacedInTwo,
+    /// A pending record leaves its group and its consumer in two commits.
+    PendingInTwo,
+    /// A group leaves its stream before the trash has it.
+    GroupForgotten,
     /// A data set that is being copied is not marked as incomplete.
     CopyNotMarked,
     /// The position in the primary's stream is committed after the command.
@@ -101,6 +109,10 @@ impl Planted {
         Planted::NodeSplitInTwo,
         Planted::MovedInTwo,
         Planted::OrderComesLater,
+        Planted::RowCountedLater,
+        Planted::BlockReplacedInTwo,
+        Planted::PendingInTwo,
+        Planted::GroupForgotten,
         Planted::CopyNotMarked,
         Planted::PositionLater,
         Planted::FlushForgetsTrash,

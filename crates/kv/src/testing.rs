@@ -161,6 +161,7 @@ impl Local {
                         );
                         elements.join(&b", "[..])
                     }
+                    kind::STREAM => format!("{:?}", self.keys.content(found)).into_bytes(),
                     _ => {
                         let mut fields = self.keys.fields(found);
                         fields.sort();

@@ -1,18 +1,7 @@
 //! Arguments as numbers, patterns and times, as strict as Redis is.
 
 use super::Refusal;
-
-/// An integer as Redis reads it: no spaces, no `+`, no leading zeros.
-pub(crate) fn integer(bytes: &[u8]) -> Option<i64> {
-    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
-    let plain = match digits {
-        [] => false,
-        [b'0'] => bytes.len() == 1,
-        [b'0', ..] => false,
-        _ => digits.len() <= 19 && digits.iter().all(u8::is_ascii_digit),
-    };
-    if plain { std::str::from_utf8(bytes).ok()?.parse().ok() } else { None }
-}
+pub(crate) use crate::number::integer;
 
 /// An integer, or the usual refusal.
 pub(crate) fn integer_or_refusal(bytes: &[u8]) -> Result<i64, Refusal> {

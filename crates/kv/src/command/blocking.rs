@@ -1,4 +1,4 @@
-//! Commands that wait for a key: BLPOP and its sisters.
+//! Commands that wait for a key: BLPOP and its sisters, XREAD.
 //!
 //! A client that waits has its command kept in its session. When a key changes that somebody waits
 //! for, the server runs the commands of those who wait for it again, the longest first, right after
@@ -26,20 +26,21 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Whether it waits for a value of this type.
-    pub(crate) fn takes(&self, kind: u8) -> bool {
-        match self
-            .arguments
-            .first()
-            .is_some_and(|name| name.to_ascii_lowercase().starts_with(b"bz"))
-        {
-            true => matches!(kind, kind::ZSET | kind::ZSET_NODE),
-            false => matches!(kind, kind::LIST | kind::LIST_NODE),
+    /// Whether it waits for a value of this type, or is to be told that there is no other.
+    pub(crate) fn takes(&self, kind: Option<u8>) -> bool {
+        let name = self.arguments.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
+        match name.as_slice() {
+            // Its stream or group may be gone.
+            b"xreadgroup" => true,
+            b"xread" => kind == Some(kind::STREAM),
+            name if name.starts_with(b"bz") => matches!(kind, Some(kind::ZSET | kind::ZSET_NODE)),
+            _ => matches!(kind, Some(kind::LIST | kind::LIST_NODE)),
         }
     }
 }
 
 /// Until when a command waits; nothing: for ever.
+#[derive(Clone, Copy)]
 pub(crate) struct Waits(Option<Instant>);
 
 impl Waits {
@@ -57,6 +58,15 @@ impl Waits {
             .ok()
             .and_then(|time| Instant::now().checked_add(time));
         Ok(Waits(until.filter(|_| seconds > 0.0)))
+    }
+
+    /// From milliseconds, of which 0 is for ever.
+    pub(crate) fn of_ms(argument: &[u8]) -> Result<Waits, Refusal> {
+        let ms = integer(argument)
+            .ok_or(Refusal::Said("ERR timeout is not an integer or out of range"))?;
+        let ms = u64::try_from(ms).map_err(|_| Refusal::Said("ERR timeout is negative"))?;
+        let until = Instant::now().checked_add(Duration::from_millis(ms));
+        Ok(Waits(until.filter(|_| ms > 0)))
     }
 }
 
@@ -126,6 +136,14 @@ pub(crate) fn from_an_end<'a, E>(
 }
 
 impl Shared {
+    /// Lets those who wait for a key look at it again, although nothing was put there.
+    pub(crate) fn is_ready(&mut self, db: u8, key: &[u8]) {
+        let place = (db, key.to_vec());
+        if self.waiting.contains_key(&place) {
+            self.ready.push_back(place);
+        }
+    }
+
     /// Puts a session among those that wait for its keys.
     pub(crate) fn line_up(&mut self, session: &Session, keys: &mut Keyspace) {
         let Some(waiting) = &session.waiting else { return };

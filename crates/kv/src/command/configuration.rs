@@ -11,7 +11,7 @@ use super::rewrite::rewrite;
 use super::{Arguments, Context, Done, Refusal, glob, word};
 use crate::error::Error;
 use crate::format::entry::LENGTH_MAX;
-use crate::keyspace::Policy;
+use crate::keyspace::{NodeLimits, Policy};
 
 /// What a setting takes.
 #[derive(Clone, Copy)]
@@ -80,6 +80,8 @@ const SETTINGS: &[Setting] = &[
     setting("replicaof", "", Takes::Text, false),
     setting("requirepass", "", Takes::Text, true),
     setting("save", "", Takes::Text, true),
+    setting("stream-node-max-bytes", "4096", Takes::Bytes, true),
+    setting("stream-node-max-entries", "100", Takes::Number(0, 1 << 31), true),
     setting("tcp-backlog", "511", Takes::Number(1, 65535), false),
     setting("tcp-keepalive", "300", Takes::Number(0, 65535), true),
     setting("timeout", "0", Takes::Number(0, 1 << 31), true),
@@ -125,6 +127,7 @@ pub(crate) struct Hot {
     pub(crate) replicas_lag: u64,
     pub(crate) memory_most: u64,
     pub(crate) policy: Policy,
+    pub(crate) stream_node: NodeLimits,
 }
 
 /// Bytes that may wait for a client to take them; 0: any number.
@@ -302,6 +305,10 @@ impl Configuration {
                 decay_minutes: self.number("lfu-decay-time") as u32,
                 ..Policy::named(self.text("maxmemory-policy"))
             },
+            stream_node: NodeLimits::new(
+                self.number("stream-node-max-bytes"),
+                self.number("stream-node-max-entries"),
+            ),
         };
     }
 

@@ -15,6 +15,7 @@ fn type_name(kind_of: u8) -> &'static str {
         kind::LIST | kind::LIST_NODE => "list",
         kind::SET | kind::SET_NODE => "set",
         kind::ZSET | kind::ZSET_NODE => "zset",
+        kind::STREAM => "stream",
         _ => "none",
     }
 }
@@ -237,6 +238,9 @@ pub(crate) fn object(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             let all = context.keys.scored(&found, 0, 129);
             let small = all.len() <= 128 && all.iter().all(|(member, _)| member.len() <= 64);
             context.reply.bulk(if small { b"listpack" } else { b"skiplist" });
+        }
+        ("encoding", Some(found)) if found.header.kind == kind::STREAM => {
+            context.reply.bulk(b"stream")
         }
         ("encoding", Some(found)) if kind::has_node(found.header.kind) => {
             context.reply.bulk(b"hashtable");

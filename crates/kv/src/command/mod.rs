@@ -31,7 +31,9 @@ mod sorted;
 mod sorting;
 mod space;
 mod step;
+mod streams;
 mod strings;
+mod subcommands;
 mod table;
 mod transactions;
 
@@ -162,6 +164,7 @@ fn admit(
     if !row.takes(arguments.len()) {
         return Err(wrong_count(row.name));
     }
+    subcommands::check(row.name, arguments)?;
     if !context.session.allowed && row.flags & flag::WITHOUT_AUTH == 0 {
         return Err(Refusal::Said("NOAUTH Authentication required."));
     }

@@ -156,6 +156,8 @@ pub(crate) struct Shared {
     pub(crate) unblock: Vec<(u64, bool)>,
     /// An EXEC is under way, in which nobody waits.
     pub(crate) in_exec: bool,
+    /// A script is under way.
+    pub(crate) in_script: bool,
     /// The key for which a command that waited is tried again, and which alone it takes from.
     pub(crate) waking: Option<Vec<u8>>,
     pub(crate) channels: HashMap<Vec<u8>, Vec<u64>>,
@@ -236,6 +238,7 @@ impl Shared {
             ready: VecDeque::new(),
             unblock: Vec::new(),
             in_exec: false,
+            in_script: false,
             waking: None,
             channels: HashMap::new(),
             patterns: HashMap::new(),

@@ -7,8 +7,8 @@ use super::{Arguments, Context, Done};
 use super::{
     bits as b, configuration as cf, connection as c, dumps as d, failover as v, hashes as h,
     hyperloglog as y, information as i, keys as k, lists as l, pubsub as p, replicas as q,
-    replication as r, scripting as g, sets as e, sorted as z, sorting as o, strings as s,
-    transactions as t,
+    replication as r, scripting as g, sets as e, sorted as z, sorting as o, streams as x,
+    strings as s, transactions as t,
 };
 
 /// What a command is, as bits.
@@ -254,6 +254,24 @@ rows! {
         "zscore" 3 RF, [1 1 1], z::zscore, "The score of a member";
         "zunion" -3 R, [0 0 0], z::combine::zunion, "Members that some set has";
         "zunionstore" -4 W, [1 1 1], z::combine::zunionstore, "Store what ZUNION says";
+    }
+    "stream" {
+        "xack" -4 WFX, [1 1 1], x::xack, "Acknowledge what was delivered to a group";
+        "xadd" -5 WF, [1 1 1], x::xadd, "Add an entry";
+        "xautoclaim" -6 WF, [1 1 1], x::xautoclaim, "Take over what others did not acknowledge";
+        "xclaim" -6 WF, [1 1 1], x::xclaim, "Take over what others did not acknowledge, by ID";
+        "xdel" -3 WFX, [1 1 1], x::xdel, "Remove entries";
+        "xgroup" -2 W, [2 2 1], x::xgroup, "Make, change and remove groups and consumers";
+        "xinfo" -2 R, [2 2 1], x::xinfo, "About a stream, its groups and their consumers";
+        "xlen" 2 RF, [1 1 1], x::xlen, "How many entries there are";
+        "xpending" -3 R, [1 1 1], x::xpending, "What was delivered and not acknowledged";
+        "xrange" -4 R, [1 1 1], x::xrange, "Entries in a range of IDs";
+        "xread" -4 R, [0 0 0], x::xread, "Entries behind an ID, or wait for one";
+        "xreadgroup" -7 W, [0 0 0], x::xreadgroup, "Entries that nobody of a group has got, or \
+                                                    wait for one";
+        "xrevrange" -4 R, [1 1 1], x::xrevrange, "Entries in a range of IDs, the last first";
+        "xsetid" -3 WF, [1 1 1], x::xsetid, "Set the last ID of a stream";
+        "xtrim" -4 WX, [1 1 1], x::xtrim, "Remove the first entries";
     }
     "hyperloglog" {
         "pfadd" -2 WF, [1 1 1], y::pfadd, "Add elements to count";

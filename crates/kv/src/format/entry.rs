@@ -3,7 +3,7 @@
 //! | from | bytes | what |
 //! |---|---|---|
 //! | 0 | 4 | length of the key |
-//! | 4 | 1 | type: 1 string; 2 hash, 4 list, 6 set, 8 sorted set; 3, 5, 7, 9: these with a node |
+//! | 4 | 1 | type: 1 string; 2 hash, 4 list, 6 set, 8 sorted set; 3, 5, 7, 9: with a node; 11 stream |
 //! | 5 | 1 | bit 0: the key expires |
 //! | 6 | 2 | class of the slot, or 65535: a run |
 //! | 8 | 4 | length of the value |
@@ -17,10 +17,11 @@
 //! The value of types 2, 4, 6 and 8: 4 bytes with the number of fields; for each of them 4 bytes
 //! with the length of its name, 4 with that of its value, name, value. A list's elements are values
 //! without names, a set's members are names without values; a sorted set's are names, sorted, with
-//! scores as 8 bytes (IEEE 754). The value of types 3, 5, 7 and 9: 8 bytes, the offset of a node
-//! with the form of a database. The node's keys are the fields or members, as strings that do not
-//! expire, in its index. Its sequence has the elements of a list, which are entries without a key,
-//! or the entries of a sorted set's index, sorted by score and then by member.
+//! scores as 8 bytes (IEEE 754). The value of types 3, 5, 7, 9 and 11: 8 bytes, the offset of a
+//! node with the form of a database. A stream's is described in [`super::stream`]. The others' keys
+//! are the fields or members, as strings that do not expire, in its index. Its sequence has the
+//! elements of a list, which are entries without a key, or the entries of a sorted set's index,
+//! sorted by score and then by member.
 //!
 //! What is behind the value in the slot may hold anything: an APPEND puts its bytes there before
 //! it changes the length.
@@ -58,6 +59,8 @@ pub mod kind {
     pub const ZSET: u8 = 8;
     /// A sorted set whose members are in an index and in a sequence.
     pub const ZSET_NODE: u8 = 9;
+    /// A stream, which always has a node.
+    pub const STREAM: u8 = 11;
 
     /// Whether the value names a node.
     pub fn has_node(kind: u8) -> bool {
@@ -148,7 +151,7 @@ impl Header {
             _ => return false,
         };
         let time = if self.expires.is_some() { TIME } else { 0 };
-        (kind::STRING..=kind::ZSET_NODE).contains(&self.kind)
+        (matches!(self.kind, kind::STRING..=kind::ZSET_NODE | kind::STREAM))
             && self.key_len <= LENGTH_MAX
             && self.value_len <= LENGTH_MAX
             && self.total() + time <= room

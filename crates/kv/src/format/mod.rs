@@ -2,7 +2,7 @@
 //!
 //! Everything is little-endian. A reference is an offset from the start of the medium, never an
 //! address. Format and meaning of what is *inside* an entry are in [`entry`], of the log's records
-//! in [`record`]; which sizes the allocator hands out in [`class`].
+//! in [`record`], of streams in [`stream`]; which sizes the allocator hands out in [`class`].
 //!
 //! # The medium
 //! | from | bytes | what |
@@ -47,7 +47,7 @@
 //!
 //! # Database
 //! A trash node has this form too: what a FLUSHDB took away, still to be freed. So has the node of
-//! a hash, list, set or sorted set that is not in its entry.
+//! a hash, list, set, sorted set or stream that is not in its entry.
 //!
 //! | from | what |
 //! |---|---|
@@ -55,9 +55,9 @@
 //! | 8 | keys |
 //! | 16 | keys that expire |
 //! | 24 | database with buckets: offset of its future trash node; trash: of the next node; else zero |
-//! | 32 | root of the sequence of a list or a sorted set, or zero |
-//! | 40 | zero, to 64 |
-//! | 64 | 24 directories: offset, or zero |
+//! | 32 | root of the sequence of a list, a sorted set or a stream, or zero |
+//! | 40 | zero, to 64; of a stream, its groups and consumers: see [`stream`] |
+//! | 64 | 24 directories: offset, or zero; of a stream and so on: other words |
 //!
 //! A directory is one unit: 8192 offsets of chunks. A chunk is one unit: 1024 buckets. A bucket is
 //! 64 bytes: seven index words, then the offset of an overflow bucket of the same form, or zero.
@@ -68,8 +68,9 @@
 //!
 //! # Sequence
 //! A tree of nodes of 512 bytes, in slots of that class. A leaf's items are words: offsets of
-//! entries. An inner node's are pairs of words: the offset of a child, and the elements below it.
-//! All leaves are on one level. No node is empty; items that are not used may hold anything.
+//! entries (or of a stream's pending records). An inner node's are pairs of words: the offset of a
+//! child, and the elements below it. All leaves are on one level. No node is empty; items that are
+//! not used may hold anything.
 //!
 //! | from | what |
 //! |---|---|
@@ -92,6 +93,7 @@
 pub mod class;
 pub mod entry;
 pub mod record;
+pub mod stream;
 
 use tiersmith_pmem::hash_bytes;
 

@@ -236,6 +236,10 @@ impl Keyspace {
             let all = self.scored(found, 0, u64::MAX);
             return self.put_zset(db, key, &all, found.header.expires);
         }
+        if found.header.kind == kind::STREAM {
+            let stream = self.stream_content(found);
+            return self.put_stream(db, key, &stream, found.header.expires);
+        }
         if kind::has_node(found.header.kind) {
             let fields = self.fields(found);
             self.put_indexed(db, key, found.header.kind, &fields, found.header.expires)?;

@@ -134,6 +134,7 @@ impl Keyspace {
                 Content::Set(self.fields(found).into_iter().map(|(member, _)| member).collect())
             }
             kind::ZSET | kind::ZSET_NODE => Content::Sorted(self.scored(found, 0, u64::MAX)),
+            kind::STREAM => Content::Stream(self.stream_content(found)),
             _ => Content::Hash(self.fields(found)),
         }
     }
@@ -153,6 +154,7 @@ impl Keyspace {
                 all.sort_by(|one, other| order((&one.0, one.1), (&other.0, other.1)));
                 return self.put_zset(db, key, &all, expires);
             }
+            Content::Stream(stream) => return self.put_stream(db, key, stream, expires),
             Content::Set(all) => self.put_set(db, key, all)?,
             Content::Hash(all) => {
                 let pairs: Vec<(&[u8], &[u8])> =

@@ -13,6 +13,7 @@ mod hash;
 mod index;
 mod list;
 mod load;
+mod stream;
 mod trash;
 mod tree;
 mod walk;
@@ -21,6 +22,7 @@ mod zset;
 pub(crate) use eviction::{Order, Policy};
 pub(crate) use feed::encode;
 pub(crate) use load::Copied;
+pub(crate) use stream::{Child, NodeLimits, Pending, Trim, TrimTo};
 pub(crate) use zset::{Scored, order};
 
 use crate::format::entry::{HEAD, Header, PART, TIME, kind, sum_of_part, sum_of_time};
@@ -153,7 +155,7 @@ impl Keyspace {
     }
 
     /// A key has changed.
-    fn touch(&mut self, db: u8, key: &[u8]) {
+    pub(crate) fn touch(&mut self, db: u8, key: &[u8]) {
         self.changes += 1;
         if self.watched {
             self.touched.push((db, Some(key.to_vec())));
@@ -256,6 +258,9 @@ impl Keyspace {
             return room;
         }
         let node = self.node_of(found);
+        if found.header.kind == kind::STREAM {
+            return if node == 0 { room } else { room + self.stream_usage(node, USAGE_SAMPLES) };
+        }
         let buckets = self.buckets(node);
         let runs = if buckets == 0 { 0 } else { buckets.div_ceil(BUCKETS) + 1 };
         let (mut sampled, mut bytes) = (0, 0);
@@ -415,12 +420,21 @@ impl Keyspace {
     /// # Errors
     /// There is no space.
     pub fn append(&mut self, db: u8, key: &[u8], found: &Found, more: &[u8]) -> Result<(), Full> {
-        let header = &found.header;
-        let len = header.total() + TIME + more.len() as u64;
-        if len > self.room(found) {
+        if !self.grow(found, more, TIME) {
             let mut value = self.value(found);
             value.extend_from_slice(more);
-            return self.put_on(db, key, found, &value, len / 4);
+            let slack = (found.header.total() + TIME + more.len() as u64) / 4;
+            return self.put_on(db, key, found, &value, slack);
+        }
+        self.touch(db, key);
+        Ok(())
+    }
+
+    /// Puts bytes behind a value, if `behind` bytes of room are left behind them; whether it did.
+    fn grow(&mut self, found: &Found, more: &[u8], behind: u64) -> bool {
+        let header = &found.header;
+        if header.total() + behind + more.len() as u64 > self.room(found) {
+            return false;
         }
         self.heap.fresh(found.at + header.total(), more);
         let longer = Header { value_len: header.value_len + more.len() as u64, ..*header };
@@ -438,8 +452,7 @@ impl Keyspace {
             sum ^= sum_of_part(|seed| hash_bytes(part, seed), number);
         }
         self.heap.set_within(found.at + 8, Header { sum, ..longer }.words()[1]);
-        self.touch(db, key);
-        Ok(())
+        true
     }
 
     /// Sets when a key expires, or that it does not. This needs no space.

@@ -6,6 +6,7 @@
 use super::index::NODE;
 use super::{Found, Keyspace};
 use crate::format::entry::kind;
+use crate::format::stream::{CHILDREN, ELEMENTS, OTHERS_RECORDS, OWN_RECORDS, RECORD};
 use crate::format::{BUCKETS, CHUNKS, DATABASE, DIRECTORIES_AT, SEQUENCE, TRASH, database_at};
 use crate::planted::Planted;
 
@@ -59,12 +60,7 @@ impl Keyspace {
             return;
         }
         let node = self.node_of(found);
-        // Behind the first node, which may be the one that is just being emptied.
-        let first = self.heap.word(TRASH);
-        let after = if first == 0 { TRASH } else { first + 24 };
-        let next = self.heap.word(after);
-        self.heap.set(node + 24, next);
-        self.heap.set(after, node);
+        self.discard_node(node);
         if self.heap.planted().is(Planted::IndexGoesFirst) {
             self.heap.commit();
         }
@@ -104,20 +100,39 @@ impl Keyspace {
         }
     }
 
-    /// Frees a leaf of the node's sequence, or a bucket of its index, or the node that has neither.
+    /// Frees a leaf of the node's sequence, or some of its groups or consumers, or a bucket of its
+    /// index, or the node that has none of them.
     fn free_a_part(&mut self, node: u64) {
         let buckets = self.buckets(node);
         if self.heap.word(node + SEQUENCE) != 0 {
             let elements = self.free_last_leaf(node);
+            let of = self.heap.word(node + ELEMENTS);
             // Those of a sorted set are its index's.
             for at in elements.into_iter().filter(|_| buckets == 0) {
-                let header = self.header(at);
-                self.heap.free(at, header.class);
+                match of {
+                    OWN_RECORDS => self.heap.free_slot(at, RECORD),
+                    OTHERS_RECORDS => {}
+                    _ => {
+                        let header = self.header(at);
+                        self.heap.free(at, header.class);
+                    }
+                }
+            }
+        } else if buckets == 0 && self.heap.word(node + CHILDREN) != 0 {
+            for at in self.free_last_leaf(node + CHILDREN - SEQUENCE) {
+                let found = self.found_at(at);
+                match self.node_of(&found) {
+                    // Where it led is not known any more.
+                    0 => {}
+                    child => self.discard_node(child),
+                }
+                self.heap.free(at, found.header.class);
             }
         } else if let Some(last) = buckets.checked_sub(1) {
             self.free_bucket(node, last);
         }
-        if self.buckets(node) == 0 && self.heap.word(node + SEQUENCE) == 0 {
+        let sequences = self.heap.word(node + SEQUENCE) | self.heap.word(node + CHILDREN);
+        if self.buckets(node) == 0 && sequences == 0 {
             let next = self.heap.word(node + 24);
             self.heap.set(TRASH, next);
             self.heap.free_slot(node, NODE);

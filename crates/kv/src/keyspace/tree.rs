@@ -360,6 +360,28 @@ impl Keyspace {
         (rest < head.items).then(|| Keyspace::item_at(node, head, rest))
     }
 
+    /// How many elements the sequence of the node at `base` has.
+    pub(super) fn sequence_len(&self, base: u64) -> u64 {
+        match self.heap.word(base + SEQUENCE) {
+            0 => 0,
+            root => self.count_of(root, self.tree_head(root)),
+        }
+    }
+
+    /// Where the word of the last element is.
+    pub(super) fn last_element(&self, base: u64) -> Option<u64> {
+        let mut node = self.heap.word(base + SEQUENCE);
+        if node == 0 {
+            return None;
+        }
+        let mut head = self.tree_head(node);
+        while head.level > 0 {
+            (node, head) = self.below(node, head, head.items - 1)?;
+        }
+        let last = head.items.checked_sub(1)?;
+        Some(Keyspace::item_at(node, head, last))
+    }
+
     /// Elements from a place on, until `each` says that it has enough.
     pub(super) fn for_elements(&self, base: u64, from: u64, mut each: impl FnMut(u64) -> bool) {
         let root = self.heap.word(base + SEQUENCE);

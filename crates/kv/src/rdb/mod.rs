@@ -4,16 +4,19 @@
 //!
 //! The bytes are somebody else's: every length is checked before it is believed, memory is taken as
 //! bytes arrive, up to a budget ([`Limits`]), because a few bytes can unpack to gigabytes; and what
-//! cannot be kept here (streams, modules, functions) is an error that names the key, never left
+//! cannot be kept here (modules, functions) is an error that names the key, never left
 //! out. The caller gets keys one by one, before the checksum at the end is known.
 //!
 //! Deliberately absent: what is older than Redis 2.6 (zipmaps).
 
 mod budget;
 mod packed;
+mod stream;
 mod write;
 
 pub use budget::Limits;
+pub(crate) use packed::{packed_number, packed_string};
+pub use stream::{Stream, StreamEntry, StreamGroup, StreamPending};
 pub use write::{Writer, dump};
 
 use std::collections::HashSet;
@@ -46,6 +49,8 @@ pub enum Content {
     Hash(Vec<(Bytes, Bytes)>),
     /// A sorted set; no member is there twice. In no order.
     Sorted(Vec<(Bytes, f64)>),
+    /// A stream.
+    Stream(Stream),
 }
 
 /// A key.
@@ -318,9 +323,9 @@ impl<R: Read> Source<'_, R> {
                 Content::List(all)
             }
             20 => Content::Set(self.unpacked(packed::listpack)?),
+            15 | 19 | 21 => Content::Stream(self.stream(kind)?),
             other => {
                 let what = match other {
-                    15 | 19 | 21 => "a stream",
                     6 | 7 => "a value of a module",
                     _ => "a value of a type that Redis 7.0 does not have",
                 };
@@ -340,7 +345,7 @@ impl<R: Read> Source<'_, R> {
             names.into_iter().all(|name| seen.insert(name))
         }
         let (empty, differ) = match &content {
-            Content::String(_) => (false, true),
+            Content::String(_) | Content::Stream(_) => (false, true),
             Content::List(all) => (all.is_empty(), true),
             Content::Set(all) => (all.is_empty(), all_differ(all.iter())),
             Content::Hash(all) => (all.is_empty(), all_differ(all.iter().map(|(name, _)| name))),

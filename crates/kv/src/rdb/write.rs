@@ -1,5 +1,5 @@
 //! Writing: dump files of version 9, which Redis reads from 5.0 on, and Valkey; and single values,
-//! as DUMP gives them.
+//! as DUMP gives them. A stream is of the type that Redis reads from 7.0 on.
 //!
 //! Every value is written in its plainest form, one string an element: whoever reads it packs it as
 //! it likes. Nothing is compressed.
@@ -20,6 +20,8 @@ mod kind {
     pub(super) const HASH: u8 = 4;
     /// With scores of 8 bytes.
     pub(super) const SORTED: u8 = 5;
+    /// With what Redis knows since 7.0.
+    pub(super) const STREAM: u8 = 19;
 }
 
 /// A writer of a dump file.
@@ -139,10 +141,11 @@ fn kind_of(content: &Content) -> u8 {
         Content::Set(_) => kind::SET,
         Content::Hash(_) => kind::HASH,
         Content::Sorted(_) => kind::SORTED,
+        Content::Stream(_) => kind::STREAM,
     }
 }
 
-fn length(length: u64, into: &mut Vec<u8>) {
+pub(super) fn length(length: u64, into: &mut Vec<u8>) {
     match (u8::try_from(length), u32::try_from(length)) {
         (Ok(short @ 0..64), _) => into.push(short),
         (_, Ok(long @ 0..0x4000)) => into.extend([0x40 | (long >> 8) as u8, long as u8]),
@@ -158,7 +161,7 @@ fn length(length: u64, into: &mut Vec<u8>) {
     }
 }
 
-fn string(bytes: &[u8], into: &mut Vec<u8>) {
+pub(super) fn string(bytes: &[u8], into: &mut Vec<u8>) {
     length(bytes.len() as u64, into);
     into.extend_from_slice(bytes);
 }
@@ -173,6 +176,7 @@ fn content(value: &Content, put: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io:
     };
     match value {
         Content::String(value) => each(&mut |bytes| string(value, bytes)),
+        Content::Stream(all) => super::stream::write(all, put),
         Content::List(all) | Content::Set(all) => {
             length(all.len() as u64, &mut count);
             each(&mut |bytes| bytes.extend_from_slice(&count))?;

@@ -21,9 +21,7 @@ impl Server {
         while let Some((db, key)) = self.shared.ready.pop_front() {
             let line = self.shared.waiting.get(&(db, key.clone()));
             for id in line.into_iter().flatten().copied().collect::<Vec<u64>>() {
-                let Some(kind) = self.keys.get(db, &key).map(|found| found.header.kind) else {
-                    break;
-                };
+                let kind = self.keys.get(db, &key).map(|found| found.header.kind);
                 let Some(mut client) = self.clients.remove(&id) else { continue };
                 if client.session.waiting.as_ref().is_some_and(|waiting| waiting.takes(kind)) {
                     self.try_again(&mut client, &key);

@@ -64,6 +64,12 @@ impl Said {
                     rdb::Content::Sorted(all) => {
                         each(&mut all.iter().map(|(member, _)| member.len() + 8))
                     }
+                    rdb::Content::Stream(stream) => {
+                        let pairs = stream.blocks.iter().flatten().flat_map(|entry| &entry.pairs);
+                        let pending =
+                            stream.groups.iter().map(|group| group.pending.len() as u64 * 40);
+                        each(&mut pairs.map(|(f, v)| f.len() + v.len() + 48)) + pending.sum::<u64>()
+                    }
                 };
                 content + item.key.len() as u64
             }

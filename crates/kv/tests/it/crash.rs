@@ -127,6 +127,8 @@ fn likely(bug: Planted) -> &'static str {
         Planted::OrderComesLater => "sorted sets",
         Planted::IndexGoesFirst => "hashes with an index",
         Planted::FlushForgetsTrash => "flush",
+        Planted::RowCountedLater | Planted::BlockReplacedInTwo => "streams",
+        Planted::PendingInTwo | Planted::GroupForgotten => "stream groups",
         _ => "strings",
     }
 }

@@ -2,7 +2,7 @@
 //! reads must stay what it was.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tiersmith_kv::check::check;
 use tiersmith_kv::planted::Planted;
@@ -16,11 +16,14 @@ fn fixture() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/kv-v2/tier.txt"))
 }
 
-/// Lines of 64 bytes that are not zero: offset, then the bytes in hexadecimal digits.
 fn image() -> Vec<u8> {
+    image_of(&fixture())
+}
+
+/// Lines of 64 bytes that are not zero: offset, then the bytes in hexadecimal digits.
+fn image_of(path: &Path) -> Vec<u8> {
     let mut image = vec![0; LEN as usize];
-    let path = fixture();
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (at, digits) = line.split_once(' ').unwrap();
         let at: usize = at.parse().unwrap();
@@ -78,6 +81,11 @@ fn write() -> String {
     local.commit();
     local.run(&[b"SET", b"last", b"in the log only"]);
     local.commit();
+    as_text(&simulator)
+}
+
+/// What is durable, as text.
+fn as_text(simulator: &Simulator) -> String {
     let trace = simulator.trace();
     let mut player = trace.player();
     player.advance_to(trace.len());
@@ -90,6 +98,69 @@ fn write() -> String {
         }
     }
     text
+}
+
+/// Streams with several blocks, removed entries, groups, and what is pending.
+const STREAMS: &[&str] = &[
+    "XADD s 1-1 a 1 b 2",
+    "XADD s 1-2 a 3 b 4",
+    "XADD s 300-7 c 5",
+    "XADD s 301-0 a 6 b 7",
+    "XDEL s 1-1 300-7",
+    "XADD empty 5-5 a b",
+    "XDEL empty 5-5",
+    "XGROUP CREATE s readers 0",
+    "XGROUP CREATE s others 1-2 ENTRIESREAD 2",
+    "XREADGROUP GROUP readers anna COUNT 1 STREAMS s >",
+    "XREADGROUP GROUP readers bert STREAMS s >",
+    "XGROUP CREATECONSUMER s others carl",
+    "XACK s readers 301-0",
+];
+
+/// What they are, as replies.
+const SAID: &[(&str, &str)] = &[
+    ("XLEN s", ":52\r\n"),
+    ("XLEN empty", ":0\r\n"),
+    (
+        "XRANGE s - 302",
+        "*2\r\n*2\r\n$3\r\n1-2\r\n*4\r\n$1\r\na\r\n$1\r\n3\r\n$1\r\nb\r\n$1\r\n4\r\n*2\r\n$5\r\n301-0\r\n*4\r\n$1\r\na\r\n$1\r\n6\r\n$1\r\nb\r\n$1\r\n7\r\n",
+    ),
+    ("XPENDING s readers - + 2", "*1\r\n*4\r\n$3\r\n1-2\r\n$4\r\nanna\r\n:0\r\n:1\r\n"),
+    (
+        "XINFO CONSUMERS s others",
+        "*1\r\n*6\r\n$4\r\nname\r\n$4\r\ncarl\r\n$7\r\npending\r\n:0\r\n$4\r\nidle\r\n:0\r\n",
+    ),
+    (
+        "XADD empty 5-5 a b",
+        "-ERR The ID specified in XADD is equal or smaller than the target stream top item\r\n",
+    ),
+    ("XREVRANGE s + - COUNT 1", "*1\r\n*2\r\n$6\r\n1049-0\r\n*2\r\n$1\r\nx\r\n$2\r\n49\r\n"),
+];
+
+#[test]
+fn streams_of_version_2_are_read_as_they_were_written() {
+    let path = fixture().with_file_name("streams.txt");
+    if std::env::var_os("TIERSMITH_WRITE_FIXTURES").is_some() {
+        let simulator = Simulator::new();
+        let map = simulator.mapping(vec![0; LEN as usize], 0);
+        let mut local = Local::create(map, 4096, Planted::None).unwrap();
+        for line in STREAMS {
+            assert!(!local.say(line).starts_with('-'), "{line}");
+            local.commit();
+        }
+        for n in 0..50 {
+            local.say(&format!("XADD s {}-0 x {n}", 1000 + n));
+        }
+        local.commit();
+        std::fs::write(&path, as_text(&simulator)).unwrap();
+    }
+    let map = Mapping::in_memory(&image_of(&path), 0);
+    let report = check(&map).unwrap();
+    assert!(report.is_sound(), "{report}");
+    let mut local = Local::open(map, Planted::None).unwrap();
+    for (line, said) in SAID {
+        assert_eq!(local.say(line), *said, "{line}");
+    }
 }
 
 #[test]
@@ -176,6 +247,22 @@ const QUESTIONS: &[&str] = &[
     "ZREM sorted 3 4 5",
     "ZPOPMAX sorted 50",
     "DEL sorted",
+    "XLEN stream",
+    "XRANGE stream - +",
+    "XADD stream 500-1 a b",
+    "XDEL stream 30-0 99-0 180-0",
+    "XTRIM stream MAXLEN 100",
+    "XINFO STREAM stream FULL",
+    "XREADGROUP GROUP g c COUNT 3 STREAMS stream >",
+    "XREADGROUP GROUP g c COUNT 3 STREAMS stream 0",
+    "XACK stream g 20-0",
+    "XCLAIM stream g d 0 21-0 22-0",
+    "XAUTOCLAIM stream g d 0 0",
+    "XPENDING stream g - + 10",
+    "XGROUP DELCONSUMER stream g c",
+    "COPY stream streams",
+    "XGROUP DESTROY stream g",
+    "DEL stream",
     "MULTI",
     "INCR count",
     "DEL large",
@@ -213,6 +300,11 @@ fn a_damaged_tier_answers_or_refuses_and_never_panics_or_gives_another_value() {
     assert_eq!(local.say(&format!("ZADD sorted {}", members.join(" "))), ":900\r\n");
     let elements: Vec<String> = (0..400).map(|n| n.to_string()).collect();
     assert_eq!(local.say(&format!("RPUSH list {}", elements.join(" "))), ":400\r\n");
+    for n in 1..250 {
+        local.say(&format!("XADD stream {n}-0 field {n}"));
+    }
+    local.say("XGROUP CREATE stream g 0");
+    local.say("XREADGROUP GROUP g c COUNT 150 STREAMS stream >");
     local.commit();
     let sound = local.image();
     let answers: Vec<String> = QUESTIONS.iter().map(|line| local.say(line)).collect();

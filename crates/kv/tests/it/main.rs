@@ -29,3 +29,4 @@ mod sequences;
 mod served;
 mod server;
 mod space;
+mod streams;

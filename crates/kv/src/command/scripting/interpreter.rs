@@ -10,6 +10,7 @@ use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, V
 
 use super::super::arguments::print_score;
 use super::super::space::OVER;
+use super::super::subcommands::{self, Fit};
 use super::super::table::flag;
 use super::super::{Arguments, Context, Refusal, Reply, Session, lookup, run};
 use super::library::{add, one, said};
@@ -415,9 +416,11 @@ impl Scripts {
         *self.watchdog.bystanders.borrow_mut() = context.shared.bystanders.take();
         // Nobody waits in a script, and an EXEC is not committed before its end.
         let in_exec = std::mem::replace(&mut context.shared.in_exec, true);
+        context.shared.in_script = true;
         let before = context.reply.out.len();
         let done = self.within(context, script, &ran, read_only, in_exec);
         context.shared.in_exec = in_exec;
+        context.shared.in_script = false;
         self.watchdog.end();
         context.shared.bystanders = self.watchdog.bystanders.borrow_mut().take();
         context.shared.shutdown_now |= self.watchdog.take_shut_down();
@@ -551,10 +554,15 @@ impl Caller<'_, '_> {
         };
         let row =
             lookup(name).ok_or(Refusal::Said("ERR Unknown Redis command called from script"))?;
-        if !row.takes(words.len()) {
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let fit = subcommands::fit(row.name, &words);
+        if !row.takes(words.len()) || matches!(fit, Fit::WrongCount(_)) {
             return Err(Refusal::Said(
                 "ERR Wrong number of args calling Redis command from script",
             ));
+        }
+        if fit == Fit::Unknown {
+            return Err(Refusal::Said("ERR Unknown Redis command called from script"));
         }
         if row.flags & flag::NOT_IN_SCRIPT != 0 {
             return Err(Refusal::Said("ERR This Redis command is not allowed from script"));
@@ -569,7 +577,6 @@ impl Caller<'_, '_> {
         if takes_space && self.context.shared.over_limit && !self.watchdog.wrote.get() {
             return Err(OVER);
         }
-        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let context = &mut self.context;
         let resp3 = self.state.resp3.get();
         context.session.resp3 = resp3;

@@ -269,6 +269,9 @@ pub(crate) fn contents(client: &mut Client) -> Vec<(Value, Value, Value)> {
                     client.say(&format!("ZRANGE {name} 0 -1 WITHSCORES"))
                 }
                 Value::Text(kind) if kind == "list" => client.say(&format!("LRANGE {name} 0 -1")),
+                Value::Text(kind) if kind == "stream" => {
+                    without_looks(&client.say(&format!("XINFO STREAM {name} FULL COUNT 0")))
+                }
                 _ => client.say(&format!("GET {name}")),
             };
             let expires = client.say(&format!("PEXPIRETIME {name}"));
@@ -277,6 +280,20 @@ pub(crate) fn contents(client: &mut Client) -> Vec<(Value, Value, Value)> {
     }
     client.say("SELECT 0");
     all
+}
+
+/// What XINFO says, without how a tree looks inside, when a consumer was seen, and what a group has
+/// read, which Redis's commands for others do not say.
+fn without_looks(info: &Value) -> Value {
+    let Value::List(all) = info else { return info.clone() };
+    let mut all: Vec<Value> = all.iter().map(without_looks).collect();
+    for at in 1..all.len() {
+        let blank = ["radix-tree-nodes", "seen-time", "entries-read", "lag"];
+        if blank.iter().any(|name| all[at - 1] == text(name)) {
+            all[at] = Value::Nil;
+        }
+    }
+    Value::List(all)
 }
 
 /// A port that nobody listens at.

@@ -1,0 +1,138 @@
+//! Commands whose first argument names what they do, and what of that there is, as in Redis.
+
+use super::{Arguments, Refusal, word, wrong_count};
+
+/// Names, each with the number of arguments that it takes, as in the table of commands.
+type Subcommands = &'static [(&'static str, i8)];
+
+/// The subcommands of the commands that are here and have some. SETINFO and NO-TOUCH are those of
+/// Redis 7.2, which clients say without asking.
+const ALL: &[(&str, Subcommands)] = &[
+    (
+        "client",
+        &[
+            ("caching", 3),
+            ("getname", 2),
+            ("getredir", 2),
+            ("help", 2),
+            ("id", 2),
+            ("info", 2),
+            ("kill", -3),
+            ("list", -2),
+            ("no-evict", 3),
+            ("no-touch", 3),
+            ("pause", -3),
+            ("reply", 3),
+            ("setinfo", 4),
+            ("setname", 3),
+            ("tracking", -3),
+            ("trackinginfo", 2),
+            ("unblock", -3),
+            ("unpause", 2),
+        ],
+    ),
+    (
+        "command",
+        &[
+            ("count", 2),
+            ("docs", -2),
+            ("getkeys", -4),
+            ("getkeysandflags", -4),
+            ("help", 2),
+            ("info", -2),
+            ("list", -2),
+        ],
+    ),
+    ("config", &[("get", -3), ("help", 2), ("resetstat", 2), ("rewrite", 2), ("set", -4)]),
+    (
+        "memory",
+        &[
+            ("doctor", 2),
+            ("help", 2),
+            ("malloc-stats", 2),
+            ("purge", 2),
+            ("stats", 2),
+            ("usage", -3),
+        ],
+    ),
+    ("object", &[("encoding", 3), ("freq", 3), ("help", 2), ("idletime", 3), ("refcount", 3)]),
+    (
+        "pubsub",
+        &[
+            ("channels", -2),
+            ("help", 2),
+            ("numpat", 2),
+            ("numsub", -2),
+            ("shardchannels", -2),
+            ("shardnumsub", -2),
+        ],
+    ),
+    (
+        "script",
+        &[("debug", 3), ("exists", -3), ("flush", -2), ("help", 2), ("kill", 2), ("load", 3)],
+    ),
+    (
+        "xgroup",
+        &[
+            ("create", -5),
+            ("createconsumer", 5),
+            ("delconsumer", 5),
+            ("destroy", 4),
+            ("help", 2),
+            ("setid", -5),
+        ],
+    ),
+    ("xinfo", &[("consumers", 4), ("groups", 3), ("help", 2), ("stream", -3)]),
+];
+
+/// The subcommands of a command, if it has some.
+pub(super) fn of(command: &str) -> Option<Subcommands> {
+    ALL.iter().find(|(name, _)| *name == command).map(|(_, all)| *all)
+}
+
+/// Whether a command can run with its subcommand, if it has one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fit {
+    Fits,
+    Unknown,
+    WrongCount(&'static str),
+}
+
+pub(super) fn fit(command: &str, args: &Arguments<'_>) -> Fit {
+    let (Some(all), Some(name)) = (of(command), args.get(1)) else { return Fit::Fits };
+    let small = word(name);
+    let Some((known, arity)) = all.iter().find(|(known, _)| *known == small) else {
+        return Fit::Unknown;
+    };
+    let wanted = usize::from(arity.unsigned_abs());
+    match if *arity < 0 { args.len() >= wanted } else { args.len() == wanted } {
+        true => Fit::Fits,
+        false => Fit::WrongCount(known),
+    }
+}
+
+/// Why a command cannot run with its subcommand, if it has one.
+pub(super) fn check(command: &str, args: &Arguments<'_>) -> Result<(), Refusal> {
+    match fit(command, args) {
+        Fit::Fits => Ok(()),
+        Fit::WrongCount(known) => Err(wrong_count(&format!("{command}|{known}"))),
+        Fit::Unknown => Err(Refusal::Words(format!(
+            "ERR unknown subcommand '{}'. Try {} HELP.",
+            args.get(1).map(|name| shown(name)).unwrap_or_default(),
+            command.to_ascii_uppercase()
+        ))),
+    }
+}
+
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned()
+}
+
+/// What a subcommand says of arguments that it does not take.
+pub(super) fn syntax(command: &str, args: &Arguments<'_>) -> Refusal {
+    Refusal::Words(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{}'. Try {} HELP.",
+        args.get(1).map(|name| shown(name)).unwrap_or_default(),
+        command.to_ascii_uppercase()
+    ))
+}
