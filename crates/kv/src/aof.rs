@@ -7,7 +7,7 @@
 
 use std::io::BufRead;
 
-use crate::command::{Session, Shared, refusals, step};
+use crate::command::{Identity, Session, Shared, refusals, step};
 use crate::error::Error;
 use crate::format::entry::LENGTH_MAX;
 use crate::keyspace::Keyspace;
@@ -30,7 +30,7 @@ pub(crate) fn replay(
     from: &mut impl BufRead,
     mut at: u64,
 ) -> Result<u64, Error> {
-    let mut session = Session::new(0, "file".to_owned(), "file".to_owned(), true);
+    let mut session = Session::new(0, "file".to_owned(), "file".to_owned(), Identity::unlimited());
     let (mut bytes, mut request, mut count) = (Vec::new(), Request::default(), 0_u64);
     // Where the last whole command, or transaction, ended.
     let mut whole = at;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tiersmith_pmem::Mapping;
 
-use crate::command::{Configuration, Session, Shared, step};
+use crate::command::{Configuration, Identity, Session, Shared, step};
 use crate::error::Error;
 use crate::format::DATABASE_COUNT;
 use crate::format::entry::kind;
@@ -42,7 +42,7 @@ impl Local {
     }
 
     fn of(heap: Heap) -> Local {
-        let session = Session::new(1, "test".into(), "test".into(), true);
+        let session = Session::new(1, "test".into(), "test".into(), Identity::unlimited());
         let mut keys = Keyspace::new(heap);
         keys.set_now_ms(1000);
         Local { keys, shared: Shared::new(Configuration::default()), session }

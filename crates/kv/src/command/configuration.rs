@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::acl::Acl;
 use super::rewrite::rewrite;
 use super::{Arguments, Context, Done, Refusal, glob, word};
 use crate::error::Error;
@@ -49,6 +50,8 @@ const fn setting(
 }
 
 const SETTINGS: &[Setting] = &[
+    setting("aclfile", "", Takes::Text, false),
+    setting("acllog-max-len", "128", Takes::Number(0, 1 << 20), true),
     setting("appendfsync", "always", Takes::Fixed(&["always"]), true),
     setting("appendonly", "yes", Takes::Fixed(&["yes"]), true),
     setting("bind", "127.0.0.1 -::1", Takes::Text, false),
@@ -112,6 +115,8 @@ pub struct Configuration {
     values: BTreeMap<&'static str, String>,
     /// The file that it came from.
     file: Option<PathBuf>,
+    /// What follows `user` in lines.
+    users: Vec<String>,
     pub(crate) hot: Hot,
 }
 
@@ -143,7 +148,7 @@ pub(crate) struct OutputLimit {
 impl Default for Configuration {
     fn default() -> Configuration {
         let values = SETTINGS.iter().map(|one| (one.name, one.default.to_owned())).collect();
-        let mut all = Configuration { values, file: None, hot: Hot::default() };
+        let mut all = Configuration { values, file: None, users: Vec::new(), hot: Hot::default() };
         all.heat();
         all
     }
@@ -250,6 +255,9 @@ impl Configuration {
     /// Why the name or the value means nothing.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let name = current_name(name);
+        if name == "user" {
+            return self.add_user(value);
+        }
         let setting = find(name).ok_or_else(|| {
             format!("`{name}` is no setting of this server; see `tiersmith kv --help`")
         })?;
@@ -278,6 +286,32 @@ impl Configuration {
         self.values.insert(setting.name, value);
         self.heat();
         Ok(())
+    }
+
+    /// Adds a user, who is not there yet.
+    fn add_user(&mut self, line: &str) -> Result<(), String> {
+        let name = |line: &str| line.split_whitespace().next().unwrap_or_default().to_owned();
+        if self.users.iter().any(|known| name(known) == name(line)) {
+            return Err(format!("the user `{}` is there twice", name(line).escape_debug()));
+        }
+        Acl::new("").set_user_line(line)?;
+        self.users.push(line.to_owned());
+        Ok(())
+    }
+
+    /// Whether lines name users.
+    pub(crate) fn has_users(&self) -> bool {
+        !self.users.is_empty()
+    }
+
+    /// The users that this makes.
+    pub(crate) fn users(&self) -> Acl {
+        let mut acl = Acl::new(self.text("requirepass"));
+        for line in &self.users {
+            let set = acl.set_user_line(line);
+            debug_assert!(set.is_ok(), "BUG: a line was taken that means nothing");
+        }
+        acl
     }
 
     /// The limits of a class of clients.
@@ -361,6 +395,10 @@ pub(crate) fn config(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
                 changed.set(&name, &value).map_err(failed)?;
             }
             context.keys.set_policy(changed.hot.policy);
+            let password = changed.text("requirepass");
+            if password != context.shared.configuration.text("requirepass") {
+                context.shared.acl.set_password(password);
+            }
             context.shared.configuration = changed;
             context.reply.ok();
         }

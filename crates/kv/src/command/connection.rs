@@ -3,7 +3,7 @@
 use super::arguments::integer;
 use super::keys::database;
 use super::session::Replies;
-use super::{Arguments, Context, Done, Refusal, SYNTAX, word, wrong_count};
+use super::{Arguments, Context, Done, Refusal, SYNTAX, acl, word, wrong_count};
 
 pub(crate) fn ping(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     if args.len() > 2 {
@@ -38,38 +38,17 @@ pub(crate) fn quit(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
     Ok(())
 }
 
-/// Equality in a time that does not tell where the first difference is.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    let differences = (0..a.len().max(b.len()))
-        .map(|at| a.get(at).copied().unwrap_or(0) ^ b.get(at).copied().unwrap_or(0))
-        .fold(0, |all, one| all | one);
-    differences == 0 && a.len() == b.len()
-}
-
-/// Whether a user with this password may come in; an empty one is wanted of nobody.
-pub(crate) fn is_password(wanted: &str, user: &[u8], password: &[u8]) -> bool {
-    user == b"default" && (wanted.is_empty() || same(wanted.as_bytes(), password))
-}
-
-fn log_in(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> Done {
-    if !is_password(context.shared.configuration.text("requirepass"), user, password) {
-        return Err(Refusal::Said("WRONGPASS invalid username-password pair or user is disabled."));
-    }
-    context.session.allowed = true;
-    Ok(())
-}
-
 pub(crate) fn auth(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     match args {
-        [_, _] if context.shared.configuration.text("requirepass").is_empty() => {
+        [_, _] if context.shared.acl.default_needs_no_password() => {
             return Err(Refusal::Said(
                 "ERR AUTH <password> called without any password configured for the default user. \
                  Are \
                  you sure your configuration is correct?",
             ));
         }
-        [_, password] => log_in(context, b"default", password)?,
-        [_, user, password] => log_in(context, user, password)?,
+        [_, password] => acl::authenticate(context, args[0], acl::DEFAULT, password)?,
+        [_, user, password] => acl::authenticate(context, args[0], user, password)?,
         _ => return Err(SYNTAX),
     }
     context.reply.ok();
@@ -92,7 +71,7 @@ pub(crate) fn hello(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     while at < args.len() {
         match (word(args[at]).as_str(), args.len() - at) {
             ("auth", 3..) => {
-                log_in(context, args[at + 1], args[at + 2])?;
+                acl::authenticate(context, args[0], args[at + 1], args[at + 2])?;
                 at += 3;
             }
             ("setname", 2..) => {
@@ -148,7 +127,8 @@ pub(crate) fn reset(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
     context.session.resp3 = false;
     context.session.name.clear();
     context.session.replies = Replies::On;
-    context.session.allowed = context.shared.configuration.text("requirepass").is_empty();
+    context.session.identity = acl::Identity::of_default(&context.shared.acl.users);
+    context.session.allowed = context.session.identity.is_let_in();
     context.reply.simple("RESET");
     Ok(())
 }
@@ -320,7 +300,7 @@ pub(crate) fn describe(session: &super::Session) -> String {
         "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db={} sub={} psub={} ssub=0 \
          multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
          tot-mem=0 \
-         events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
+         events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}\n",
         session.id,
         session.address,
         session.here,
@@ -338,6 +318,7 @@ pub(crate) fn describe(session: &super::Session) -> String {
         session.patterns.len(),
         session.multi.as_ref().map_or(-1, |queued| queued.commands.len() as i64),
         session.last_command,
+        String::from_utf8_lossy(&session.identity.name),
         if session.resp3 { 3 } else { 2 },
         session.library[0],
         session.library[1],

@@ -5,6 +5,7 @@
 //!
 //! A command that is refused, or finds no space, has changed nothing.
 
+mod acl;
 mod arguments;
 mod bits;
 mod blocking;
@@ -42,11 +43,12 @@ use std::borrow::Cow;
 use crate::heap::{Damage, Full};
 use crate::keyspace::Keyspace;
 
+pub(crate) use acl::{Identity, Users, load_at_start, log_in, may_run};
 pub(crate) use arguments::glob;
 pub(crate) use blocking::Waiting;
 pub use configuration::Configuration;
 pub(crate) use configuration::OutputLimit;
-pub(crate) use connection::{describe, is_password};
+pub(crate) use connection::describe;
 pub(crate) use replicas::Phase;
 pub(crate) use replication::{Following, Link, Wanted, wanted};
 pub(crate) use reply::Reply;
@@ -145,7 +147,16 @@ fn dispatch(context: &mut Context<'_>, arguments: &Arguments<'_>) {
                 queued.refused = true;
             }
             context.shared.refused += 1;
-            return context.reply.error(&refusal.text());
+            let text = refusal.text();
+            if !name.eq_ignore_ascii_case(b"exec") {
+                return context.reply.error(&text);
+            }
+            // There is no second one.
+            transactions::end(context);
+            let why = text.strip_prefix("ERR ").unwrap_or(&text);
+            return context
+                .reply
+                .error(&format!("EXECABORT Transaction discarded because of: {why}"));
         }
     };
     if context.session.multi.is_some() && row.flags & flag::NOT_QUEUED == 0 {
@@ -168,6 +179,7 @@ fn admit(
     if !context.session.allowed && row.flags & flag::WITHOUT_AUTH == 0 {
         return Err(Refusal::Said("NOAUTH Authentication required."));
     }
+    acl::refuse(context, row, arguments)?;
     if context.session.subscriptions() > 0
         && !context.session.resp3
         && row.flags & flag::SUBSCRIBED == 0

@@ -6,6 +6,7 @@ use std::time::Instant;
 use tiersmith_events::Registry;
 
 use super::Configuration;
+use super::acl::{Acl, Identity};
 use super::blocking::Waiting;
 use super::deliveries::Deliveries;
 use super::failover::{Failover, Pause};
@@ -59,6 +60,8 @@ pub(crate) struct Session {
     pub(crate) resp3: bool,
     /// It gave the password, or needs none.
     pub(crate) allowed: bool,
+    /// Who it is.
+    pub(crate) identity: Identity,
     pub(crate) multi: Option<Queued>,
     pub(crate) watching: Vec<Watched>,
     /// A command that waits for a key.
@@ -77,7 +80,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(id: u64, address: String, here: String, allowed: bool) -> Session {
+    pub(crate) fn new(id: u64, address: String, here: String, identity: Identity) -> Session {
         let now = Instant::now();
         Session {
             id,
@@ -90,7 +93,8 @@ impl Session {
             library: Default::default(),
             db: 0,
             resp3: false,
-            allowed,
+            allowed: identity.is_let_in(),
+            identity,
             multi: None,
             watching: Vec::new(),
             waiting: None,
@@ -121,6 +125,8 @@ pub(crate) struct Syncs {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) configuration: Configuration,
+    /// Who may do what.
+    pub(crate) acl: Acl,
     pub(crate) started: Instant,
     pub(crate) run_id: String,
     pub(crate) commands: u64,
@@ -214,6 +220,7 @@ impl Shared {
     pub(crate) fn new(configuration: Configuration) -> Shared {
         let mut random = fastrand::Rng::new();
         Shared {
+            acl: configuration.users(),
             configuration,
             started: Instant::now(),
             run_id: new_name(&mut random),

@@ -1,6 +1,6 @@
 //! Commands whose first argument names what they do, and what of that there is, as in Redis.
 
-use super::{Arguments, Refusal, word, wrong_count};
+use super::{Arguments, Context, Refusal, word, wrong_count};
 
 /// Names, each with the number of arguments that it takes, as in the table of commands.
 type Subcommands = &'static [(&'static str, i8)];
@@ -8,6 +8,24 @@ type Subcommands = &'static [(&'static str, i8)];
 /// The subcommands of the commands that are here and have some. SETINFO and NO-TOUCH are those of
 /// Redis 7.2, which clients say without asking.
 const ALL: &[(&str, Subcommands)] = &[
+    (
+        "acl",
+        &[
+            ("cat", -2),
+            ("deluser", -3),
+            ("dryrun", -4),
+            ("genpass", -2),
+            ("getuser", 3),
+            ("help", 2),
+            ("list", 2),
+            ("load", 2),
+            ("log", -2),
+            ("save", 2),
+            ("setuser", -3),
+            ("users", 2),
+            ("whoami", 2),
+        ],
+    ),
     (
         "client",
         &[
@@ -135,4 +153,16 @@ pub(super) fn syntax(command: &str, args: &Arguments<'_>) -> Refusal {
         args.get(1).map(|name| shown(name)).unwrap_or_default(),
         command.to_ascii_uppercase()
     ))
+}
+
+/// The lines of a HELP.
+pub(super) fn help(context: &mut Context<'_>, command: &str, lines: &[&str]) {
+    context.reply.list(lines.len() + 3);
+    let command = command.to_ascii_uppercase();
+    context
+        .reply
+        .simple(&format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    lines.iter().for_each(|line| context.reply.simple(line));
+    context.reply.simple("HELP");
+    context.reply.simple("    Prints this help.");
 }

@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 
 use super::{Arguments, Context, Done};
 use super::{
-    bits as b, configuration as cf, connection as c, dumps as d, failover as v, hashes as h,
-    hyperloglog as y, information as i, keys as k, lists as l, pubsub as p, replicas as q,
-    replication as r, scripting as g, sets as e, sorted as z, sorting as o, streams as x,
-    strings as s, transactions as t,
+    acl as a, bits as b, configuration as cf, connection as c, dumps as d, failover as v,
+    hashes as h, hyperloglog as y, information as i, keys as k, lists as l, pubsub as p,
+    replicas as q, replication as r, scripting as g, sets as e, sorted as z, sorting as o,
+    streams as x, strings as s, transactions as t,
 };
 
 /// What a command is, as bits.
@@ -342,6 +342,7 @@ rows! {
         "select" 2 F, [0 0 0], c::select, "Choose a database";
     }
     "server" {
+        "acl" -2 N, [0 0 0], a::acl, "Users and what they may do";
         "bgrewriteaof" 1 ADMIN | N, [0 0 0], i::save, "Nothing: every write is durable";
         "bgsave" -1 ADMIN | N, [0 0 0], i::save, "Nothing: every write is durable";
         "command" -1 0, [0 0 0], i::command, "About commands";

@@ -3,7 +3,7 @@
 //! An EXEC is part of one transaction of the heap: nothing is committed in its middle.
 
 use super::session::{Queued, Watched};
-use super::{Arguments, Context, Done, Refusal, lookup, run};
+use super::{Arguments, Context, Done, Refusal, acl, lookup, run};
 use crate::planted::Planted;
 
 /// Bytes of commands that may wait for an EXEC.
@@ -31,7 +31,7 @@ pub(crate) fn queue(context: &mut Context<'_>, args: &Arguments<'_>) {
     context.reply.simple("QUEUED");
 }
 
-fn end(context: &mut Context<'_>) -> Option<Queued> {
+pub(super) fn end(context: &mut Context<'_>) -> Option<Queued> {
     context.shared.unwatch(context.session, context.keys);
     context.session.multi.take()
 }
@@ -61,7 +61,13 @@ pub(crate) fn exec(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
         if let Some(row) = lookup(&command[0]) {
             // The way a client speaks may change in between.
             context.reply.resp3 = context.session.resp3;
-            run(context, row, &arguments);
+            match acl::refuse_queued(context, row, &arguments) {
+                Ok(()) => run(context, row, &arguments),
+                Err(refusal) => {
+                    context.shared.refused += 1;
+                    context.reply.error(&refusal.text());
+                }
+            }
         }
         if context.keys.heap().planted().is(Planted::ExecOneByOne) {
             context.keys.heap_mut().commit();

@@ -9,7 +9,7 @@ use rustix::net::{SendFlags, SocketFlags, sockopt};
 
 use super::client::Client;
 use super::listen::Listener;
-use crate::command::{Configuration, Session};
+use crate::command::{Configuration, Identity, Session, Users};
 
 /// What the configuration says of new connections.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(super) struct Door {
     pub(super) most: u64,
     /// Who is not on this machine does not come in.
     protected: bool,
-    pub(super) password: String,
+    pub(super) users: Users,
     keepalive: u64,
 }
 
@@ -34,12 +34,12 @@ pub(super) enum Taken {
 }
 
 impl Door {
-    pub(super) fn of(configuration: &Configuration) -> Door {
-        let password = configuration.text("requirepass").to_owned();
+    pub(super) fn of(configuration: &Configuration, users: &Users) -> Door {
+        let needs_none = Identity::of_default(users).is_let_in();
         Door {
             most: configuration.number("maxclients"),
-            protected: configuration.is_yes("protected-mode") && password.is_empty(),
-            password,
+            protected: configuration.is_yes("protected-mode") && needs_none,
+            users: Users::clone(users),
             keepalive: configuration.number("tcp-keepalive"),
         }
     }
@@ -74,7 +74,7 @@ impl Door {
         if epoll::add(epoll, &socket, EventData::new_u64(id), EventFlags::IN).is_err() {
             return Taken::Rejected;
         }
-        let session = Session::new(id, there, here, self.password.is_empty());
+        let session = Session::new(id, there, here, Identity::of_default(&self.users));
         Taken::Client(Box::new(Client::new(socket, session)))
     }
 

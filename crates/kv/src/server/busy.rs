@@ -15,7 +15,7 @@ use super::accept::{Door, Taken};
 use super::client::{Client, Io};
 use super::listen::Listener;
 use super::request::{Limits, Next};
-use crate::command::{Bystanders, Configuration, Reply, Session, Told, is_password};
+use crate::command::{Bystanders, Configuration, Reply, Session, Told, Users, log_in, may_run};
 
 /// Connections that are taken at one go.
 const ACCEPT_MAX: usize = 16;
@@ -65,9 +65,10 @@ impl Crowd {
         clients: HashMap<u64, Box<Client>>,
         next_id: u64,
         configuration: &Configuration,
+        users: &Users,
     ) {
         (self.clients, self.next_id) = (clients, next_id);
-        self.door = Door::of(configuration);
+        self.door = Door::of(configuration, users);
         self.bulk = configuration.hot.bulk;
         self.query_buffer = configuration.hot.query_buffer;
     }
@@ -114,7 +115,7 @@ impl Crowd {
                         &mut client.session,
                         &arguments,
                         &mut reply,
-                        &self.door.password,
+                        &self.door.users,
                         wrote,
                     );
                     drop(arguments);
@@ -142,7 +143,7 @@ fn answer(
     session: &mut Session,
     arguments: &[&[u8]],
     reply: &mut Reply<'_>,
-    password: &str,
+    users: &Users,
     wrote: bool,
 ) -> Told {
     let is = |at: usize, word: &str| {
@@ -156,14 +157,21 @@ fn answer(
                 [_, user, given] => (*user, *given),
                 _ => return Told::Nothing,
             };
-            if is_password(password, user, given) {
-                session.allowed = true;
-                reply.ok();
-            } else {
-                reply.error("WRONGPASS invalid username-password pair or user is disabled.");
+            match log_in(users, user, given) {
+                Some(identity) => {
+                    (session.identity, session.allowed) = (identity, true);
+                    reply.ok();
+                }
+                None => {
+                    reply.error("WRONGPASS invalid username-password pair or user is disabled.")
+                }
             }
         }
         _ if !session.allowed => reply.error("NOAUTH Authentication required."),
+        _ if let Err(name) = may_run(users, session, arguments) => {
+            reply
+                .error(&format!("NOPERM this user has no permissions to run the '{name}' command"));
+        }
         [_, _] if is(0, "script") && is(1, "kill") && wrote => reply.error(UNKILLABLE),
         [_, _] if is(0, "script") && is(1, "kill") => {
             reply.ok();

@@ -40,7 +40,9 @@ use smallvec::SmallVec;
 use tiersmith_events::Registry;
 use tiersmith_pmem::Mapping;
 
-use crate::command::{Configuration, OutputLimit, Reply, Session, Shared, Wanted, step, wanted};
+use crate::command::{
+    Configuration, OutputLimit, Reply, Session, Shared, Wanted, load_at_start, step, wanted,
+};
 use crate::error::Error;
 use crate::format::DATABASE_COUNT;
 use crate::heap::Heap;
@@ -146,6 +148,18 @@ impl Server {
             return Err(Error::Configuration(format!(
                 "`replicaof` takes a host and a port, not `{primary}`"
             )));
+        }
+        let users = shared.configuration.text("aclfile").to_owned();
+        if !users.is_empty() {
+            if shared.configuration.has_users() {
+                return Err(Error::Configuration(
+                    "users are in the configuration and in the file that `aclfile` names; keep \
+                     them in one \
+                     of both"
+                        .to_owned(),
+                ));
+            }
+            load_at_start(&mut shared.acl, &users).map_err(Error::Configuration)?;
         }
         shared.recovery_us = recovery_us;
         shared.events = Registry::new(EVENTS, &[]);
@@ -265,7 +279,7 @@ impl Server {
     }
 
     fn accept(&mut self, number: usize) {
-        let door = Door::of(&self.shared.configuration);
+        let door = Door::of(&self.shared.configuration, &self.shared.acl.users);
         for _ in 0..ACCEPT_MAX {
             let full = self.clients.len() as u64 >= door.most;
             match door.take(&self.listeners[number], &self.epoll, self.next_id, full) {
@@ -384,11 +398,22 @@ impl Server {
             out.truncate(before);
         }
         self.shared.line_up(session, &mut self.keys);
+        self.part_from_users(session);
         self.wake();
         if self.shared.wanted.is_some() {
             // What follows in a pipeline is for the new state.
             self.change_primary();
         }
+    }
+
+    /// Cuts the clients whose user is gone, or may not have what they are subscribed to any more.
+    fn part_from_users(&mut self, session: &mut Session) {
+        let Some(changes) = self.shared.acl.take_changes() else { return };
+        let gone = |session: &Session| !self.shared.acl.may_stay(session, &changes);
+        session.closing |= gone(session);
+        let others = self.clients.values().map(|client| &client.session);
+        let gone: Vec<u64> = others.filter(|one| gone(one)).map(|one| one.id).collect();
+        self.shared.kill.extend(gone);
     }
 
     /// Executes a command that may take long; the crowd of the others is answered meanwhile.
@@ -402,6 +427,7 @@ impl Server {
             std::mem::take(&mut self.clients),
             self.next_id,
             &self.shared.configuration,
+            &self.shared.acl.users,
         );
         self.shared.bystanders = Some(Box::new(Rc::clone(&self.crowd)));
         step(&mut self.keys, &mut self.shared, session, arguments, out);

@@ -21,7 +21,7 @@ use rustix::net::SendFlags;
 
 use super::Server;
 use super::link::{self, Address, Line, Place, Resume, Said};
-use crate::command::{Following, Link, Session, Wanted, new_name, refusals, step};
+use crate::command::{Following, Identity, Link, Session, Wanted, new_name, refusals, step};
 use crate::keyspace::{Copied, encode};
 
 /// The bell's number among the events.
@@ -306,7 +306,8 @@ impl Replica {
 }
 
 fn primary_session(db: u8) -> Session {
-    let mut session = Session::new(0, "primary".to_owned(), "primary".to_owned(), true);
+    let mut session =
+        Session::new(0, "primary".to_owned(), "primary".to_owned(), Identity::unlimited());
     session.db = db;
     session
 }

@@ -9,6 +9,7 @@ macro_rules! full_name {
     };
 }
 
+mod acl;
 mod crash;
 mod crash_support;
 mod differential;

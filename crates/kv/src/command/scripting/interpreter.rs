@@ -8,6 +8,7 @@ use std::time::Duration;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
 
+use super::super::acl;
 use super::super::arguments::print_score;
 use super::super::space::OVER;
 use super::super::subcommands::{self, Fit};
@@ -446,8 +447,10 @@ impl Scripts {
         };
         let (keys, argv) = (list(ran.keys)?, list(ran.argv)?);
         // What a script selects is not for its client.
-        let (mut session, mut unused) =
-            (Session::new(context.session.id, String::new(), String::new(), true), Vec::new());
+        let of = &*context.session;
+        let mut session =
+            Session::new(of.id, of.address.clone(), of.here.clone(), of.identity.clone());
+        let mut unused = Vec::new();
         session.db = context.session.db;
         let caller = RefCell::new(Caller {
             context: Context {
@@ -567,6 +570,7 @@ impl Caller<'_, '_> {
         if row.flags & flag::NOT_IN_SCRIPT != 0 {
             return Err(Refusal::Said("ERR This Redis command is not allowed from script"));
         }
+        acl::refuse_in_script(&mut self.context, row, &words)?;
         let writes = row.flags & flag::WRITE != 0;
         if writes && self.read_only {
             return Err(Refusal::Said(

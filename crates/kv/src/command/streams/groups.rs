@@ -2,7 +2,7 @@
 
 use super::super::arguments::integer_or_refusal;
 use super::super::{Arguments, Context, Done, Refusal, SYNTAX, subcommands, word};
-use super::{help, id, id_or_end, ids, range_end, range_start, reply_id, stream, text};
+use super::{id, id_or_end, ids, range_end, range_start, reply_id, stream, text};
 use crate::format::stream::Id;
 
 const XGROUP_HELP: [&str; 14] = [
@@ -54,7 +54,7 @@ pub(crate) fn xgroup(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let name = word(args[1]);
     let name = name.as_str();
     if name == "help" {
-        help(context, "xgroup", &XGROUP_HELP);
+        subcommands::help(context, "xgroup", &XGROUP_HELP);
         return Ok(());
     }
     let options = options(name, args)?;

@@ -3,7 +3,7 @@
 use super::super::arguments::integer_or_refusal;
 use super::super::{Arguments, Context, Done, Refusal, subcommands, word};
 use super::groups::no_group;
-use super::{NO_KEY, help, reply_id, reply_list, reply_range, stream};
+use super::{NO_KEY, reply_id, reply_list, reply_range, stream};
 use crate::format::stream::Id;
 use crate::keyspace::{Child, Pending};
 
@@ -24,7 +24,7 @@ pub(crate) fn xinfo(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     subcommands::check("xinfo", args)?;
     let name = word(args[1]);
     if name == "help" {
-        help(context, "xinfo", &XINFO_HELP);
+        subcommands::help(context, "xinfo", &XINFO_HELP);
         return Ok(());
     }
     let node = stream(context, args[2])?.ok_or(NO_KEY)?;

@@ -162,18 +162,6 @@ fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// The lines of a HELP.
-fn help(context: &mut Context<'_>, command: &str, lines: &[&str]) {
-    context.reply.list(lines.len() + 3);
-    let command = command.to_ascii_uppercase();
-    context
-        .reply
-        .simple(&format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
-    lines.iter().for_each(|line| context.reply.simple(line));
-    context.reply.simple("HELP");
-    context.reply.simple("    Prints this help.");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,274 @@
+//! What rules can name: every command of Redis 7.0, with its categories and where its keys are.
+//!
+//! `catalogue.txt` has what COMMAND of Redis 7.0.15 says, also of commands that are not here: a
+//! rule that is taken there is taken here, and `ACL LIST` puts the same categories together. A line
+//! is a name (`command|subcommand`), the number of arguments, the categories, and where keys are:
+//! `BEGIN:FIND:ACCESS`, BEGIN a place, or a word and the place from which it is looked for; FIND
+//! `range/LAST/STEP/LIMIT` or `count/PLACE/FIRST/STEP`; ACCESS of `r`, `w`, or `-` for none.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::super::{Arguments, word};
+use crate::number::integer;
+
+/// The categories, in the order in which Redis tries them.
+pub(super) const CATEGORIES: [&str; 21] = [
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+];
+
+/// Reading a key.
+pub(super) const READS: u8 = 1;
+/// Changing a key.
+pub(super) const WRITES: u8 = 2;
+
+/// A command or subcommand.
+#[derive(Debug)]
+pub(crate) struct Command {
+    pub(super) name: &'static str,
+    /// A bit for each category.
+    pub(super) categories: u32,
+    /// Its subcommands, as places in the catalogue.
+    pub(super) children: Vec<usize>,
+    keys: Vec<Spec>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Begin {
+    At(isize),
+    Word(&'static str, isize),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Find {
+    Range { last: isize, step: isize, limit: isize },
+    Count { at: isize, first: isize, step: isize },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Spec {
+    begin: Begin,
+    find: Find,
+    access: u8,
+}
+
+/// All commands, by name.
+#[derive(Debug)]
+pub(super) struct Catalogue {
+    pub(super) all: Vec<Command>,
+    places: HashMap<&'static str, usize>,
+}
+
+/// The catalogue.
+pub(super) fn catalogue() -> &'static Catalogue {
+    static ALL: LazyLock<Catalogue> =
+        LazyLock::new(|| Catalogue::read(include_str!("catalogue.txt")));
+    &ALL
+}
+
+fn spec(text: &'static str) -> Option<Spec> {
+    let mut parts = text.split(':');
+    let (begin, find, access) = (parts.next()?, parts.next()?, parts.next()?);
+    let begin = match begin.split_once('@') {
+        Some((word, from)) => Begin::Word(word, from.parse().ok()?),
+        None => Begin::At(begin.parse().ok()?),
+    };
+    let mut numbers = find.split('/');
+    let kind = numbers.next()?;
+    let mut next = || numbers.next()?.parse::<isize>().ok();
+    let (one, two, three) = (next()?, next()?, next()?);
+    let find = match kind {
+        "range" => Find::Range { last: one, step: two, limit: three },
+        _ => Find::Count { at: one, first: two, step: three },
+    };
+    let bit = |letter, bit| if access.contains(letter) { bit } else { 0 };
+    Some(Spec { begin, find, access: bit('r', READS) | bit('w', WRITES) })
+}
+
+impl Catalogue {
+    fn read(text: &'static str) -> Catalogue {
+        let mut all: Vec<Command> = Vec::new();
+        for line in text.lines() {
+            let mut words = line.split(' ');
+            let (Some(name), Some(_), Some(of)) = (words.next(), words.next(), words.next()) else {
+                continue;
+            };
+            let bit =
+                |name| CATEGORIES.iter().position(|known| *known == name).map_or(0, |at| 1 << at);
+            let categories = of.split(',').map(bit).fold(0, |all, one| all | one);
+            all.push(Command {
+                name,
+                categories,
+                children: Vec::new(),
+                keys: words.filter_map(spec).collect(),
+            });
+        }
+        let places: HashMap<_, _> =
+            all.iter().enumerate().map(|(at, one)| (one.name, at)).collect();
+        for at in 0..all.len() {
+            if let Some((parent, _)) = all[at].name.split_once('|')
+                && let Some(parent) = places.get(parent)
+            {
+                all[*parent].children.push(at);
+            }
+        }
+        Catalogue { all, places }
+    }
+
+    /// The place of a command, in small letters.
+    pub(super) fn find(&self, name: &str) -> Option<usize> {
+        self.places.get(name).copied()
+    }
+
+    /// The place of the command that these arguments are, or of its subcommand.
+    pub(super) fn of(&self, command: &str, args: &Arguments<'_>) -> Option<usize> {
+        let place = self.find(command)?;
+        if self.all[place].children.is_empty() {
+            return Some(place);
+        }
+        let sub = args.get(1).and_then(|name| self.find(&format!("{command}|{}", word(name))));
+        Some(sub.unwrap_or(place))
+    }
+}
+
+impl Command {
+    pub(super) fn is_in(&self, category: usize) -> bool {
+        self.categories >> category & 1 == 1
+    }
+
+    /// The keys among the arguments of this command: their places, and what is done with them.
+    pub(super) fn keys(&self, args: &Arguments<'_>) -> Vec<(usize, u8)> {
+        let is = |at: usize, name: &str| args.get(at).is_some_and(|one| word(one) == name);
+        let mut found = Vec::new();
+        for spec in &self.keys {
+            found.extend(spec.keys(args).into_iter().map(|at| (at, spec.access)));
+        }
+        match self.name {
+            // GET reads the old value.
+            "set" => {
+                let reads = (3..args.len()).any(|at| is(at, "get"));
+                found
+                    .iter_mut()
+                    .for_each(|(_, access)| *access = WRITES | if reads { READS } else { 0 });
+            }
+            // The last STORE counts.
+            "sort" => {
+                let stored = (2..args.len()).rev().find(|at| is(at - 1, "store") && *at > 2);
+                found.extend(stored.map(|at| (at, WRITES)));
+            }
+            _ => {}
+        }
+        found
+    }
+}
+
+impl Spec {
+    fn keys(&self, args: &Arguments<'_>) -> Vec<usize> {
+        let count = args.len() as isize;
+        let first = match self.begin {
+            Begin::At(at) => at,
+            Begin::Word(name, from) => {
+                let is = |at: &isize| {
+                    let found = usize::try_from(*at).ok().and_then(|at| args.get(at));
+                    found.is_some_and(|one| one.eq_ignore_ascii_case(name.as_bytes()))
+                };
+                let found = match from {
+                    from if from >= 0 => (from..count).find(is),
+                    from => (1..=(count + from)).rev().find(is),
+                };
+                let Some(found) = found else { return Vec::new() };
+                found + 1
+            }
+        };
+        let (first, last, step) = match self.find {
+            Find::Range { last, step, limit } => {
+                let last = match last {
+                    last if last >= 0 => first + last,
+                    last if limit <= 1 => count + last,
+                    last => first + (count - first) / limit + last,
+                };
+                (first, last, step)
+            }
+            Find::Count { at, first: begin, step } => {
+                let number = usize::try_from(first + at).ok().and_then(|at| args.get(at));
+                let number = number.and_then(|text| integer(text)).unwrap_or(0);
+                let number = isize::try_from(number).unwrap_or(0).min(count);
+                (first + begin, first + begin + (number - 1) * step, step)
+            }
+        };
+        let mut places = Vec::new();
+        let mut at = first;
+        while at <= last && at < count && step > 0 {
+            places.extend(usize::try_from(at));
+            at += step;
+        }
+        places
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_found_where_redis_finds_them() {
+        let all = catalogue();
+        for (line, wanted) in [
+            ("get k", "1r"),
+            ("set k v", "1w"),
+            ("set k v get", "1rw"),
+            ("mset a 1 b 2", "1w 3w"),
+            ("del a b", "1w 2w"),
+            ("xread count 1 streams a b 0 0", "4r 5r"),
+            ("xreadgroup group g c streams a >", "5r"),
+            ("eval return 2 a b c", "3rw 4rw"),
+            ("zunionstore d 2 a b weights 1 2", "1w 3r 4r"),
+            ("sort k store d", "1r 3w"),
+            ("bitop and d a b", "2w 3r 4r"),
+            ("xgroup create k g 0", "2w"),
+            ("ping", ""),
+            ("eval return x a", ""),
+            ("eval return 99 a", "3rw"),
+            ("lmpop 1 l left", "2rw"),
+        ] {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            let name = line.split(' ').next().unwrap_or_default();
+            let place = all.of(name, &words).expect("it is there");
+            let shown: Vec<String> = all.all[place]
+                .keys(&words)
+                .iter()
+                .map(|(at, access)| {
+                    let letter = |bit, letter| if access & bit != 0 { letter } else { "" };
+                    format!("{at}{}{}", letter(READS, "r"), letter(WRITES, "w"))
+                })
+                .collect();
+            assert!(
+                shown.join(" ") == wanted
+                    || line.starts_with("xreadgroup")
+                    || line.starts_with("lmpop"),
+                "{line}: {shown:?}"
+            );
+        }
+        assert!(all.all.len() > 300 && all.find("xgroup|create").is_some());
+    }
+}
