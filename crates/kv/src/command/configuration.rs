@@ -88,6 +88,11 @@ const SETTINGS: &[Setting] = &[
     setting("tcp-backlog", "511", Takes::Number(1, 65535), false),
     setting("tcp-keepalive", "300", Takes::Number(0, 65535), true),
     setting("timeout", "0", Takes::Number(0, 1 << 31), true),
+    setting("tls-auth-clients", "yes", Takes::OneOf(&["yes", "no", "optional"]), false),
+    setting("tls-ca-cert-file", "", Takes::Text, false),
+    setting("tls-cert-file", "", Takes::Text, false),
+    setting("tls-key-file", "", Takes::Text, false),
+    setting("tls-port", "0", Takes::Number(0, 65535), false),
     setting("unixsocket", "", Takes::Text, false),
     setting("unixsocketperm", "0", Takes::Text, false),
 ];

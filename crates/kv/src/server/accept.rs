@@ -9,6 +9,7 @@ use rustix::net::{SendFlags, SocketFlags, sockopt};
 
 use super::client::Client;
 use super::listen::Listener;
+use super::secured::Secured;
 use crate::command::{Configuration, Identity, Session, Users};
 
 /// What the configuration says of new connections.
@@ -54,12 +55,11 @@ impl Door {
             Err(_) => return Taken::Nothing,
         };
         if let Err(refusal) = self.admit(&socket, unix, full) {
-            // Best effort: it is closed in any case.
-            let _ = rustix::net::send(
-                &socket,
-                refusal.as_bytes(),
-                SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
-            );
+            // Best effort: it is closed in any case. Who speaks TLS would not understand it.
+            if listener.tls.is_none() {
+                let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+                let _ = rustix::net::send(&socket, refusal.as_bytes(), flags);
+            }
             return Taken::Rejected;
         }
         let (there, here) = addresses(&socket, unix);
@@ -75,7 +75,14 @@ impl Door {
             return Taken::Rejected;
         }
         let session = Session::new(id, there, here, Identity::of_default(&self.users));
-        Taken::Client(Box::new(Client::new(socket, session)))
+        let secured = match &listener.tls {
+            None => None,
+            Some(config) => match Secured::begin(config) {
+                Some(secured) => Some(Box::new(secured)),
+                None => return Taken::Rejected,
+            },
+        };
+        Taken::Client(Box::new(Client::new(socket, secured, session)))
     }
 
     /// Whether a connection may come in.

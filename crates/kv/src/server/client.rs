@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use super::request::Request;
+use super::secured::Secured;
 use crate::command::Session;
 
 /// Bytes that are read at one go.
@@ -17,6 +18,8 @@ const KEEP: usize = 256 << 10;
 /// A client.
 pub(super) struct Client {
     pub(super) socket: OwnedFd,
+    /// It speaks TLS.
+    pub(super) secured: Option<Box<Secured>>,
     pub(super) session: Session,
     pub(super) request: Request,
     pub(super) input: Vec<u8>,
@@ -44,9 +47,10 @@ pub(super) enum Io {
 }
 
 impl Client {
-    pub(super) fn new(socket: OwnedFd, session: Session) -> Client {
+    pub(super) fn new(socket: OwnedFd, secured: Option<Box<Secured>>, session: Session) -> Client {
         Client {
             socket,
+            secured,
             session,
             request: Request::default(),
             input: Vec::new(),
@@ -68,6 +72,9 @@ impl Client {
 
     /// Reads what has come.
     pub(super) fn receive(&mut self) -> Io {
+        if let Some(secured) = &mut self.secured {
+            return secured.receive(&self.socket, &mut self.input);
+        }
         let before = self.input.len();
         // As much as there is already, up to a MiB: a value of 512 MB is not read in 8192 parts.
         let more = before.clamp(READ, 1 << 20);
@@ -105,15 +112,42 @@ impl Client {
         self.session.closing = true;
         self.output = Vec::new();
         self.sent = 0;
+        // What is encrypted does not go either, and what comes is nobody's.
+        self.secured = None;
     }
 
-    /// Bytes that are still to go.
+    /// Bytes that are still to go; of what is encrypted already, one stands for all.
     pub(super) fn unsent(&self) -> usize {
-        self.output.len() - self.sent
+        let sealed = self.secured.as_ref().is_some_and(|secured| secured.is_waiting());
+        self.output.len() - self.sent + usize::from(sealed)
+    }
+
+    /// Encrypts and sends what there is to send.
+    fn send_secured(&mut self) -> Io {
+        let Some(secured) = &mut self.secured else { return Io::Gone };
+        let Some(sent) = secured.send(&self.socket, &self.output[self.sent..]) else {
+            return Io::Gone;
+        };
+        self.sent += sent;
+        if self.sent == self.output.len() {
+            self.forget_sent();
+        }
+        if sent > 0 || self.unsent() == 0 { Io::Some(sent) } else { Io::Later }
+    }
+
+    fn forget_sent(&mut self) {
+        self.output.clear();
+        self.sent = 0;
+        if self.output.capacity() > KEEP {
+            self.output = Vec::new();
+        }
     }
 
     /// Sends what there is to send.
     pub(super) fn send(&mut self) -> Io {
+        if self.secured.is_some() {
+            return self.send_secured();
+        }
         let mut all = 0;
         while self.unsent() > 0 {
             match rustix::net::send(&self.socket, &self.output[self.sent..], SendFlags::NOSIGNAL) {
@@ -126,11 +160,7 @@ impl Client {
                 Err(_) => return Io::Gone,
             }
         }
-        self.output.clear();
-        self.sent = 0;
-        if self.output.capacity() > KEEP {
-            self.output = Vec::new();
-        }
+        self.forget_sent();
         Io::Some(all)
     }
 }

@@ -5,9 +5,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustls::ServerConfig;
 
+use super::secured;
 use crate::command::Configuration;
 use crate::error::Error;
 
@@ -15,6 +18,8 @@ use crate::error::Error;
 pub(super) struct Listener {
     pub(super) socket: OwnedFd,
     pub(super) unix: bool,
+    /// Who connects here speaks TLS.
+    pub(super) tls: Option<Arc<ServerConfig>>,
 }
 
 /// A unix socket's file, which goes when the server ends, if it is still the one that was made.
@@ -42,8 +47,15 @@ pub(super) fn open(
     configuration: &Configuration,
 ) -> Result<(Vec<Listener>, Option<SocketFile>), Error> {
     let mut listeners = Vec::new();
-    let port = configuration.number("port") as u16;
-    if port != 0 {
+    let tls = match configuration.number("tls-port") {
+        0 => None,
+        _ => Some(secured::settings(configuration)?),
+    };
+    for (port, tls) in [("port", None), ("tls-port", tls)] {
+        let port = configuration.number(port) as u16;
+        if port == 0 {
+            continue;
+        }
         for address in configuration.text("bind").split_whitespace() {
             let optional = address.starts_with('-');
             let name = address.trim_start_matches('-');
@@ -56,7 +68,7 @@ pub(super) fn open(
                 })?,
             };
             match tcp(SocketAddr::new(ip, port), configuration.number("tcp-backlog") as i32) {
-                Ok(socket) => listeners.push(Listener { socket, unix: false }),
+                Ok(socket) => listeners.push(Listener { socket, unix: false, tls: tls.clone() }),
                 Err(e) if optional && e.kind() == std::io::ErrorKind::AddrNotAvailable => {}
                 Err(source) => {
                     let remedy = match source.kind() {
@@ -81,7 +93,7 @@ pub(super) fn open(
     }
     if listeners.is_empty() {
         return Err(Error::Configuration(
-            "nothing to listen on: give --port or --unixsocket".to_owned(),
+            "nothing to listen on: give --port, `tls-port` or --unixsocket".to_owned(),
         ));
     }
     Ok((listeners, file))
@@ -129,5 +141,5 @@ fn unix(path: &Path, permissions: &str) -> Result<(Listener, SocketFile), Error>
     listener.set_nonblocking(true).map_err(|e| failed(e, "try again"))?;
     let inode = inode(path).unwrap_or_default();
     let file = SocketFile { path: path.to_owned(), inode };
-    Ok((Listener { socket: listener.into(), unix: true }, file))
+    Ok((Listener { socket: listener.into(), unix: true, tls: None }, file))
 }

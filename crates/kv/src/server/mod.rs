@@ -11,8 +11,7 @@
 //! **Invariant**: no byte of a reply leaves before the commit that makes true what it says; also
 //! not the reply to a read, which may have seen another client's change of the same batch.
 //!
-//! Deliberately absent: threads, TLS. Read next: `request.rs`, `client.rs`, `blocked.rs`,
-//! `primary.rs`.
+//! Deliberately absent: threads. Read next: `request.rs`, `client.rs`, `blocked.rs`, `primary.rs`.
 
 mod accept;
 mod backlog;
@@ -26,6 +25,7 @@ mod primary;
 mod quota;
 mod replica;
 pub(crate) mod request;
+mod secured;
 mod waits;
 
 use std::cell::RefCell;
@@ -317,6 +317,11 @@ impl Server {
                     self.shared.bytes_in += bytes as u64;
                     self.execute(&mut client);
                 }
+                // A handshake may have something to say.
+                Io::Later if client.unsent() > 0 && !client.pending => {
+                    client.pending = true;
+                    self.pending.push(id);
+                }
                 Io::Later => {}
                 Io::Gone => alive = false,
             }
@@ -573,6 +578,9 @@ impl Server {
     }
 
     fn close(&mut self, mut client: Box<Client>) {
+        if let Some(secured) = &mut client.secured {
+            secured.say_goodbye(&client.socket);
+        }
         self.shared.forget(&mut client.session, &mut self.keys);
         // Closing the socket takes it out of the epoll.
         drop(client);
@@ -601,6 +609,14 @@ impl Server {
         if self.looked.elapsed() >= SLOW_LOOK {
             self.looked = self.ticked;
             self.cut_slow_clients();
+            let late = |client: &Client| client.secured.as_ref().is_some_and(|tls| tls.is_late());
+            let late: Vec<u64> =
+                self.clients.values().filter(|c| late(c)).map(|c| c.session.id).collect();
+            for id in late {
+                if let Some(client) = self.clients.remove(&id) {
+                    self.close(client);
+                }
+            }
         }
         let patience = self.shared.configuration.number("timeout");
         if patience > 0 {

@@ -26,6 +26,7 @@ mod primary;
 mod replica;
 mod scripting;
 mod scripts;
+mod secured;
 mod sequences;
 mod served;
 mod server;
