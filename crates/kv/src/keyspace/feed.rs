@@ -105,6 +105,11 @@ impl Keyspace {
         self.changes
     }
 
+    /// Something changed that nobody watches.
+    pub(crate) fn note_change(&mut self) {
+        self.changes += 1;
+    }
+
     /// Forgets what was taken back.
     fn trim_feed(&mut self) {
         let position = self.position();

@@ -2,7 +2,7 @@
 
 use super::super::arguments::integer_or_refusal;
 use super::super::{Arguments, Context, Done, Refusal, SYNTAX, word, wrong_count};
-use super::{INVALID_ID, NO_KEY, id, id_or_open, ids, reply_id, stream};
+use super::{INVALID_ID, NO_KEY, effects, id, id_or_open, ids, reply_id, stream};
 use crate::format::entry::LENGTH_MAX;
 use crate::format::stream::Id;
 use crate::keyspace::{NodeLimits, Trim, TrimTo};
@@ -179,10 +179,10 @@ pub(crate) fn xadd(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let pairs: Vec<(&[u8], &[u8])> =
         fields.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
     context.keys.add_to_stream(node, id, &pairs, limits)?;
-    if let Some(trim) = trim {
-        context.keys.trim_stream(node, &trim);
-    }
+    let removed = trim.map_or(0, |trim| context.keys.trim_stream(node, &trim));
     context.keys.touch(db, key);
+    let left = (removed > 0).then(|| context.keys.stream_facts(node).length);
+    effects::added(context, key, id, fields, left);
     reply_id(&mut context.reply, id);
     Ok(())
 }
@@ -195,6 +195,8 @@ pub(crate) fn xtrim(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         removed = context.keys.trim_stream(node, &trim);
         if removed > 0 {
             context.keys.touch(context.session.db, args[1]);
+            let left = context.keys.stream_facts(node).length;
+            effects::trimmed(context, args[1], left);
         }
     }
     context.reply.count(removed);
@@ -270,6 +272,7 @@ pub(crate) fn xsetid(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         }
     }
     context.keys.set_stream_facts(node, last, added, (removed != Id::MIN).then_some(removed));
+    context.keys.note_change();
     context.reply.ok();
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::super::arguments::integer;
 use super::super::{Arguments, Context, Done, Refusal, Reply, SYNTAX, word};
+use super::effects::Of;
 use super::read::consumer;
 use super::{id, range_start, reply_id, reply_range, stream, text};
 use crate::format::stream::Id;
@@ -80,8 +81,9 @@ impl Options {
 
 /// Who claims, and what it is told.
 struct Claim<'a> {
+    key: &'a [u8],
     node: u64,
-    group: u64,
+    group: &'a Child,
     name: &'a [u8],
     consumer: Option<u64>,
     just_id: bool,
@@ -93,8 +95,18 @@ impl Claim<'_> {
     fn consumer(&mut self, context: &mut Context<'_>) -> Result<u64, Refusal> {
         match self.consumer {
             Some(consumer) => Ok(consumer),
-            None => Ok(*self.consumer.insert(consumer(context, self.group, self.name)?)),
+            None => Ok(*self.consumer.insert(consumer(context, self.group.node, self.name)?)),
         }
+    }
+
+    fn of(&self) -> Of<'_> {
+        Of { key: self.key, group: self.group, consumer: self.name }
+    }
+
+    /// Removes a record whose entry is gone.
+    fn forget(&self, context: &mut Context<'_>, pending: &Pending) {
+        context.keys.acknowledge(self.group.node, pending);
+        self.of().gone(context, pending.id);
     }
 
     fn reply(&mut self, context: &Context<'_>, id: Id) {
@@ -118,8 +130,9 @@ impl Claim<'_> {
         let consumer = self.consumer(context)?;
         match pending {
             Some(pending) => context.keys.hand_over(pending, consumer, (time, count))?,
-            None => context.keys.deliver(self.group, consumer, id, (time, count))?,
+            None => context.keys.deliver(self.group.node, consumer, id, (time, count))?,
         }
+        self.of().pending(context, id, (time, count));
         self.reply(context, id);
         Ok(())
     }
@@ -141,10 +154,12 @@ pub(crate) fn xclaim(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let (last, read) = context.keys.group_facts(group.node);
     if options.last > last {
         context.keys.set_group(group.node, options.last, read);
+        Of { key: args[1], group: &group, consumer: args[3] }.progress(context);
     }
     let mut claim = Claim {
+        key: args[1],
         node,
-        group: group.node,
+        group: &group,
         name: args[3],
         consumer: None,
         just_id: options.just_id,
@@ -155,7 +170,7 @@ pub(crate) fn xclaim(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         let pending = context.keys.pending(group.node, id);
         if !context.keys.is_in_stream(node, id) {
             if let Some(pending) = pending {
-                context.keys.acknowledge(group.node, &pending);
+                claim.forget(context, &pending);
             }
             continue;
         }
@@ -196,16 +211,23 @@ pub(crate) fn xautoclaim(context: &mut Context<'_>, args: &Arguments<'_>) -> Don
         }
     }
     let (node, group) = stream_and_group(context, args)?;
-    let group = group.node;
     let now = context.keys.now_ms();
     let attempts = most.saturating_mul(ATTEMPTS);
     let mut looked_at = Vec::new();
-    context.keys.for_pending(group, start, |one| {
+    context.keys.for_pending(group.node, start, |one| {
         looked_at.push(one);
         looked_at.len() as u64 <= attempts
     });
-    let mut claim =
-        Claim { node, group, name: args[3], consumer: None, just_id, body: Vec::new(), count: 0 };
+    let mut claim = Claim {
+        key: args[1],
+        node,
+        group: &group,
+        name: args[3],
+        consumer: None,
+        just_id,
+        body: Vec::new(),
+        count: 0,
+    };
     let (mut left, mut gone, mut done) = (most, Vec::new(), 0);
     for pending in &looked_at {
         if left == 0 || done as u64 == attempts {
@@ -213,7 +235,7 @@ pub(crate) fn xautoclaim(context: &mut Context<'_>, args: &Arguments<'_>) -> Don
         }
         done += 1;
         if !context.keys.is_in_stream(node, pending.id) {
-            context.keys.acknowledge(group, pending);
+            claim.forget(context, pending);
             gone.push(pending.id);
             left -= 1;
         } else if !is_fresh(pending, now, idle) {

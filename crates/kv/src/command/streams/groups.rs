@@ -71,6 +71,7 @@ pub(crate) fn xgroup(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         return create(context, args, node, &options);
     }
     let Some(node) = node else { return Err(SYNTAX) };
+    context.keys.note_change();
     let found = context.keys.named_child(node, group);
     if name == "destroy" {
         context.reply.integer(i64::from(found.is_some()));
@@ -138,6 +139,7 @@ fn create(
         return Err(Refusal::Said("BUSYGROUP Consumer Group name already exists"));
     }
     context.keys.make_group(node, group, last, options.read)?;
+    context.keys.note_change();
     context.reply.ok();
     Ok(())
 }
@@ -152,6 +154,7 @@ pub(crate) fn xack(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     for id in ids(&args[3..])? {
         if let Some(pending) = context.keys.pending(group.node, id) {
             context.keys.acknowledge(group.node, &pending);
+            context.keys.note_change();
             acknowledged += 1;
         }
     }

@@ -1,8 +1,10 @@
 //! Streams: what their commands share. Adding and removing are in `add.rs`, reading in `read.rs`,
-//! groups in `groups.rs`, claims in `claim.rs`, XINFO in `info.rs`.
+//! groups in `groups.rs`, claims in `claim.rs`, XINFO in `info.rs`; what replicas are told of them
+//! in `effects.rs`.
 
 mod add;
 mod claim;
+mod effects;
 mod groups;
 mod info;
 mod read;

@@ -4,6 +4,7 @@ use super::super::arguments::integer_or_refusal;
 use super::super::blocking::{Waits, wait_for};
 use super::super::strings::WRONG_TYPE;
 use super::super::{Arguments, Context, Done, Refusal, Reply, SYNTAX, word};
+use super::effects::Of;
 use super::{
     id, range_end, range_start, reply_entry, reply_id, reply_list, reply_range, stream, text,
 };
@@ -201,11 +202,13 @@ impl<'a> Read<'a> {
 /// Gives a group the entries behind what it was given last; the reply's entries and their number.
 fn give_new(
     context: &mut Context<'_>,
-    node: u64,
+    (key, node): (&[u8], u64),
     group: &Child,
-    consumer: u64,
+    (name, consumer): (&[u8], u64),
     read: &Read<'_>,
 ) -> Result<(usize, Vec<u8>), Refusal> {
+    let of = Of { key, group, consumer: name };
+    of.consumer_is_there(context);
     let (mut last, mut count) = context.keys.group_facts(group.node);
     let mut body = Vec::new();
     let mut reply = Reply { out: &mut body, resp3: context.reply.resp3 };
@@ -222,19 +225,21 @@ fn give_new(
         last = *id;
         if !read.no_ack {
             context.keys.deliver(group.node, consumer, *id, (now, 1))?;
+            of.pending(context, *id, (now, 1));
         }
     }
     context.keys.set_group(group.node, last, count);
+    of.progress(context);
     Ok((ids.len(), body))
 }
 
 /// What a consumer was given behind an ID and has not acknowledged.
 fn give_again(
     context: &mut Context<'_>,
+    of: &Of<'_>,
     node: u64,
     consumer: u64,
-    behind: Id,
-    most: u64,
+    (behind, most): (Id, u64),
 ) -> Result<(usize, Vec<u8>), Refusal> {
     let mut pending = Vec::new();
     // Behind the highest ID Redis begins anew.
@@ -252,12 +257,15 @@ fn give_again(
             there = true;
             false
         });
-        if there {
-            context.keys.hand_over(one, consumer, (now, one.count.wrapping_add(1)))?;
-        } else {
+        if !there {
             reply.list(2);
             reply_id(&mut reply, one.id);
             reply.null_list();
+        }
+        if there {
+            let again = (now, one.count.wrapping_add(1));
+            context.keys.hand_over(one, consumer, again)?;
+            of.pending(context, one.id, again);
         }
     }
     Ok((pending.len(), body))
@@ -299,7 +307,9 @@ fn serve(
     match from {
         From::Behind(behind) => {
             let consumer = consumer(context, group.node, name)?;
-            give_again(context, node, consumer, behind, read.most).map(Some)
+            let of = Of { key, group: &group, consumer: name };
+            of.consumer_is_there(context);
+            give_again(context, &of, node, consumer, (behind, read.most)).map(Some)
         }
         From::New => {
             let last = context.keys.group_facts(group.node).0;
@@ -307,7 +317,7 @@ fn serve(
                 return Ok(None);
             }
             let consumer = consumer(context, group.node, name)?;
-            give_new(context, node, &group, consumer, read).map(Some)
+            give_new(context, (key, node), &group, (name, consumer), read).map(Some)
         }
     }
 }
