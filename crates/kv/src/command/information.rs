@@ -72,7 +72,7 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
             vec![
                 line("connected_clients", &shared.clients),
                 configured("maxclients"),
-                line("blocked_clients", &shared.blocked),
+                line("blocked_clients", &(shared.blocked + shared.held_back)),
             ],
         ),
         (

@@ -52,6 +52,8 @@ pub(crate) struct Downstream {
     pub(crate) ip: String,
     pub(crate) port: u16,
     pub(crate) phase: Phase,
+    /// It takes a copy whose length is not in front of it.
+    pub(crate) eof: bool,
     /// Behind what it was sent of the stream.
     pub(crate) cursor: u64,
     /// Behind what it says that it has.
@@ -72,8 +74,8 @@ impl Downstream {
             Err(_) => "127.0.0.1".to_owned(),
         };
         let now = Instant::now();
-        let port = announced.port;
-        Downstream { ip, port, phase, cursor, acknowledged: 0, heard: now, over_since: None }
+        let (port, eof) = (announced.port, announced.eof);
+        Downstream { ip, port, phase, eof, cursor, acknowledged: 0, heard: now, over_since: None }
     }
 }
 
@@ -206,14 +208,10 @@ fn follow(context: &mut Context<'_>, from: Option<(&[u8], &[u8])>) -> Done {
         context.reply.simple(&text);
         return Ok(());
     }
-    if !context.session.announced.eof {
-        return Err(Refusal::Said(
-            "ERR this server sends a copy without its length in front; say REPLCONF capa eof first",
-        ));
-    }
     if wants.is_some() {
         context.shared.syncs.partial_err += 1;
     }
+    context.session.says_sync = from.is_none();
     context.shared.syncs.full += 1;
     let replica = Downstream::of(context.session, Phase::Waits, 0);
     context.shared.replicas.insert(id, replica);

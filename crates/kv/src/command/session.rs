@@ -73,6 +73,8 @@ pub(crate) struct Session {
     pub(crate) wrote: u64,
     /// It is a replica that follows this server.
     pub(crate) follows: bool,
+    /// It said SYNC, and is not told where the stream goes on.
+    pub(crate) says_sync: bool,
     /// What it said of itself before it asked for the stream.
     pub(crate) announced: Announced,
     /// It goes when its replies are sent.
@@ -103,6 +105,7 @@ impl Session {
             replies: Replies::On,
             wrote: 0,
             follows: false,
+            says_sync: false,
             announced: Announced::default(),
             closing: false,
         }
@@ -136,6 +139,8 @@ pub(crate) struct Shared {
     pub(crate) clients: usize,
     /// Clients that wait for a key.
     pub(crate) blocked: usize,
+    /// Clients that wait for the end of a pause.
+    pub(crate) held_back: usize,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     pub(crate) recovery_us: u64,
@@ -230,6 +235,7 @@ impl Shared {
             rejected: 0,
             clients: 0,
             blocked: 0,
+            held_back: 0,
             bytes_in: 0,
             bytes_out: 0,
             recovery_us: 0,

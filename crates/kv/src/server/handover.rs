@@ -16,7 +16,9 @@ impl Server {
         let writes = |name: &[u8]| {
             let script =
                 name.eq_ignore_ascii_case(b"eval") || name.eq_ignore_ascii_case(b"evalsha");
-            let tells = name.eq_ignore_ascii_case(b"publish");
+            // Of PFCOUNT a Redis tells its replicas, too.
+            let tells =
+                name.eq_ignore_ascii_case(b"publish") || name.eq_ignore_ascii_case(b"pfcount");
             script || tells || lookup(name).is_some_and(|row| row.flags & flag::WRITE != 0)
         };
         let Some(name) = arguments.first() else { return false };
@@ -31,6 +33,7 @@ impl Server {
     /// A client waits with what it sent until the pause is over.
     pub(super) fn hold_back(&mut self, client: &Client) {
         self.held_back.insert(client.session.id);
+        self.shared.held_back = self.held_back.len();
     }
 
     /// Ends a pause whose time is over, and goes on with who waited for that.
@@ -42,6 +45,7 @@ impl Server {
         }
         if self.shared.pause.is_none() && !self.held_back.is_empty() {
             self.resumed.extend(std::mem::take(&mut self.held_back));
+            self.shared.held_back = 0;
         }
     }
 

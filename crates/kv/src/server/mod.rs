@@ -606,6 +606,9 @@ impl Server {
         self.keys.grow_uses();
         self.tick_replicas();
         self.commit();
+        // Replicas learn at once of what has expired.
+        self.serve_replicas();
+        self.answer();
         if self.looked.elapsed() >= SLOW_LOOK {
             self.looked = self.ticked;
             self.cut_slow_clients();

@@ -12,8 +12,10 @@
 //!
 //! A replica that takes the stream too slowly is cut, as `client-output-buffer-limit replica` says.
 //!
-//! Deliberately absent: a backlog that survives a crash; copies with their length in front, which
-//! only a Redis before 2.8.18 needs.
+//! A replica that wants a copy's length first (before Redis 2.8.18, and tools) gets it: the moment
+//! is read twice.
+//!
+//! Deliberately absent: a backlog that survives a crash.
 
 use std::time::{Duration, Instant};
 
@@ -35,12 +37,27 @@ const HELD_MOST: usize = 8 << 20;
 /// How often a replica that waits for its copy is told that somebody is there.
 const SIGN: Duration = Duration::from_secs(1);
 
+/// What is known of a copy's length.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Length {
+    /// Nobody asks.
+    Unasked,
+    /// It is read a first time, and counted.
+    Counted(u64),
+    /// It was said.
+    Said,
+}
+
 /// A copy on its way.
 struct Copying {
     writer: Writer<Vec<u8>>,
     mark: String,
+    /// How long it is, for those who want that first; nothing: they look for the mark.
+    length: Length,
     /// The next bucket, and its database.
     at: (u8, u64),
+    /// What the dump says first: history, position, database.
+    begin: (String, u64, u8),
     /// When it began, which is what counts for keys that expire.
     now_ms: u64,
     /// Clients that get it.
@@ -216,8 +233,8 @@ impl Server {
             return;
         }
         match self.read_copy(&mut copying) {
-            Ok(done) => {
-                self.give_copy(&mut copying, done);
+            Ok(read) => {
+                let done = self.give_copy(&mut copying, read);
                 self.primary.busy = !done;
                 if !done {
                     self.primary.copying = Some(copying);
@@ -234,10 +251,8 @@ impl Server {
     /// Holds the moment for those who wait for a copy; whether there are any.
     fn begin_copy(&mut self) -> bool {
         let waits = self.shared.replicas.iter().filter(|(_, one)| one.phase == Phase::Waits);
-        let to: Vec<u64> = waits.map(|(id, _)| *id).collect();
-        if to.is_empty() {
-            return false;
-        }
+        let Some(eof) = waits.clone().map(|(_, one)| one.eof).next() else { return false };
+        let to: Vec<u64> = waits.filter(|(_, one)| one.eof == eof).map(|(id, _)| *id).collect();
         let mut random = fastrand::Rng::new();
         if !self.keys.has_history() {
             self.keys.begin_history(&new_name(&mut random));
@@ -249,20 +264,20 @@ impl Server {
         self.keys.heap_mut().hold();
         let (history, position) = (self.keys.history(), self.keys.position());
         let mark = new_name(&mut random);
-        let Ok(mut writer) = Writer::begin(Vec::new()) else { return false };
         let own = self.keys.copied() == Copied::Own;
         let db = if own { 0 } else { self.keys.position_db() };
-        // Writing to memory does not fail.
-        let _ = writer.note("repl-stream-db", &db.to_string());
-        let _ = writer.note("repl-id", &history);
-        let _ = writer.note("repl-offset", &position.to_string());
         if own {
             self.keys.select_none();
         }
         for id in &to {
             if let Some(client) = self.clients.get_mut(id) {
-                let head = format!("+FULLRESYNC {history} {position}\r\n$EOF:{mark}\r\n");
-                client.output.extend_from_slice(head.as_bytes());
+                if !client.session.says_sync {
+                    let head = format!("+FULLRESYNC {history} {position}\r\n");
+                    client.output.extend_from_slice(head.as_bytes());
+                }
+                if eof {
+                    client.output.extend_from_slice(format!("$EOF:{mark}\r\n").as_bytes());
+                }
             }
             if let Some(replica) = self.shared.replicas.get_mut(id) {
                 (replica.phase, replica.cursor, replica.heard) =
@@ -270,7 +285,11 @@ impl Server {
             }
         }
         let now_ms = self.keys.now_ms();
-        self.primary.copying = Some(Copying { writer, mark, at: (0, 0), now_ms, to });
+        let Some(writer) = begin_dump(&history, position, db) else { return false };
+        let length = if eof { Length::Unasked } else { Length::Counted(0) };
+        let begin = (history, position, db);
+        self.primary.copying =
+            Some(Copying { writer, begin, mark, length, at: (0, 0), now_ms, to });
         true
     }
 
@@ -312,19 +331,36 @@ impl Server {
         }
     }
 
-    /// Puts what was read into the clients' buffers.
-    fn give_copy(&mut self, copying: &mut Copying, done: bool) {
-        let mut bytes = match done {
+    /// Puts what was read into the clients' buffers, or counts it; whether they have all of it.
+    fn give_copy(&mut self, copying: &mut Copying, read: bool) -> bool {
+        let mut bytes = match read {
             true => copying.writer.finish(),
             false => copying.writer.take(),
         };
-        if done {
+        let mut done = read;
+        if let Length::Counted(before) = copying.length {
+            let length = before + bytes.len() as u64;
+            copying.length = Length::Counted(length);
+            if !read {
+                return false;
+            }
+            // Once more from the begin, with what is known now.
+            let (history, position, db) = &copying.begin;
+            let Some(writer) = begin_dump(history, *position, *db) else { return false };
+            (copying.writer, copying.at, copying.length, done) =
+                (writer, (0, 0), Length::Said, false);
+            bytes = format!("${length}\r\n").into_bytes();
+        } else if done && copying.length == Length::Unasked {
             bytes.extend_from_slice(copying.mark.as_bytes());
+        }
+        if done {
             self.keys.heap_mut().let_go();
         }
         for id in &copying.to {
             if done && let Some(replica) = self.shared.replicas.get_mut(id) {
-                replica.phase = Phase::Loads;
+                // One that knows the length knows where the stream begins.
+                let knows = copying.length == Length::Said;
+                replica.phase = if knows { Phase::Online } else { Phase::Loads };
             }
             let Some(client) = self.clients.get_mut(id) else { continue };
             client.output.extend_from_slice(&bytes);
@@ -333,6 +369,7 @@ impl Server {
                 self.pending.push(*id);
             }
         }
+        done
     }
 
     /// What is done for replicas ten times a second.
@@ -391,6 +428,15 @@ impl Server {
         }
         self.clients.insert(id, client);
     }
+}
+
+/// A dump that says where its stream goes on.
+fn begin_dump(history: &str, position: u64, db: u8) -> Option<Writer<Vec<u8>>> {
+    let mut writer = Writer::begin(Vec::new()).ok()?;
+    writer.note("repl-stream-db", &db.to_string()).ok()?;
+    writer.note("repl-id", history).ok()?;
+    writer.note("repl-offset", &position.to_string()).ok()?;
+    Some(writer)
 }
 
 /// The moment holds what it cannot hold.

@@ -198,12 +198,15 @@ fn a_handover_that_fails_leaves_the_primary_as_it_was() {
     assert_eq!(client.say("WAIT 1 20000"), Value::Int(1));
     assert_eq!(other.connect().say("GET a"), text("4"));
     // A pause of clients.
-    client.say("CLIENT PAUSE 400 WRITE");
+    client.say("CLIENT PAUSE 1500 WRITE");
     let began = Instant::now();
     assert_eq!(client.say("GET a"), text("4"));
-    assert!(began.elapsed() < Duration::from_millis(300), "a read waits");
-    assert_eq!(writer.say("SET a 5"), text("OK"));
-    assert!(began.elapsed() > Duration::from_millis(350), "a write does not wait");
+    assert!(began.elapsed() < Duration::from_millis(1000), "a read waits");
+    writer.send(&[b"SET", b"a", b"5"]).unwrap();
+    wait_for("the writer among those that wait", || info(&mut client, "blocked_clients") == "1");
+    assert_eq!(writer.read().unwrap(), text("OK"));
+    assert_eq!(info(&mut client, "blocked_clients"), "0");
+    assert!(began.elapsed() > Duration::from_millis(1400), "a write does not wait");
 }
 
 /// A real Sentinel that watches the server at this port.

@@ -302,6 +302,39 @@ fn a_replica_that_takes_too_slowly_or_says_nothing_is_cut() {
 }
 
 #[test]
+fn who_wants_the_length_of_a_copy_first_gets_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = server(directory.path(), "");
+    let mut client = server.connect();
+    fill(&mut client);
+    for request in ["SYNC\r\n", "PSYNC ? -1\r\n"] {
+        let mut stream = UnixStream::connect(&server.socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        if request.starts_with('P') {
+            assert!(line(&mut stream).starts_with("+FULLRESYNC "));
+        }
+        let head = line(&mut stream);
+        let len: usize =
+            head.strip_prefix('$').unwrap_or_else(|| panic!("{head}")).parse().unwrap();
+        let mut copy = vec![0; len];
+        stream.read_exact(&mut copy).unwrap();
+        let limits = tiersmith_kv::rdb::Limits { value: 1 << 30, file: 1 << 30 };
+        let mut keys = 0;
+        let read = tiersmith_kv::rdb::read(&mut copy.as_slice(), limits, |_| {
+            keys += 1;
+            Ok(())
+        });
+        assert_eq!(read.unwrap(), keys);
+        assert_eq!(keys as usize, contents(&mut client).len());
+        // Nothing is between the copy and the stream, and no acknowledgement is waited for.
+        client.say("SET behind it");
+        assert_eq!(next_command(&mut stream), "SELECT 0");
+        assert_eq!(next_command(&mut stream), "SET behind it");
+    }
+}
+
+#[test]
 fn the_stream_says_what_commands_did() {
     let directory = tempfile::tempdir().unwrap();
     let server = server(directory.path(), "");
