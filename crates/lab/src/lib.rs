@@ -22,6 +22,7 @@
 
 mod account;
 pub mod case;
+pub mod doctor;
 mod error;
 mod installed;
 pub mod mounted;

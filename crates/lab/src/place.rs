@@ -224,16 +224,18 @@ pub fn mounts() -> Vec<FileSystem> {
 }
 
 fn parse_mounts(text: &str) -> Vec<FileSystem> {
-    let mount = |line: &str| {
-        let mut fields = line.split(' ');
-        let (source, at, kind, options) =
-            (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-        let plain =
-            |text: &str| text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\");
-        let dax = options.split(',').any(|option| matches!(option, "dax" | "dax=always"));
-        Some(FileSystem { kind: kind.into(), source: plain(source), at: plain(at).into(), dax })
-    };
-    text.lines().filter_map(mount).collect()
+    text.lines().filter_map(parse_mount).collect()
+}
+
+/// The file system of a line of /proc/self/mounts.
+pub(crate) fn parse_mount(line: &str) -> Option<FileSystem> {
+    let mut fields = line.split(' ');
+    let (source, at, kind, options) =
+        (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+    let plain =
+        |text: &str| text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\");
+    let dax = options.split(',').any(|option| matches!(option, "dax" | "dax=always"));
+    Some(FileSystem { kind: kind.into(), source: plain(source), at: plain(at).into(), dax })
 }
 
 /// Bytes free on the file system of `dir`, for somebody who is not root.

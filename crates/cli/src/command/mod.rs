@@ -5,6 +5,7 @@ mod attach_sqlite;
 mod awr;
 mod check;
 mod detach;
+mod doctor;
 mod files;
 mod home;
 mod kv;
@@ -31,6 +32,7 @@ use crate::messages;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Probe(probe::Probe),
+    Doctor(doctor::Doctor),
     Study(Box<study::Study>),
     Trial(Box<trial::Trial>),
     #[command(subcommand)]
@@ -55,6 +57,7 @@ impl Command {
     pub(crate) fn run(&self, leftovers: &Leftovers) -> Result<Outcome> {
         match self {
             Command::Probe(probe) => probe.run(leftovers),
+            Command::Doctor(doctor) => doctor.run(),
             Command::Study(study) => study.run(leftovers),
             Command::Trial(trial) => trial.run(),
             Command::Awr(awr) => awr.run(),

@@ -16,6 +16,7 @@ mod daemon;
 mod damaged;
 mod database;
 mod databases;
+mod doctor;
 mod help;
 mod kv;
 mod mount_points;

@@ -155,7 +155,7 @@ fn split_directory(words: Vec<String>) -> (Option<PathBuf>, Vec<String>) {
 }
 
 /// One word for a shell.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
