@@ -8,7 +8,7 @@ use serde_json::json;
 use tiersmith_awr::{Cell, Table, figure, write_table};
 use tiersmith_lab::place::{FileSystem, Leftovers};
 use tiersmith_lab::probe::found::{Found, SYSFS, look};
-use tiersmith_lab::probe::{Place, file};
+use tiersmith_lab::probe::{MIXED_READS_PCT, Operation, Place, Queue, file};
 
 use super::{print, print_json};
 use crate::Outcome;
@@ -19,8 +19,8 @@ use crate::progress::Line;
 /// Find the storage of this machine and measure it
 ///
 /// Prints the media found, how each is reached and whether it survives a power cut, and measures
-/// reads, durable writes and a mixture of both at 512 B, 4 KiB and 512 KiB, one operation at a
-/// time: latency and bandwidth.
+/// reads, durable writes and a mixture of both at 512 B, 4 KiB and 512 KiB, one operation at a time
+/// or as many as --threads and --depth say: latency and bandwidth.
 ///
 /// Without DIR it measures the current directory (with direct I/O where the file system takes it),
 /// every DAX file system that can be written, and /dev/shm (both mapped); which of these it could
@@ -30,6 +30,8 @@ use crate::progress::Line;
 Examples:
   tiersmith probe
   tiersmith probe /data /mnt/pmem0
+  tiersmith probe /data --threads 4 --depth 16 --mix 50       the device study: many at once, half \
+  of them reads
   tiersmith probe --list
   tiersmith probe --json > probe.json
 
@@ -45,6 +47,15 @@ pub(crate) struct Probe {
     /// Seconds per figure; there are nine for each directory
     #[arg(long, value_name = "N", default_value_t = 0.3)]
     seconds: f64,
+    /// Threads that do operations at the same time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: u32,
+    /// Operations on a file that each thread has outstanding; a mapping has no queue
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    depth: u32,
+    /// Reads of a hundred operations of the mixture
+    #[arg(long, value_name = "PCT", default_value_t = MIXED_READS_PCT)]
+    mix: u64,
     /// Only say what there is, measure nothing
     #[arg(long)]
     list: bool,
@@ -61,18 +72,14 @@ impl Probe {
                 self.seconds
             )));
         }
+        let queue = Queue { threads: self.threads, depth: self.depth, reads_pct: self.mix };
+        queue.check()?;
         let found = look(Path::new(SYSFS));
         let line = Line::new();
         let mut places = Vec::new();
         let (dirs, mut skipped) = self.dirs(&found)?;
         for dir in dirs {
-            let progress = |what: &str| line.say(&format!("{}: {what}", dir.display()));
-            let is_on = FileSystem::of(&dir);
-            let place = if is_on.dax || is_on.in_memory() {
-                mapped::measure(&dir, self.seconds, leftovers, &progress)
-            } else {
-                file::measure(&dir, self.seconds, leftovers, &progress).map_err(Error::from)
-            };
+            let place = measure(&dir, self.seconds, queue, leftovers, &line);
             line.clear();
             match place {
                 Ok(place) => places.push(place),
@@ -86,11 +93,12 @@ impl Probe {
         }
         if self.json {
             print_json(&json!({
-                "format": 1, "found": found, "seconds": self.seconds, "measured": places,
+                "format": 1, "found": found, "seconds": self.seconds, "queue": queue,
+                "measured": places,
                 "skipped": skipped
             }))?;
         } else {
-            print(&text(&found, &places, &skipped))?;
+            print(&text(&found, &places, &skipped, queue))?;
         }
         Ok(Outcome::Good)
     }
@@ -125,6 +133,23 @@ impl Probe {
     }
 }
 
+/// Measures a directory: mapped if it is on a DAX file system or in memory, else through files.
+pub(super) fn measure(
+    dir: &Path,
+    seconds: f64,
+    queue: Queue,
+    leftovers: &Leftovers,
+    line: &Line,
+) -> Result<Place> {
+    let progress = |what: &str| line.say(&format!("{}: {what}", dir.display()));
+    let is_on = FileSystem::of(dir);
+    if is_on.dax || is_on.in_memory() {
+        mapped::measure(dir, seconds, queue, leftovers, &progress)
+    } else {
+        Ok(file::measure(dir, seconds, queue, leftovers, &progress)?)
+    }
+}
+
 /// A place that was not measured.
 #[derive(Debug, Serialize)]
 struct Skipped {
@@ -142,7 +167,7 @@ impl Skipped {
     }
 }
 
-fn text(found: &Found, places: &[Place], skipped: &[Skipped]) -> String {
+fn text(found: &Found, places: &[Place], skipped: &[Skipped], queue: Queue) -> String {
     let mut out = String::new();
     let or = |value: &Option<String>| value.clone().unwrap_or_default();
     let mut disks = Table::new("Block devices")
@@ -217,7 +242,7 @@ fn text(found: &Found, places: &[Place], skipped: &[Skipped]) -> String {
     }
     for place in places {
         out.push('\n');
-        write_table(&mut out, &measured(place));
+        write_table(&mut out, &measured(place, queue));
     }
     for one in skipped {
         out.push_str(&format!("\nskipped: measuring {}, because {}\n", one.path, one.because));
@@ -225,26 +250,36 @@ fn text(found: &Found, places: &[Place], skipped: &[Skipped]) -> String {
     out
 }
 
-fn measured(place: &Place) -> Table {
+fn measured(place: &Place, queue: Queue) -> Table {
     let label = if place.access_mode == "emulated" { ", EMULATED" } else { "" };
-    let mut table = Table::new(format!(
-        "{} ({}), access mode {}{label}",
+    let at_once = place.measurements.first().map_or(1, |m| m.at_once);
+    let at_once = if at_once == 1 { "one".to_owned() } else { at_once.to_string() };
+    let title = format!(
+        "{} ({}), access mode {}{label}, {at_once} at once",
         place.path, place.is_on, place.access_mode
-    ))
-    .figures("Size", "", "Bytes of each operation.")
-    .text("Operation", "What was done.")
-    .figures("Median", "", "Half of them took no longer.")
-    .figures("p99", "", "99 of 100 took no longer.")
-    .figures("Per second", "", "Operations, one at a time.")
-    .figures("Bandwidth", "", "Bytes a second, one operation at a time.")
-    .text("How", "Which way.");
+    );
+    let mut table = Table::new(title)
+        .figures("Size", "", "Bytes of each operation.")
+        .text("Operation", "What was done.")
+        .figures("Median", "", "Half of them took no longer.")
+        .figures("p95", "", "95 of 100 took no longer.")
+        .figures("p99", "", "99 of 100 took no longer.")
+        .figures("p99.9", "", "999 of 1000 took no longer.")
+        .figures("Per second", "", "Operations, all threads together.")
+        .figures("Bandwidth", "", "Bytes a second, all threads together.")
+        .text("How", "Which way.");
     for m in &place.measurements {
         table.row(vec![
             Cell::bytes(m.size_bytes as f64),
-            Cell::text(m.operation.name()),
+            Cell::text(match m.operation {
+                Operation::Mixed => format!("mixed {}/{}", queue.reads_pct, 100 - queue.reads_pct),
+                operation => operation.name().to_owned(),
+            }),
             Cell::nanoseconds(m.median_ns as f64),
+            Cell::nanoseconds(m.p95_ns as f64),
             Cell::nanoseconds(m.p99_ns as f64),
-            Cell::number((m.mean_ns > 0.0).then(|| 1e9 / m.mean_ns)),
+            Cell::nanoseconds(m.p999_ns as f64),
+            Cell::number((m.per_s > 0.0).then_some(m.per_s)),
             Cell::text(format!("{}/s", figure::bytes(m.bytes_per_s))),
             Cell::text(&m.how),
         ]);

@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use tiersmith_lab::place::{FileSystem, Leftovers, bytes_free};
-use tiersmith_lab::probe::{AREA_BYTES, Measurement, Operation, Place, SIZES, is_read, timed};
+use tiersmith_lab::probe::{AREA_BYTES, Measurement, Operation, Place, Queue, SIZES, What, timed};
 use tiersmith_pmem::{Access, Mapping, OpenOptions};
 
 use crate::error::{Error, Result};
@@ -19,9 +19,11 @@ use crate::error::{Error, Result};
 pub(crate) fn measure(
     dir: &Path,
     seconds: f64,
+    queue: Queue,
     leftovers: &Leftovers,
     progress: &dyn Fn(&str),
 ) -> Result<Place> {
+    queue.check()?;
     let is_on = FileSystem::of(dir);
     if bytes_free(dir) < 2 * AREA_BYTES {
         let needed = (2 * AREA_BYTES) >> 20;
@@ -37,7 +39,7 @@ pub(crate) fn measure(
         OpenOptions { create: true, prefault: true, ..OpenOptions::new(access, AREA_BYTES) };
     let measured = Mapping::open(&path, &options).map_err(Error::from).and_then(|mapping| {
         let report = mapping.report().clone();
-        Ok((report, all(&mapping, seconds, leftovers, progress)?))
+        Ok((report, all(&mapping, seconds, queue, leftovers, progress)?))
     });
     leftovers.clean();
     let (report, measurements) = measured?;
@@ -47,6 +49,13 @@ pub(crate) fn measure(
         notes.insert(
             0,
             "EMULATED: memory that stands for persistent memory; a write is durable nowhere".into(),
+        );
+    }
+    if queue.depth > 1 {
+        notes.push(
+            "A store to memory has no queue: --depth is for files, and each thread does one at a \
+             time."
+                .into(),
         );
     }
     Ok(Place {
@@ -62,6 +71,7 @@ pub(crate) fn measure(
 fn all(
     mapping: &Mapping,
     seconds: f64,
+    queue: Queue,
     leftovers: &Leftovers,
     progress: &dyn Fn(&str),
 ) -> Result<Vec<Measurement>> {
@@ -75,29 +85,41 @@ fn all(
                 return Err(tiersmith_lab::Error::Interrupted.into());
             }
             progress(&format!("{} of {size} bytes, mapped", operation.name()));
-            found.push(one(mapping, operation, size, seconds));
+            found.push(one(mapping, operation, size, seconds, queue));
         }
     }
     Ok(found)
 }
 
-fn one(mapping: &Mapping, operation: Operation, size: usize, seconds: f64) -> Measurement {
-    let places = AREA_BYTES / size as u64;
-    let mut random = fastrand::Rng::with_seed(size as u64);
-    let mut bytes = vec![0xa5u8; size];
+fn one(
+    mapping: &Mapping,
+    operation: Operation,
+    size: usize,
+    seconds: f64,
+    queue: Queue,
+) -> Measurement {
+    // Each thread has a part of its own: two that store to the same bytes would wait for each
+    // other's cache lines.
+    let places = (AREA_BYTES / size as u64 / u64::from(queue.threads)).max(1);
     let how = match operation {
         Operation::Read => "mapped, a copy",
         _ => "mapped, non-temporal stores and a fence",
     };
-    let measured = timed(operation, size, how, seconds, |n| {
-        let at = random.u64(0..places) * size as u64;
-        if operation == Operation::Read || (operation == Operation::Mixed && is_read(n)) {
-            mapping.read(at, &mut bytes);
-        } else {
-            mapping.nt_write(at, &bytes);
-            mapping.fence();
+    let what = What { operation, size_bytes: size, how, at_once: queue.threads, seconds };
+    let measured = timed(&what, |number| {
+        let first = u64::from(number) * places;
+        let mut random = fastrand::Rng::with_seed(size as u64 ^ u64::from(number) << 32);
+        let mut bytes = vec![0xa5u8; size];
+        move |n| {
+            let at = (first + random.u64(0..places)) * size as u64;
+            if operation.reads(n, queue.reads_pct) {
+                mapping.read(at, &mut bytes);
+            } else {
+                mapping.nt_write(at, &bytes);
+                mapping.fence();
+            }
+            Ok::<(), std::convert::Infallible>(())
         }
-        Ok::<(), std::convert::Infallible>(())
     });
     match measured {
         Ok(measured) => measured,

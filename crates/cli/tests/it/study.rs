@@ -275,10 +275,32 @@ fn probe_lists_and_measures_and_removes_its_files() {
     assert!(figures.iter().all(
         |f| f["count"].as_u64().unwrap() > 0 && f["p99_ns"].as_u64() >= f["median_ns"].as_u64()
     ));
+    let many =
+        ["probe", "home", "--seconds", "0.01", "--threads", "2", "--depth", "2", "--mix", "50"];
+    let probe: Value =
+        serde_json::from_slice(&tiersmith(dir.path(), &[&many[..], &["--json"]].concat()).stdout)
+            .unwrap();
+    assert_eq!(probe["queue"], serde_json::json!({"threads": 2, "depth": 2, "reads_pct": 50}));
+    let figures = probe["measured"][0]["measurements"].as_array().unwrap();
+    assert!(
+        figures.iter().all(|f| f["at_once"] == 4 && f["p999_ns"].as_u64() >= f["p95_ns"].as_u64())
+    );
+    let printed = text(&tiersmith(dir.path(), &many).stdout);
+    assert!(printed.contains("4 at once") && printed.contains("50/50"), "{printed}");
+    assert!(printed.contains("p95") && printed.contains("p99.9"), "{printed}");
+    let none = tiersmith(dir.path(), &["probe", "home", "--depth", "0"]);
+    assert!(
+        text(&none.stderr).contains("the setting depth = 0 is refused"),
+        "{}",
+        text(&none.stderr)
+    );
     nothing_left(dir.path());
     let shared = Path::new("/dev/shm");
     if shared.is_dir() {
-        let mapped = tiersmith(dir.path(), &["probe", "/dev/shm", "--seconds", "0.01"]);
+        let mapped = tiersmith(
+            dir.path(),
+            &["probe", "/dev/shm", "--seconds", "0.01", "--threads", "2", "--depth", "4"],
+        );
         let (printed, refused) = (text(&mapped.stdout), text(&mapped.stderr));
         if refused.contains("128 MiB must be free") {
             eprintln!("skipped: measuring /dev/shm, because it is too small here");
@@ -287,6 +309,7 @@ fn probe_lists_and_measures_and_removes_its_files() {
                 printed.contains("EMULATED") && printed.contains("mapped"),
                 "{printed}{refused}"
             );
+            assert!(printed.contains("has no queue"), "{printed}");
         }
         let left = std::fs::read_dir(shared).unwrap().filter_map(|e| e.ok()).map(|e| e.file_name());
         assert!(

@@ -13,23 +13,25 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use super::{AREA_BYTES, Measurement, Operation, Place, SIZES, is_read, timed};
+use super::{AREA_BYTES, Measurement, Operation, Place, Queue, SIZES, What, timed};
 use crate::error::{During, Error, Result};
 use crate::place::{FileSystem, Leftovers, bytes_free};
 
 /// What direct I/O wants buffers and offsets to be multiples of, at most.
 const ALIGNMENT: usize = 4096;
 
-/// Measures a directory for `seconds` per figure.
+/// Measures a directory for `seconds` per figure, with as many operations at once as `queue` says.
 ///
 /// # Errors
 /// A directory that cannot be written or has too little room; [`Error::Interrupted`].
 pub fn measure(
     dir: &Path,
     seconds: f64,
+    queue: Queue,
     leftovers: &Leftovers,
     progress: &dyn Fn(&str),
 ) -> Result<Place> {
+    queue.check()?;
     let place = |reason: String| Error::Place { what: "probe", path: dir.into(), reason };
     if !dir.is_dir() {
         return Err(place("it is not a directory; give one on the storage to measure".into()));
@@ -42,7 +44,7 @@ pub fn measure(
     }
     let path = dir.join(format!(".tiersmith-probe.{}", std::process::id()));
     let area = Area::make(&path, leftovers);
-    let measured = area.and_then(|area| area.all(seconds, leftovers, progress));
+    let measured = area.and_then(|area| area.all(seconds, queue, leftovers, progress));
     leftovers.clean();
     let (direct, measurements) = measured?;
     let is_on = FileSystem::of(&dir.canonicalize().during("find", dir)?);
@@ -73,10 +75,26 @@ pub fn measure(
 struct Area {
     direct: Option<File>,
     buffered: File,
-    /// Bytes at a multiple of [`ALIGNMENT`], from `start`.
-    buffer: Vec<u8>,
-    start: usize,
     path: std::path::PathBuf,
+}
+
+/// Bytes at a multiple of [`ALIGNMENT`], from `start`.
+struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+    size: usize,
+}
+
+impl Buffer {
+    fn new(size: usize) -> Buffer {
+        let bytes = vec![0xa5u8; size + ALIGNMENT];
+        let start = bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        Buffer { bytes, start, size }
+    }
+
+    fn get(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..][..self.size]
+    }
 }
 
 impl Area {
@@ -91,35 +109,32 @@ impl Area {
         }
         buffered.sync_all().during("sync", path)?;
         let direct = options.custom_flags(OFlags::DIRECT.bits() as i32).open(path).ok();
-        let buffer = vec![0xa5u8; SIZES[2] + ALIGNMENT];
-        let start = buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Ok(Area { direct, buffered, buffer, start, path: path.into() })
+        Ok(Area { direct, buffered, path: path.into() })
     }
 
     /// Every figure, and whether direct I/O was possible at all.
     fn all(
         mut self,
         seconds: f64,
+        queue: Queue,
         leftovers: &Leftovers,
         progress: &dyn Fn(&str),
     ) -> Result<(bool, Vec<Measurement>)> {
         let mut found = Vec::new();
         for size in SIZES {
             // A device of 4 KiB sectors refuses 512 bytes.
-            let direct = self
-                .direct
-                .take()
-                .filter(|file| file.read_at(&mut self.buffer[self.start..][..size], 0).is_ok());
+            let direct =
+                self.direct.take().filter(|file| file.read_at(Buffer::new(size).get(), 0).is_ok());
             for operation in Operation::ALL {
                 if leftovers.stopped() {
                     return Err(Error::Interrupted);
                 }
                 progress(&format!("{} of {size} bytes", operation.name()));
                 let file = direct.as_ref().unwrap_or(&self.buffered);
-                let bytes = &mut self.buffer[self.start..][..size];
-                let measured = one(file, direct.is_some(), operation, bytes, seconds)
-                    .during("measure", &self.path)?;
-                found.push(measured);
+                let how = how(direct.is_some(), operation);
+                let at_once = queue.waiting();
+                let what = What { operation, size_bytes: size, how, at_once, seconds };
+                found.push(one(file, &what, queue).during("measure", &self.path)?);
             }
             self.direct = direct.or_else(|| {
                 let mut options = OpenOptions::new();
@@ -135,28 +150,29 @@ impl Area {
     }
 }
 
-fn one(
-    file: &File,
-    direct: bool,
-    operation: Operation,
-    bytes: &mut [u8],
-    seconds: f64,
-) -> io::Result<Measurement> {
-    let places = AREA_BYTES / bytes.len() as u64;
-    let mut random = fastrand::Rng::with_seed(bytes.len() as u64);
-    let how = match (direct, operation) {
+fn how(direct: bool, operation: Operation) -> &'static str {
+    match (direct, operation) {
         (true, Operation::Read) => "direct I/O",
         (true, _) => "direct I/O and fdatasync",
         (false, Operation::Read) => "page cache",
         (false, _) => "page cache and fdatasync",
-    };
-    timed(operation, bytes.len(), how, seconds, |n| {
-        let at = random.u64(0..places) * bytes.len() as u64;
-        if operation == Operation::Read || (operation == Operation::Mixed && is_read(n)) {
-            file.read_exact_at(bytes, at)
-        } else {
-            file.write_all_at(bytes, at)?;
-            file.sync_data()
+    }
+}
+
+fn one(file: &File, what: &What<'_>, queue: Queue) -> io::Result<Measurement> {
+    let size = what.size_bytes as u64;
+    let places = AREA_BYTES / size;
+    timed(what, |number| {
+        let mut random = fastrand::Rng::with_seed(size ^ u64::from(number) << 32);
+        let mut buffer = Buffer::new(what.size_bytes);
+        move |n| {
+            let at = random.u64(0..places) * size;
+            if what.operation.reads(n, queue.reads_pct) {
+                file.read_exact_at(buffer.get(), at)
+            } else {
+                file.write_all_at(buffer.get(), at)?;
+                file.sync_data()
+            }
         }
     })
 }
@@ -168,7 +184,8 @@ mod tests {
     #[test]
     fn every_operation_is_measured_at_every_size_and_the_file_is_gone() {
         let dir = tempfile::tempdir().unwrap();
-        let place = measure(dir.path(), 0.01, &Leftovers::default(), &|_| {}).unwrap();
+        let place =
+            measure(dir.path(), 0.01, Queue::default(), &Leftovers::default(), &|_| {}).unwrap();
         assert_eq!(place.measurements.len(), 9);
         assert!(
             place.measurements.iter().all(|m| m.count > 0 && m.median_ns > 0 && !m.how.is_empty())
@@ -177,14 +194,30 @@ mod tests {
     }
 
     #[test]
+    fn as_many_operations_are_under_way_as_threads_and_depth_say() {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = Queue { threads: 2, depth: 3, reads_pct: 50 };
+        let place = measure(dir.path(), 0.02, queue, &Leftovers::default(), &|_| {}).unwrap();
+        assert!(place.measurements.iter().all(|m| m.at_once == 6 && m.count >= 6), "{place:#?}");
+        let none = Queue { depth: 0, ..queue };
+        let refused = measure(dir.path(), 0.02, none, &Leftovers::default(), &|_| {}).unwrap_err();
+        assert!(refused.to_string().contains("the setting depth"), "{refused}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
     fn a_place_that_cannot_be_measured_is_refused_and_left_alone() {
         let error =
-            measure(Path::new("/nowhere"), 0.01, &Leftovers::default(), &|_| {}).unwrap_err();
+            measure(Path::new("/nowhere"), 0.01, Queue::default(), &Leftovers::default(), &|_| {})
+                .unwrap_err();
         assert!(error.to_string().contains("not a directory"), "{error}");
         let leftovers = Leftovers::default();
         leftovers.stop();
         let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(measure(dir.path(), 0.01, &leftovers, &|_| {}), Err(Error::Interrupted)));
+        assert!(matches!(
+            measure(dir.path(), 0.01, Queue::default(), &leftovers, &|_| {}),
+            Err(Error::Interrupted)
+        ));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }
