@@ -11,6 +11,9 @@
 //! |---|---|
 //! | `slob_statements_per_s` | SLOB's statements of one client, UPDATE_PCT 50: at least 200,000 |
 //! | `tpcc_statements_per_s` | TPC-C's statements of one client: at least 200,000 |
+//! | `ycsb_a_statements_per_s`, `ycsb_d_...`, `ycsb_f_...` | YCSB's operations of one client |
+//! | `oltp_read_write_statements_per_s` | those of the transactions like sysbench's |
+//! | `client_copy_statements_per_s` | those of SAP's client copy, a row at a time |
 //! | `keys_per_s` | requests that the load `mixed` draws: at least 1,000,000 |
 //! | `tpcc_over_sqlite` | TPC-C's statements over the same on SQLite: at least 5 |
 //!
@@ -28,10 +31,11 @@ use std::time::{Duration, Instant};
 
 use report::Report;
 use tiersmith_awr::{Snapshot, Source};
+use tiersmith_lab::case::{self, Load};
 use tiersmith_lab::run::{self, Plans};
 use tiersmith_lab::sql::{self, Outcome, Row, Sql, Table, Value};
 use tiersmith_lab::target::{
-    CALLS, COMMIT, COMMITS, EXECUTES, ROWS, SELECT, Session, Target, UPDATE, Work, tpcc,
+    CALLS, COMMIT, COMMITS, EXECUTES, ROWS, SELECT, Session, Target, UPDATE, Work, transactions,
 };
 use tiersmith_lab::workload::slob::{self, RedoStress};
 use tiersmith_lab::workload::{Operation, keys, tpcc as company};
@@ -40,6 +44,9 @@ type Failed = Box<dyn Error>;
 
 /// Columns of a row that answers every query.
 const COLUMNS: usize = 14;
+/// Loads beside TPC-C whose transactions are statements of their own.
+const OTHERS: [Load; 5] =
+    [Load::YcsbA, Load::YcsbD, Load::YcsbF, Load::OltpReadWrite, Load::ClientCopy];
 /// Requests between two looks at the clock.
 const REQUESTS: u64 = 10_000;
 
@@ -110,12 +117,12 @@ impl Sql for NoOpSql {
         Ok(())
     }
 
-    fn rows(&mut self, statement: &'static str, values: &[Value]) -> Outcome<Vec<Row>> {
+    fn rows(&mut self, statement: &str, values: &[Value]) -> Outcome<Vec<Row>> {
         black_box((statement, values));
         Ok(vec![Row(vec![Value::Int(1); COLUMNS])])
     }
 
-    fn change(&mut self, statement: &'static str, values: &[Value]) -> Outcome<u64> {
+    fn change(&mut self, statement: &str, values: &[Value]) -> Outcome<u64> {
         black_box((statement, values));
         Ok(1)
     }
@@ -169,12 +176,19 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
     report.config("company", small.describe(1));
     let requests = keys::Settings::default();
     let mut all = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];
+    let mut others = OTHERS.map(|load| (load, Vec::new()));
     for _ in 0..report.rounds() {
         let of_slob = run::run(&NoOp, &plans)?.executes_per_s();
-        let of_tpcc =
-            tpcc::run(&NoOp, &plans, &small, 1, &|_| Ok(Box::new(NoOpSql)))?.executes_per_s();
-        let sqlite =
-            tpcc::run(&NoOp, &plans, &small, 1, &|_| unsynced(&database))?.executes_per_s();
+        let at_once: &transactions::Open<'_> = &|_| Ok(Box::new(NoOpSql));
+        let of_tpcc = transactions::run(&NoOp, &plans, &small, 1, at_once)?.executes_per_s();
+        let on_sqlite: &transactions::Open<'_> = &|_| unsynced(&database);
+        let sqlite = transactions::run(&NoOp, &plans, &small, 1, on_sqlite)?.executes_per_s();
+        for (load, samples) in &mut others {
+            let of = of_one_row(*load, &slob)?;
+            let rate = transactions::run(&NoOp, &plans, of.as_ref(), 1, at_once)?.executes_per_s();
+            report.run("one client", load.title(), vec![1e9 / rate.max(1e-9)]);
+            samples.push(rate);
+        }
         let of_keys = drawn(&requests, requests.keys(&slob), run_time);
         for (samples, (name, rate)) in all.iter_mut().zip([
             ("SLOB", of_slob),
@@ -189,9 +203,30 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
     let [of_slob, of_tpcc, sqlite, of_keys] = all.map(median);
     report.ratio("slob_statements_per_s", of_slob);
     report.ratio("tpcc_statements_per_s", of_tpcc);
+    for (load, samples) in others {
+        report
+            .ratio(&format!("{}_statements_per_s", load.name().replace('-', "_")), median(samples));
+    }
     report.ratio("keys_per_s", of_keys);
     report.ratio("tpcc_over_sqlite", of_tpcc / sqlite.max(1e-9));
     Ok(())
+}
+
+/// A load whose every query finds one row, as [`NoOpSql`] answers.
+fn of_one_row(
+    load: Load,
+    scale: &slob::Settings,
+) -> tiersmith_lab::Result<Box<dyn transactions::Transactional>> {
+    let mut cases = case::choose_for(case::SQLITE, &["tpcc-on-home".to_owned()], false)?;
+    let mut case = cases.remove(0);
+    case.server.load = load;
+    case.client_copy.rows_at_once = 1;
+    let refused = tiersmith_lab::Error::Setting {
+        setting: "load",
+        value: load.name().into(),
+        reason: "its transactions are no statements of its own".into(),
+    };
+    transactions::of(&case, scale).ok_or(refused)
 }
 
 fn unsynced(database: &std::path::Path) -> tiersmith_lab::Result<Box<dyn Sql>> {

@@ -20,7 +20,8 @@ use crate::error::{During, Error, Result};
 use crate::published;
 use crate::server;
 use crate::size::ByteSize;
-use crate::workload::{keys, slob, tpcc};
+use crate::target::transactions;
+use crate::workload::{clients, keys, oltp, slob, tpcc, ycsb};
 
 pub use crate::workload::Load;
 
@@ -230,6 +231,12 @@ pub struct Case {
     pub slob: slob::Settings,
     /// The company of the load `tpcc`.
     pub tpcc: tpcc::Settings,
+    /// The records of the loads `ycsb-*`.
+    pub ycsb: ycsb::Settings,
+    /// The tables of the loads `oltp-*`.
+    pub oltp: oltp::Settings,
+    /// The tables and jobs of the load `client-copy`.
+    pub client_copy: clients::Settings,
 }
 
 #[derive(Deserialize)]
@@ -257,6 +264,12 @@ struct File {
     slob: slob::Settings,
     #[serde(default)]
     tpcc: tpcc::Settings,
+    #[serde(default)]
+    ycsb: ycsb::Settings,
+    #[serde(default)]
+    oltp: oltp::Settings,
+    #[serde(default)]
+    client_copy: clients::Settings,
     /// As in the section of a server; SQLite has no such section.
     load: Option<Load>,
     clients: Option<u32>,
@@ -312,6 +325,9 @@ impl Case {
             server: file.server,
             slob: file.slob,
             tpcc: file.tpcc,
+            ycsb: file.ycsb,
+            oltp: file.oltp,
+            client_copy: file.client_copy,
         };
         case.server.load = file.load.unwrap_or(case.server.load);
         case.server.clients = file.clients.unwrap_or(case.server.clients);
@@ -393,15 +409,38 @@ impl Case {
             );
             return Err(Error::Case { case: name.to_owned(), reason });
         }
-        if !(1..=90).contains(&self.server.clients) {
-            return refuse("server.clients", self.server.clients.to_string(), "give 1 to 90");
-        }
-        self.server.keys.check()?;
-        self.tpcc.check()?;
+        self.check_clients(self.server.clients)?;
+        self.check_loads()?;
         for settings in self.runs() {
             settings.check(self.block_bytes())?;
         }
         Ok(())
+    }
+
+    /// Whether the target takes so many clients.
+    ///
+    /// # Errors
+    /// [`Error::Setting`]: how many it takes.
+    pub(crate) fn check_clients(&self, clients: u32) -> Result<()> {
+        // PostgreSQL and MariaDB take a hundred connections as they come, Redis ten thousand.
+        let most = if self.target == "redis" { 1000 } else { 90 };
+        if (1..=most).contains(&clients) {
+            return Ok(());
+        }
+        let reason = format!("give 1 to {most}");
+        Err(Error::Setting { setting: "clients", value: clients.to_string(), reason })
+    }
+
+    /// Whether the settings of each load make one.
+    ///
+    /// # Errors
+    /// [`Error::Setting`]: which one does not.
+    pub(crate) fn check_loads(&self) -> Result<()> {
+        self.server.keys.check()?;
+        self.tpcc.check()?;
+        self.ycsb.check()?;
+        self.oltp.check()?;
+        self.client_copy.check()
     }
 
     /// The load of each run.
@@ -414,8 +453,8 @@ impl Case {
         /// What a server's own tables and logs take.
         const SERVER: u64 = 192 << 20;
         let page = self.block_bytes();
-        if self.load() == Load::Tpcc {
-            return self.tpcc.bytes() + if self.is_embedded() { 0 } else { SERVER };
+        if let Some(load) = transactions::of(self, &self.slob) {
+            return load.bytes() + if self.is_embedded() { 0 } else { SERVER };
         }
         let rows = self.slob.blocks(page) + self.slob.scan_blocks(page);
         if !self.is_embedded() {

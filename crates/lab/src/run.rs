@@ -90,7 +90,7 @@ impl Going<'_> {
     }
 
     /// Does nothing until then, or until the run is over.
-    fn pause_until(&self, due: Instant) {
+    pub(crate) fn pause_until(&self, due: Instant) {
         sleep_until(due, self.0);
     }
 }
@@ -232,7 +232,7 @@ pub fn run(target: &dyn Target, plans: &Plans<'_>) -> Result<Measured> {
         Ok(Box::new(SlobClient {
             session: target.session(&work, number as usize, schema)?,
             plan: slob.plan(schema, number % slob.threads_per_schema, plans.block_bytes),
-            arrivals: Arrivals::new(slob, number),
+            arrivals: Arrivals::new(slob.arrivals_per_s, number, slob.sessions()),
             slob,
             work: &work,
             loops: 0,
@@ -341,23 +341,25 @@ impl Client for SlobClient<'_> {
 }
 
 /// When the operations of a session are due.
-struct Arrivals {
+pub(crate) struct Arrivals {
     next: Instant,
     every: Duration,
 }
 
 impl Arrivals {
-    fn new(slob: &slob::Settings, number: u32) -> Option<Arrivals> {
-        if slob.arrivals_per_s <= 0.0 {
+    /// Of one session of several that do so much a second together; nothing if that is 0.
+    pub(crate) fn new(per_s: f64, number: u32, sessions: u32) -> Option<Arrivals> {
+        if per_s <= 0.0 {
             return None;
         }
-        let sessions = f64::from(slob.sessions());
-        let every = Duration::from_secs_f64((sessions / slob.arrivals_per_s).min(1e6));
+        let sessions = f64::from(sessions);
+        let every = Duration::from_secs_f64((sessions / per_s).min(1e6));
         // Sessions take turns within the first interval.
         Some(Arrivals { next: Instant::now() + every.mul_f64(f64::from(number) / sessions), every })
     }
 
-    fn next(&mut self) -> Instant {
+    /// When the next one is due.
+    pub(crate) fn next(&mut self) -> Instant {
         let due = self.next;
         self.next += self.every;
         due
@@ -568,8 +570,10 @@ mod tests {
     #[test]
     fn fixed_arrivals_come_at_their_rate_by_turns_and_a_closed_loop_has_none() {
         let slob = Settings { arrivals_per_s: 100.0, threads_per_schema: 2, ..settings() };
-        let (mut first, mut second) =
-            (Arrivals::new(&slob, 0).unwrap(), Arrivals::new(&slob, 1).unwrap());
+        let (mut first, mut second) = (
+            Arrivals::new(slob.arrivals_per_s, 0, slob.sessions()).unwrap(),
+            Arrivals::new(slob.arrivals_per_s, 1, slob.sessions()).unwrap(),
+        );
         let (one, other) = (first.next(), second.next());
         for n in 1..50 {
             assert_eq!(first.next() - one, 20 * n * MS);
@@ -577,7 +581,7 @@ mod tests {
         }
         assert!(other >= one + 10 * MS);
         assert!(go(&slow(), &slob, 100 * MS).unwrap().response.is_some());
-        assert!(Arrivals::new(&settings(), 0).is_none());
+        assert!(Arrivals::new(settings().arrivals_per_s, 0, 1).is_none());
         assert!(go(&slow(), &settings(), 100 * MS).unwrap().response.is_none());
     }
 

@@ -8,13 +8,18 @@ use tiersmith_lab::case::{self, Case, Load, SQLITE};
 use tiersmith_lab::place::Leftovers;
 use tiersmith_lab::study::result::StudyResult;
 use tiersmith_lab::study::{self, FULL_ROUNDS, FULL_SECONDS, Options, SECONDS, html, text};
-use tiersmith_lab::workload::{keys, tpcc};
+use tiersmith_lab::workload::{keys, oltp, tpcc};
 
 use super::written::{Readers, write_file};
 use super::{print, print_json};
 use crate::Outcome;
 use crate::error::{Error, Result};
 use crate::progress::Line;
+
+/// How the program was called.
+fn called() -> Vec<String> {
+    std::iter::once("tiersmith".to_owned()).chain(std::env::args().skip(1)).collect()
+}
 
 /// Run published experiments on this machine: a database under load, without and with a fast tier
 ///
@@ -37,7 +42,11 @@ Examples:
   mount
   tiersmith study redo --target mariadb --load read-write --clients 8
   tiersmith study tpcc --target postgres --warehouses 4 --clients 8
-  tiersmith study redo --target redis --load mixed --clients 8 --pipeline 16
+  tiersmith study redo --target redis --load mixed --clients 200 --pipeline 16
+  tiersmith study redo --target postgres --load ycsb-a --clients 8 --scale 256M
+  tiersmith study redo --target mariadb --load oltp-read-write --tables 6 --buffer-pct 10 \
+  --clients 12
+  tiersmith study redo --target postgres --load client-copy --application-pct 34
   tiersmith study --home /data --fast /mnt/pmem0 --html report.html
   tiersmith study --show redo-on-tier > mine.toml; edit it; tiersmith study ./mine.toml
   tiersmith study --snapshots DIR; tiersmith awr compare --in DIR 1 2 3 4
@@ -59,12 +68,14 @@ pub(crate) struct Study {
     /// The same as CASE
     #[arg(long = "case", value_name = "CASE")]
     more_cases: Vec<String>,
-    /// The database: sqlite, postgres, mariadb, redis
-    #[arg(long, value_name = "NAME", default_value = SQLITE)]
-    target: String,
+    /// The database: sqlite, postgres, mariadb, redis [default: sqlite]
+    #[arg(long, value_name = "NAME")]
+    target: Option<String>,
     /// What a server is loaded with: slob; tpcb, simple-update, select-only (pgbench); read-write,
     /// read-only, write-only (sysbench); set (redis-benchmark), mixed (GET and SET as
-    /// memtier_benchmark mixes them); tpcc (TPC-C's transactions, on sqlite too)
+    /// memtier_benchmark mixes them). By our own clients, on sqlite too: tpcc (TPC-C's
+    /// transactions); ycsb-a to ycsb-f; oltp-read-only, oltp-read-write, oltp-write-only (like
+    /// sysbench's); client-copy (SAP's)
     #[arg(long, value_name = "NAME")]
     load: Option<Load>,
     /// Warehouses of the load tpcc [default: 1]
@@ -73,7 +84,18 @@ pub(crate) struct Study {
     /// Clients of the load tpcc wait as people do: to type, and to think
     #[arg(long)]
     think_time: bool,
-    /// Clients of a load other than slob, 1 to 90
+    /// Tables of the loads oltp-* [default: 4]
+    #[arg(long, value_name = "N")]
+    tables: Option<u32>,
+    /// The database's page cache in per cent of the tables of the loads oltp-* [default: as the
+    /// case says]
+    #[arg(long, value_name = "N")]
+    buffer_pct: Option<u32>,
+    /// Of a hundred seconds of the load client-copy, how many the application takes; the published
+    /// study had 34 [default: 0]
+    #[arg(long, value_name = "N")]
+    application_pct: Option<u32>,
+    /// Clients of a load other than slob: 1 to 90, of redis 1 to 1000
     #[arg(long, value_name = "N")]
     clients: Option<u32>,
     /// SETS:GETS of the load mixed [default: 1:10]
@@ -159,7 +181,7 @@ impl Study {
         }
         if let Some(id) = &self.show {
             let known = || {
-                case::choose_for(&self.target, std::slice::from_ref(id), false)
+                case::choose_for(self.target(), std::slice::from_ref(id), false)
                     .map(|_| String::new())
             };
             let text = case::text_of(id).map_or_else(known, |text| Ok(text.to_owned()))?;
@@ -170,7 +192,7 @@ impl Study {
             return self.read_again(file);
         }
         let names: Vec<String> = self.cases.iter().chain(&self.more_cases).cloned().collect();
-        let mut options = Options::new(case::choose_for(&self.target, &names, self.full)?);
+        let mut options = Options::new(case::choose_for(self.target(), &names, self.full)?);
         options.seconds = self.seconds.unwrap_or(if self.full { FULL_SECONDS } else { SECONDS });
         options.rounds = self.rounds.unwrap_or(if self.full { FULL_ROUNDS } else { 1 });
         options.scale = self.scale;
@@ -188,13 +210,14 @@ impl Study {
             pattern: self.key_pattern,
         };
         options.tpcc = tpcc::Instead { warehouses: self.warehouses, think: self.think_time };
+        options.oltp = oltp::Instead { tables: self.tables, buffer_pct: self.buffer_pct };
+        options.application_pct = self.application_pct;
         options.home_model = self.home_model.clone();
         options.home = self.home.clone();
         options.fast = self.fast.clone();
         options.emulate = self.emulate;
         options.snapshots = self.snapshots.clone();
-        options.command =
-            std::iter::once("tiersmith".to_owned()).chain(std::env::args().skip(1)).collect();
+        options.command = called();
         self.can_write()?;
         let line = Line::new();
         let result = study::run(&options, leftovers.clone(), &line);
@@ -238,6 +261,10 @@ impl Study {
         self.show_result(&result, self.json.is_some())
     }
 
+    fn target(&self) -> &str {
+        self.target.as_deref().unwrap_or(SQLITE)
+    }
+
     fn page(&self) -> Option<PathBuf> {
         (!self.no_html)
             .then(|| self.html.clone().unwrap_or_else(|| PathBuf::from("tiersmith-study.html")))
@@ -266,7 +293,7 @@ impl Study {
     }
 
     fn list(&self) -> Result<Outcome> {
-        let cases: Vec<Case> = case::choose_for(&self.target, &[], true)?;
+        let cases: Vec<Case> = case::choose_for(self.target(), &[], true)?;
         if self.json.is_some() {
             print_json(&cases)?;
             return Ok(Outcome::Good);

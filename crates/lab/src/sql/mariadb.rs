@@ -20,7 +20,7 @@ const DATABASE: &str = "tiersmith";
 pub(crate) struct MariadbSql {
     connection: Conn,
     socket: PathBuf,
-    prepared: HashMap<&'static str, Statement>,
+    prepared: HashMap<String, Statement>,
 }
 
 impl MariadbSql {
@@ -50,12 +50,12 @@ impl MariadbSql {
         }
     }
 
-    fn prepare(&mut self, statement: &'static str) -> Outcome<Statement> {
+    fn prepare(&mut self, statement: &str) -> Outcome<Statement> {
         if let Some(prepared) = self.prepared.get(statement) {
             return Ok(prepared.clone());
         }
         let prepared = self.connection.prep(statement).map_err(|e| self.broken(statement, &e))?;
-        self.prepared.insert(statement, prepared.clone());
+        self.prepared.insert(statement.to_owned(), prepared.clone());
         Ok(prepared)
     }
 
@@ -91,7 +91,7 @@ impl Sql for MariadbSql {
         self.plain("BEGIN")
     }
 
-    fn rows(&mut self, statement: &'static str, values: &[Value]) -> Outcome<Vec<Row>> {
+    fn rows(&mut self, statement: &str, values: &[Value]) -> Outcome<Vec<Row>> {
         let prepared = self.prepare(statement)?;
         let found: mysql::Result<Vec<mysql::Row>> =
             self.connection.exec(&prepared, parameters(values));
@@ -101,7 +101,7 @@ impl Sql for MariadbSql {
             .map_err(|e| self.broken(statement, &e))
     }
 
-    fn change(&mut self, statement: &'static str, values: &[Value]) -> Outcome<u64> {
+    fn change(&mut self, statement: &str, values: &[Value]) -> Outcome<u64> {
         let prepared = self.prepare(statement)?;
         let done = self.connection.exec_drop(&prepared, parameters(values));
         done.map_err(|e| self.broken(statement, &e))?;
@@ -163,7 +163,7 @@ impl Sql for MariadbSql {
     }
 
     fn analyse(&mut self, tables: &[Table]) -> Result<()> {
-        let names: Vec<&str> = tables.iter().map(|table| table.name).collect();
+        let names: Vec<&str> = tables.iter().map(|table| table.name.as_ref()).collect();
         self.batch(&format!("ANALYZE TABLE {}", names.join(", ")))
     }
 }

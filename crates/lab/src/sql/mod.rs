@@ -5,12 +5,13 @@
 //! transaction begins), prepares it when it is used first, and keeps it.
 //!
 //! **Invariant**: a transaction that has to be tried again is told apart from one that failed.
-//! **Deliberately absent**: timing and counting, and what a load asks: `target/tpcc`.
+//! **Deliberately absent**: timing and counting, and what a load asks: `target/transactions`.
 
 mod mariadb;
 mod postgres;
 mod sqlite;
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use crate::error::Error;
@@ -83,16 +84,29 @@ macro_rules! row {
 pub(crate) use row;
 
 /// A table, as every product takes it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Table {
     /// Its name.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Its columns with their types, and its primary key if it has one.
-    pub columns: &'static str,
+    pub columns: Cow<'static, str>,
     /// How many columns.
     pub width: usize,
-    /// Names of further indexes with their columns; made when the rows are there.
+    /// Names of further indexes, within the table, with their columns; made when the rows are
+    /// there.
     pub indexes: &'static [(&'static str, &'static str)],
+}
+
+impl Table {
+    /// One whose name or columns are put together.
+    pub fn new(
+        name: impl Into<Cow<'static, str>>,
+        columns: impl Into<Cow<'static, str>>,
+        width: usize,
+        indexes: &'static [(&'static str, &'static str)],
+    ) -> Table {
+        Table { name: name.into(), columns: columns.into(), width, indexes }
+    }
 }
 
 /// Why a statement did nothing.
@@ -125,13 +139,13 @@ pub trait Sql: Send {
     ///
     /// # Errors
     /// [`Broken`].
-    fn rows(&mut self, statement: &'static str, values: &[Value]) -> Outcome<Vec<Row>>;
+    fn rows(&mut self, statement: &str, values: &[Value]) -> Outcome<Vec<Row>>;
 
     /// Changes rows; how many.
     ///
     /// # Errors
     /// [`Broken`].
-    fn change(&mut self, statement: &'static str, values: &[Value]) -> Outcome<u64>;
+    fn change(&mut self, statement: &str, values: &[Value]) -> Outcome<u64>;
 
     /// Commits.
     ///
@@ -191,6 +205,31 @@ pub fn open_sqlite(path: &Path) -> crate::Result<Box<dyn Sql>> {
         reason: e.to_string(),
     })?;
     Ok(Box::new(SqliteSql::new(connection, path.into())))
+}
+
+/// Makes tables without their further indexes.
+///
+/// # Errors
+/// What the database says.
+pub(crate) fn make(sql: &mut dyn Sql, tables: &[Table]) -> crate::Result<()> {
+    let one =
+        |table: &Table| sql.batch(&format!("CREATE TABLE {} ({})", table.name, table.columns));
+    tables.iter().try_for_each(one)
+}
+
+/// Makes the further indexes of filled tables, and counts what is in them.
+///
+/// # Errors
+/// What the database says.
+pub(crate) fn finish(sql: &mut dyn Sql, tables: &[Table]) -> crate::Result<()> {
+    for table in tables {
+        for (name, columns) in table.indexes {
+            // Names of indexes are names of the whole schema in some products.
+            let index = format!("{}_{name}", table.name);
+            sql.batch(&format!("CREATE INDEX {index} ON {} ({columns})", table.name))?;
+        }
+    }
+    sql.analyse(tables)
 }
 
 /// What locks the rows that a query finds, where a database locks rows.

@@ -18,7 +18,7 @@ const BATCH: usize = 256 << 10;
 pub(crate) struct PostgresSql {
     connection: Client,
     socket: PathBuf,
-    prepared: HashMap<&'static str, Statement>,
+    prepared: HashMap<String, Statement>,
     /// PostgreSQL 15 and newer can be asked to.
     tells_figures: bool,
 }
@@ -62,13 +62,13 @@ impl PostgresSql {
         }
     }
 
-    fn prepare(&mut self, statement: &'static str) -> Outcome<Statement> {
+    fn prepare(&mut self, statement: &str) -> Outcome<Statement> {
         if let Some(prepared) = self.prepared.get(statement) {
             return Ok(prepared.clone());
         }
         let prepared =
             self.connection.prepare(&text(statement)).map_err(|e| self.broken(statement, &e))?;
-        self.prepared.insert(statement, prepared.clone());
+        self.prepared.insert(statement.to_owned(), prepared.clone());
         Ok(prepared)
     }
 
@@ -106,13 +106,13 @@ impl Sql for PostgresSql {
         self.plain("BEGIN")
     }
 
-    fn rows(&mut self, statement: &'static str, values: &[Value]) -> Outcome<Vec<Row>> {
+    fn rows(&mut self, statement: &str, values: &[Value]) -> Outcome<Vec<Row>> {
         let prepared = self.prepare(statement)?;
         let found = self.connection.query(&prepared, &parameters(values));
         found.map(|rows| rows.iter().map(row).collect()).map_err(|e| self.broken(statement, &e))
     }
 
-    fn change(&mut self, statement: &'static str, values: &[Value]) -> Outcome<u64> {
+    fn change(&mut self, statement: &str, values: &[Value]) -> Outcome<u64> {
         let prepared = self.prepare(statement)?;
         self.connection
             .execute(&prepared, &parameters(values))
@@ -171,7 +171,7 @@ impl Sql for PostgresSql {
     }
 
     fn analyse(&mut self, tables: &[Table]) -> Result<()> {
-        let names: Vec<&str> = tables.iter().map(|table| table.name).collect();
+        let names: Vec<&str> = tables.iter().map(|table| table.name.as_ref()).collect();
         self.batch(&format!("VACUUM ANALYZE {}", names.join(", ")))?;
         self.batch("CHECKPOINT")
     }

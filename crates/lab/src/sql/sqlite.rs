@@ -13,13 +13,13 @@ use super::{Broken, LOCK, Outcome, Row, Sql, Table, Value, beginning};
 use crate::error::{Error, Result};
 
 /// Statements that a connection keeps.
-const STATEMENTS: usize = 128;
+const STATEMENTS: usize = 1024;
 
 /// A connection, and what its statements are called here.
 pub(crate) struct SqliteSql {
     connection: Connection,
     path: PathBuf,
-    texts: HashMap<&'static str, String>,
+    texts: HashMap<String, String>,
 }
 
 impl ToSql for Value {
@@ -66,7 +66,7 @@ impl SqliteSql {
         }
     }
 
-    fn run(&self, statement: &'static str) -> Outcome<()> {
+    fn run(&self, statement: &str) -> Outcome<()> {
         let prepared = self.connection.prepare_cached(statement);
         prepared
             .and_then(|mut run| run.execute([]))
@@ -85,8 +85,11 @@ impl Sql for SqliteSql {
         self.run(if writes { "BEGIN IMMEDIATE" } else { "BEGIN" })
     }
 
-    fn rows(&mut self, statement: &'static str, values: &[Value]) -> Outcome<Vec<Row>> {
-        let sql = self.texts.entry(statement).or_insert_with(|| text(statement));
+    fn rows(&mut self, statement: &str, values: &[Value]) -> Outcome<Vec<Row>> {
+        if !self.texts.contains_key(statement) {
+            self.texts.insert(statement.to_owned(), text(statement));
+        }
+        let sql = self.texts.get(statement).map_or(statement, String::as_str);
         let find = || -> rusqlite::Result<Vec<Row>> {
             let mut prepared = self.connection.prepare_cached(sql)?;
             let columns = prepared.column_count();
@@ -101,7 +104,7 @@ impl Sql for SqliteSql {
         find().map_err(|e| self.broken(statement, &e))
     }
 
-    fn change(&mut self, statement: &'static str, values: &[Value]) -> Outcome<u64> {
+    fn change(&mut self, statement: &str, values: &[Value]) -> Outcome<u64> {
         let prepared = self.connection.prepare_cached(statement);
         let done = prepared.and_then(|mut change| change.execute(params_from_iter(values)));
         done.map(|rows| rows as u64).map_err(|e| self.broken(statement, &e))

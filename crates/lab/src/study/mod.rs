@@ -33,8 +33,9 @@ use crate::published;
 use crate::run::Plans;
 use crate::server;
 use crate::size::ByteSize;
+use crate::target::transactions;
 use crate::target::{self, Ground, Kind};
-use crate::workload::{keys, slob, tpcc};
+use crate::workload::{clients, keys, oltp, slob, tpcc};
 use result::{CaseSummary, Machine, PlaceSummary, RunResult, StudyResult};
 
 /// Seconds measured per run when nothing is said, and in a full study.
@@ -76,6 +77,11 @@ pub struct Options {
     pub keys: keys::Instead,
     /// The company of the load `tpcc`, instead of the cases' own.
     pub tpcc: tpcc::Instead,
+    /// The tables of the loads `oltp-*`, instead of the cases' own.
+    pub oltp: oltp::Instead,
+    /// Of a hundred seconds of `client-copy`, how many the application takes, instead of the cases'
+    /// own.
+    pub application_pct: Option<u32>,
     /// A latency profile of slow storage laid over the home, by name; every figure is labelled
     /// then.
     pub home_model: Option<String>,
@@ -108,6 +114,8 @@ impl Options {
             clients: None,
             keys: keys::Instead::default(),
             tpcc: tpcc::Instead::default(),
+            oltp: oltp::Instead::default(),
+            application_pct: None,
             home_model: None,
             home: None,
             fast: None,
@@ -135,10 +143,6 @@ impl Options {
                 reason,
             });
         }
-        if let Some(clients) = self.clients.filter(|clients| !(1..=90).contains(clients)) {
-            let reason = "give 1 to 90".into();
-            return Err(Error::Setting { setting: "clients", value: clients.to_string(), reason });
-        }
         if let Some(name) = &self.home_model {
             mounted::home_model(name)?;
         }
@@ -154,13 +158,19 @@ impl Options {
             case.server.tier = self.tier_size.or(case.server.tier);
             case.server.load = self.load.unwrap_or(case.server.load);
             case.server.clients = self.clients.unwrap_or(case.server.clients);
+            case.check_clients(case.server.clients)?;
             case.server.keys = self.keys.of(&case.server.keys);
-            case.server.keys.check()?;
             case.tpcc = self.tpcc.of(&case.tpcc);
-            case.tpcc.check()?;
-            if case.load() == Load::Tpcc {
-                // One database, however many warehouses.
+            case.oltp = self.oltp.of(&case.oltp);
+            let application_pct = self.application_pct.unwrap_or(case.client_copy.application_pct);
+            case.client_copy = clients::Settings { application_pct, ..case.client_copy };
+            case.check_loads()?;
+            if case.load().is_transactional() {
+                // One database, however many tables.
                 case.slob.schemas = 1;
+                let buffer = case.oltp.buffer_bytes(&case.slob).map(ByteSize);
+                case.server.cache = buffer.unwrap_or(case.server.cache);
+                case.sqlite.page_cache = buffer.unwrap_or(case.sqlite.page_cache);
             }
             for settings in case.runs() {
                 settings.check(case.block_bytes())?;
@@ -281,13 +291,12 @@ fn load_of(cases: &[Case]) -> String {
                 case.server.clients
             )
         }
-        (Some(case), Load::Tpcc) => {
-            format!(
-                "{}: {} ({})",
-                load.title(),
-                case.tpcc.describe(case.server.clients),
-                tpcc::LABEL
-            )
+        (Some(case), load) if load.is_transactional() => {
+            let described =
+                transactions::of(case, &case.slob).map(|of| of.describe(case.server.clients));
+            let label =
+                if load == Load::Tpcc { format!(" ({})", tpcc::LABEL) } else { String::new() };
+            format!("{}: {}{label}", load.title(), described.unwrap_or_default())
         }
         _ if embedded => Load::Slob.title().into(),
         _ => load.title().into(),

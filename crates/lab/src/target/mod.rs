@@ -10,10 +10,14 @@
 //! figures of two targets mean the same.
 //! **Deliberately absent**: the order of a study: `study/`.
 
+mod clients;
+mod oltp;
 pub mod server;
 pub mod sqlite;
 mod tier;
 pub mod tpcc;
+pub mod transactions;
+mod ycsb;
 
 use std::path::Path;
 

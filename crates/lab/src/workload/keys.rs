@@ -217,10 +217,6 @@ impl Settings {
 
     /// The requests of one client of several, of so many keys.
     pub fn plan(&self, keys: u64, client: u32, clients: u32, seed: u64) -> Plan {
-        // Far apart for neighbouring clients: fastrand's first numbers follow its seed.
-        let seed = seed.wrapping_add(u64::from(client).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let mut random = fastrand::Rng::with_seed(seed);
-        let seed = random.u64(..);
         let keys = keys.max(1);
         Plan {
             ratio: self.ratio,
@@ -228,7 +224,7 @@ impl Settings {
             keys,
             in_window: 0,
             next: keys * u64::from(client) / u64::from(clients.max(1)) % keys,
-            random: fastrand::Rng::with_seed(seed),
+            random: super::generator(seed, client),
         }
     }
 }

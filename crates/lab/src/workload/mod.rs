@@ -8,9 +8,12 @@
 //! long each step takes.
 //! **Deliberately absent**: time. When a step is due is the business of `run.rs`.
 
+pub mod clients;
 pub mod keys;
+pub mod oltp;
 pub mod slob;
 pub mod tpcc;
+pub mod ycsb;
 
 use std::time::Duration;
 
@@ -41,11 +44,31 @@ pub enum Load {
     Mixed,
     /// TPC-C's five transactions, by the lab's own clients.
     Tpcc,
+    /// YCSB, half reads and half updates, by the lab's own clients, as all that follow.
+    YcsbA,
+    /// YCSB, reads with a few updates.
+    YcsbB,
+    /// YCSB, reads only.
+    YcsbC,
+    /// YCSB, reads of the newest records, and inserts.
+    YcsbD,
+    /// YCSB, short scans, and inserts.
+    YcsbE,
+    /// YCSB, reads, and records read and written back.
+    YcsbF,
+    /// Transactions like sysbench's that only read.
+    OltpReadOnly,
+    /// Transactions like sysbench's that read and write.
+    OltpReadWrite,
+    /// Transactions like sysbench's that only write.
+    OltpWriteOnly,
+    /// SAP's client copy and client delete.
+    ClientCopy,
 }
 
 impl Load {
     /// Every one.
-    pub const ALL: [Load; 10] = [
+    pub const ALL: [Load; 20] = [
         Load::Slob,
         Load::Tpcb,
         Load::SimpleUpdate,
@@ -56,6 +79,16 @@ impl Load {
         Load::Set,
         Load::Mixed,
         Load::Tpcc,
+        Load::YcsbA,
+        Load::YcsbB,
+        Load::YcsbC,
+        Load::YcsbD,
+        Load::YcsbE,
+        Load::YcsbF,
+        Load::OltpReadOnly,
+        Load::OltpReadWrite,
+        Load::OltpWriteOnly,
+        Load::ClientCopy,
     ];
 
     /// As on the command line.
@@ -71,6 +104,16 @@ impl Load {
             Load::Set => "set",
             Load::Mixed => "mixed",
             Load::Tpcc => "tpcc",
+            Load::YcsbA => "ycsb-a",
+            Load::YcsbB => "ycsb-b",
+            Load::YcsbC => "ycsb-c",
+            Load::YcsbD => "ycsb-d",
+            Load::YcsbE => "ycsb-e",
+            Load::YcsbF => "ycsb-f",
+            Load::OltpReadOnly => "oltp-read-only",
+            Load::OltpReadWrite => "oltp-read-write",
+            Load::OltpWriteOnly => "oltp-write-only",
+            Load::ClientCopy => "client-copy",
         }
     }
 
@@ -87,7 +130,39 @@ impl Load {
             Load::Set => "redis-benchmark SET",
             Load::Mixed => "GET and SET, mixed as memtier_benchmark does",
             Load::Tpcc => "TPC-C's five transactions",
+            Load::YcsbA => "YCSB A, half reads and half updates",
+            Load::YcsbB => "YCSB B, reads with a few updates",
+            Load::YcsbC => "YCSB C, reads only",
+            Load::YcsbD => "YCSB D, reads of the newest records, and inserts",
+            Load::YcsbE => "YCSB E, short scans, and inserts",
+            Load::YcsbF => "YCSB F, reads, and records read and written back",
+            Load::OltpReadOnly => "OLTP like sysbench's, read only",
+            Load::OltpReadWrite => "OLTP like sysbench's, read and write",
+            Load::OltpWriteOnly => "OLTP like sysbench's, write only",
+            Load::ClientCopy => "SAP's client copy and client delete",
         }
+    }
+
+    /// Whether it is one of YCSB's, which key-value servers run as well.
+    pub fn is_ycsb(self) -> bool {
+        use Load::{YcsbA, YcsbB, YcsbC, YcsbD, YcsbE, YcsbF};
+        matches!(self, YcsbA | YcsbB | YcsbC | YcsbD | YcsbE | YcsbF)
+    }
+
+    /// Whether its transactions are statements of its own in SQL (`target/transactions`).
+    pub fn is_transactional(self) -> bool {
+        !matches!(
+            self,
+            Load::Slob
+                | Load::Tpcb
+                | Load::SimpleUpdate
+                | Load::SelectOnly
+                | Load::ReadWrite
+                | Load::ReadOnly
+                | Load::WriteOnly
+                | Load::Set
+                | Load::Mixed
+        )
     }
 }
 
@@ -101,6 +176,13 @@ impl std::str::FromStr for Load {
             .find(|load| load.name() == text)
             .ok_or_else(|| format!("give one of {}", names()))
     }
+}
+
+/// The random choices of one client of several.
+fn generator(seed: u64, client: u32) -> fastrand::Rng {
+    // Far apart for neighbouring clients: fastrand's first numbers follow its seed.
+    let seed = seed.wrapping_add(u64::from(client).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    fastrand::Rng::with_seed(fastrand::Rng::with_seed(seed).u64(..))
 }
 
 /// What a session does to one schema. Ranges are open at both ends: rows with

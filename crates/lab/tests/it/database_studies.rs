@@ -313,7 +313,7 @@ fn a_model_that_is_not_there_and_a_load_of_another_product_are_refused() {
     options.home_model = None;
     options.clients = Some(0);
     let error = run_to_error(&options);
-    assert!(error.contains("clients = 0") && error.contains("1 to 90"), "{error}");
+    assert!(error.contains("clients = 0") && error.contains("1 to 1000"), "{error}");
     options.clients = None;
     options.keys.pipeline = Some(0);
     let error = run_to_error(&options);

@@ -4,6 +4,7 @@
 
 mod comparison;
 mod database_studies;
+mod loads;
 mod servers;
 mod study;
 mod tpcc;

@@ -19,14 +19,13 @@ use std::time::{Duration, Instant};
 use tiersmith_awr::events::Histogram;
 use tiersmith_awr::resp::{self, Reply};
 
+use super::PATIENCE;
 use super::program::{Amount, Found};
 use crate::error::{During, Error, Result};
 use crate::run::Latency;
 use crate::server::Server;
 use crate::workload::keys::{Plan, Request, Settings};
 
-/// For a server that hangs: how long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(300);
 /// Requests at once while the keys get their values.
 const FILL_AT_ONCE: u64 = 256;
 /// How often the caller looks whether to stop.

@@ -12,6 +12,7 @@ mod keys;
 mod placed;
 mod program;
 mod session;
+mod ycsb;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,16 +26,19 @@ use tiersmith_awr::{Snapshot, Source, statistic};
 
 use super::{
     CALLS, COMMITS, EXECUTES, Ground, Kind, Opened, ROWS, Session, Target, Work, db_time_ns, tier,
-    tpcc,
+    tpcc, transactions,
 };
 use crate::case::{Case, Load};
 use crate::error::{During, Error, Result};
 use crate::run::{self, Measured, Plans};
 use crate::server::client::Rows;
 use crate::server::{self, Client, Product, Programs, Server, Site};
-use crate::workload::{self, slob};
+use crate::workload::slob;
+use crate::workload::ycsb::Ycsb;
 use placed::Placed;
 
+/// For a server that hangs: how long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(300);
 /// How long the load runs before a kill.
 const BEFORE_KILL: Duration = Duration::from_secs(1);
 
@@ -85,7 +89,7 @@ impl Kind for ServerKind {
         format!(
             "{:?} {:?} {:?} {scale} {scan} {} {} {:?}",
             case.load(),
-            case.tpcc,
+            transactions::of(case, slob),
             case.server.keys,
             slob.schemas,
             slob.seed,
@@ -115,10 +119,18 @@ impl Kind for ServerKind {
                     (ground.progress)(0.6).then_some(()).ok_or(Error::Interrupted)?;
                 }
             }
-            Load::Tpcc => {
+            load if load.is_transactional() => {
                 let report = |part: f64| (ground.progress)(0.5 + 0.4 * part);
+                let records = transactions::ycsb_of(ground.case, ground.slob);
+                if let Some(load) = records.filter(|_| !product.speaks_sql()) {
+                    ycsb::fill(&running.socket(), &load, ground.slob.seed, &report)?;
+                    running.stop()?;
+                    return (ground.progress)(0.95).then_some(()).ok_or(Error::Interrupted);
+                }
                 let mut sql = running.sql()?;
-                workload::tpcc::fill(sql.as_mut(), &ground.case.tpcc, ground.slob.seed, &report)?;
+                if let Some(load) = transactions::of(ground.case, ground.slob) {
+                    load.fill(sql.as_mut(), ground.slob.seed, &report)?;
+                }
             }
             _ => program::prepare(&running, &programs, ground.case, ground.slob)?,
         }
@@ -152,6 +164,8 @@ impl Kind for ServerKind {
             remote: None,
         };
         let target = ServerTarget {
+            load: transactions::of(case, ground.slob).filter(|_| product.speaks_sql()),
+            records: transactions::ycsb_of(case, ground.slob).filter(|_| !product.speaks_sql()),
             case: case.clone(),
             slob: ground.slob.clone(),
             product,
@@ -273,8 +287,8 @@ fn settings(case: &Case, slob: &slob::Settings, site: &Site) -> BTreeMap<String,
         }
     } else {
         pairs.insert("clients".into(), case.server.clients.to_string());
-        if case.load() == Load::Tpcc {
-            pairs.insert("company".into(), case.tpcc.describe(case.server.clients));
+        if let Some(load) = transactions::of(case, slob) {
+            pairs.insert("tables".into(), load.describe(case.server.clients));
             pairs.insert("seed".into(), slob.seed.to_string());
         }
         let keys = &case.server.keys;
@@ -321,6 +335,10 @@ struct ServerTarget {
     server: Server,
     placed: Placed,
     case: Case,
+    /// The load, if its transactions are statements of its own in SQL.
+    load: Option<Box<dyn transactions::Transactional>>,
+    /// The load, if it is one of YCSB's on a server that speaks no SQL.
+    records: Option<Ycsb>,
     slob: slob::Settings,
     product: &'static dyn Product,
     programs: Programs,
@@ -354,7 +372,7 @@ impl Target for ServerTarget {
         let _ = self.product.figures(control.as_mut(), &mut snapshot);
         snapshot.add_waits(&work.client_waits.read());
         snapshot.sessions = Some(work.sessions());
-        if matches!(self.case.load(), Load::Slob | Load::Tpcc) {
+        if self.case.load() == Load::Slob || self.load.is_some() || self.records.is_some() {
             snapshot.db_time_ns = Some(db_time_ns(&statements));
             snapshot.add_counter(
                 statistic::EXECUTE_COUNT,
@@ -378,8 +396,11 @@ impl Target for ServerTarget {
     fn check(&self) -> Result<()> {
         let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         control.ping()?;
-        if self.case.load() == Load::Tpcc {
-            return tpcc::consistent(self.server.sql()?.as_mut(), &self.home);
+        if let Some(load) = &self.load {
+            return load.check(self.server.sql()?.as_mut(), &self.home);
+        }
+        if let Some(records) = &self.records {
+            return ycsb::check(&self.server.socket(), records);
         }
         if self.case.load() != Load::Slob {
             return Ok(());
@@ -415,11 +436,20 @@ impl Opened for ServerTarget {
     }
 
     fn measure(&self, plans: &Plans<'_>) -> Result<Measured> {
-        match (plans.program, self.case.server.load) {
-            (None, Load::Slob) => run::run(self, plans),
-            (None, Load::Tpcc) => {
-                let (company, clients) = (&self.case.tpcc, self.case.server.clients);
-                tpcc::run(self, plans, company, clients, &|_| self.server.sql())
+        if let (None, Some(records)) = (plans.program, &self.records) {
+            let (socket, seed) = (self.server.socket(), plans.slob.seed);
+            let connect: &transactions::Connect<'_> =
+                &|_, number| Ok(Box::new(ycsb::YcsbOnRedis::open(&socket, records, seed, number)?));
+            let clients = self.case.server.clients;
+            let kinds = super::ycsb::OPERATIONS;
+            return transactions::run_connected(self, plans, kinds, clients, connect)
+                .map_err(|e| self.explained(e));
+        }
+        match (plans.program, &self.load) {
+            (None, None) if self.case.load() == Load::Slob => run::run(self, plans),
+            (None, Some(load)) => {
+                let clients = self.case.server.clients;
+                transactions::run(self, plans, load.as_ref(), clients, &|_| self.server.sql())
             }
             _ => program::measure(self, plans),
         }

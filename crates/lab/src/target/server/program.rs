@@ -47,21 +47,22 @@ fn belongs(load: Load) -> (&'static str, &'static str) {
         Load::ReadWrite | Load::ReadOnly | Load::WriteOnly => ("mariadb", "sysbench"),
         Load::Set => ("redis", "redis-benchmark"),
         Load::Mixed => ("redis", ""),
-        Load::Slob | Load::Tpcc => ("", ""),
+        _ => ("", ""),
     }
 }
 
 /// Why a load cannot be run on a product here; nothing: it can.
 pub(super) fn cannot(product: &dyn Product, programs: &Programs, load: Load) -> Option<String> {
     let (of, program) = belongs(load);
-    if load == Load::Tpcc && !product.speaks_sql() {
+    let speaks_it = product.speaks_sql() || load.is_ycsb();
+    if load.is_transactional() && !speaks_it {
         return Some(format!(
             "the load {} is SQL, and {} does not speak it",
             load.name(),
             product.title()
         ));
     }
-    if matches!(load, Load::Slob | Load::Tpcc) {
+    if load == Load::Slob || load.is_transactional() {
         return None;
     }
     if of != product.name() {
@@ -112,7 +113,7 @@ pub(super) fn prepare(
     let load = case.server.load;
     match load {
         Load::Mixed => return keys::fill(server, &case.server.keys, case.server.keys.keys(slob)),
-        Load::Set | Load::Slob | Load::Tpcc => return Ok(()),
+        load if belongs(load).1.is_empty() || load == Load::Set => return Ok(()),
         _ => {}
     }
     let (_, program) = belongs(load);
@@ -126,7 +127,7 @@ pub(super) fn prepare(
             sysbench(&mut command, server, load, slob);
             command.arg("prepare");
         }
-        Load::Set | Load::Mixed | Load::Slob | Load::Tpcc => return Ok(()),
+        _ => return Ok(()),
     }
     finish(command, &server.socket_dir().join("load"), &|| false, &|_| {}, Duration::ZERO)
         .map(|_| ())
@@ -221,7 +222,9 @@ pub(super) fn measure(target: &ServerTarget, plans: &Plans<'_>) -> Result<Measur
         }
     };
     let because = match job.load {
-        Load::Slob | Load::Tpcc => Some("it is no program of its own".to_owned()),
+        load if load == Load::Slob || load.is_transactional() => {
+            Some("it is no program of its own".to_owned())
+        }
         load => cannot(target.product, &target.programs, load),
     };
     if let Some(reason) = because {
@@ -335,7 +338,8 @@ fn once(
             command.args(["--histogram=on", "--percentile=99", "run"]);
             of_sysbench(&finish(command)?)
         }
-        Load::Set | Load::Mixed | Load::Slob | Load::Tpcc => {
+        // redis-benchmark; what has no program was refused.
+        _ => {
             let value =
                 wishes.value.map_or(super::width(target.product) as u64 * 19, ByteSize::bytes);
             let (mut count, time) = match amount {

@@ -16,7 +16,8 @@ use rusqlite::{Connection, params_from_iter};
 use super::failed;
 use crate::error::{During, Error, Result};
 use crate::sql::SqliteSql;
-use crate::workload::{slob, tpcc};
+use crate::target::transactions::Transactional;
+use crate::workload::slob;
 
 /// Rows between two looks at the progress.
 const STEP: u64 = 1024;
@@ -49,7 +50,8 @@ pub fn load(
     File::open(path).and_then(|file| file.sync_all()).during("sync", path)
 }
 
-/// Makes the database of TPC-C's company at `path`, which must not exist, and syncs it.
+/// Makes the database of a load with tables of its own at `path`, which must not exist, and syncs
+/// it.
 ///
 /// `progress` is told the share done and says whether to go on.
 ///
@@ -58,10 +60,10 @@ pub fn load(
 ///
 /// # Durability
 /// As [`load`].
-pub fn load_tpcc(
+pub fn load_tables(
     path: &Path,
     page_size: u32,
-    company: &tpcc::Settings,
+    load: &dyn Transactional,
     seed: u64,
     progress: &dyn Fn(f64) -> bool,
 ) -> Result<()> {
@@ -72,7 +74,7 @@ pub fn load_tpcc(
     );
     connection.execute_batch(&setup).map_err(failed("setting up the database", path))?;
     let mut sql = SqliteSql::new(connection, path.to_path_buf());
-    tpcc::fill(&mut sql, company, seed, progress)?;
+    load.fill(&mut sql, seed, progress)?;
     sql.into_connection().close().map_err(|(_, e)| failed("closing the database", path)(e))?;
     File::open(path).and_then(|file| file.sync_all()).during("sync", path)
 }

@@ -23,14 +23,14 @@ use tiersmith_sqlite::place::Place;
 
 use super::{
     CALLS, COMMITS, EXECUTES, Ground, Kind, Opened, ROWS, Session, Target, Work, db_time_ns, tier,
-    tpcc,
+    transactions,
 };
 use crate::case::{Case, Load, Placement};
 use crate::error::{During, Error, Result};
 use crate::place::Places;
 use crate::run::{self, Measured, Plans};
 use crate::sql::{Sql, SqliteSql, Table};
-use crate::workload::{self, slob};
+use crate::workload::slob;
 
 /// Numbers the instances of a process, so that snapshots of two runs cannot be mixed up.
 static INSTANCES: AtomicU64 = AtomicU64::new(0);
@@ -61,11 +61,14 @@ impl Kind for SqliteKind {
         }
         match case.load() {
             Load::Slob => None,
-            Load::Tpcc if case.sqlite.exclusive && case.server.clients > 1 => Some(
-                "it is in exclusive mode, where one connection keeps its locks; give --clients 1"
-                    .into(),
-            ),
-            Load::Tpcc => None,
+            load if load.is_transactional() && case.sqlite.exclusive && case.server.clients > 1 => {
+                Some(
+                    "it is in exclusive mode, where one connection keeps its locks; give \
+                      --clients 1"
+                        .into(),
+                )
+            }
+            load if load.is_transactional() => None,
             load => Some(format!("the load {} is for servers; give --target", load.name())),
         }
     }
@@ -74,16 +77,21 @@ impl Kind for SqliteKind {
         let slob = ground.slob;
         let (scale, scan) = (slob.scale.bytes(), slob.scan_table.bytes());
         let case = ground.case;
-        let load = format!("{} {:?}", case.load().name(), case.tpcc);
+        let load = format!("{} {:?}", case.load().name(), transactions::of(case, slob));
         format!("{load} {} {scale} {scan} {} {}", case.sqlite.page_size, slob.schemas, slob.seed)
     }
 
     fn load(&self, ground: &Ground<'_>, dir: &Path) -> Result<()> {
         let schemas = ground.slob.schemas;
-        if ground.case.load() == Load::Tpcc {
-            let (page_size, company) = (ground.case.sqlite.page_size, &ground.case.tpcc);
-            let path = database(dir, 0);
-            return load::load_tpcc(&path, page_size, company, ground.slob.seed, ground.progress);
+        if let Some(load) = transactions::of(ground.case, ground.slob) {
+            let (page_size, path) = (ground.case.sqlite.page_size, database(dir, 0));
+            return load::load_tables(
+                &path,
+                page_size,
+                load.as_ref(),
+                ground.slob.seed,
+                ground.progress,
+            );
         }
         for schema in 0..schemas {
             let report =
@@ -150,13 +158,13 @@ impl Opened for OpenedSqlite<'_> {
     }
 
     fn measure(&self, plans: &Plans<'_>) -> Result<Measured> {
-        match self.target.case.load() {
-            Load::Tpcc => {
-                let (target, case) = (&self.target, &self.target.case);
+        let target = &self.target;
+        match &target.load {
+            Some(load) => {
                 let open = |work: &Work| target.sql(Some(work.client_waits.clone()));
-                tpcc::run(target, plans, &case.tpcc, case.server.clients, &open)
+                transactions::run(target, plans, load.as_ref(), target.case.server.clients, &open)
             }
-            _ => run::run(&self.target, plans),
+            None => run::run(target, plans),
         }
     }
 
@@ -179,6 +187,8 @@ impl Opened for OpenedSqlite<'_> {
 /// The databases of one run, attached or plain.
 pub struct SqliteTarget {
     case: Case,
+    /// The load, if its transactions are statements of its own.
+    load: Option<Box<dyn transactions::Transactional>>,
     slob: slob::Settings,
     databases: Vec<Database>,
     source: Source,
@@ -268,9 +278,11 @@ impl SqliteTarget {
             settings: settings(case, slob),
             remote: None,
         };
+        let load = transactions::of(case, slob);
         let (case, slob) = (case.clone(), slob.clone());
         Ok(SqliteTarget {
             case,
+            load,
             slob,
             databases,
             source,
@@ -288,13 +300,13 @@ impl SqliteTarget {
     pub fn warm(&self) -> Result<()> {
         for database in &self.databases {
             let connection = database.connect(&self.case)?;
-            let whole: Vec<String> = match self.case.load() {
-                Load::Tpcc => {
+            let whole: Vec<String> = match &self.load {
+                Some(load) => {
                     let count =
                         |table: &Table| format!("SELECT COUNT(*) FROM {} NOT INDEXED", table.name);
-                    workload::tpcc::TABLES.iter().map(count).collect()
+                    load.tables().iter().map(count).collect()
                 }
-                _ => ["cf1", "cf2"]
+                None => ["cf1", "cf2"]
                     .map(|table| format!("SELECT COUNT(c2) FROM {table} NOT INDEXED"))
                     .into(),
             };
@@ -482,13 +494,13 @@ fn configure(connection: &Connection, case: &Case, path: &Path) -> Result<()> {
 /// What a report says of the settings.
 fn settings(case: &Case, slob: &slob::Settings) -> std::collections::BTreeMap<String, String> {
     let sqlite = &case.sqlite;
-    let load = match case.load() {
-        Load::Tpcc => vec![
+    let load = match transactions::of(case, slob) {
+        Some(load) => vec![
             ("load", case.load().title().to_owned()),
-            ("company", case.tpcc.describe(case.server.clients)),
+            ("tables", load.describe(case.server.clients)),
             ("seed", slob.seed.to_string()),
         ],
-        _ => settings_of_slob(slob),
+        None => settings_of_slob(slob),
     };
     let pairs = [
         ("fast tier holds", case.placement.name().to_owned()),
@@ -561,8 +573,8 @@ impl Target for SqliteTarget {
             let connection = database.connect(&self.case)?;
             let unsound =
                 |reason: String| Error::Unsound { database: database.path.clone(), reason };
-            if self.case.load() == Load::Tpcc {
-                tpcc::consistent(self.sql(None)?.as_mut(), &database.path)?;
+            if let Some(load) = &self.load {
+                load.check(self.sql(None)?.as_mut(), &database.path)?;
             } else {
                 let found: i64 = connection
                     .query_row("SELECT COUNT(*) FROM cf1", [], |row| row.get(0))

@@ -1,33 +1,29 @@
-//! TPC-C's transactions on a database that speaks SQL: clients, checks, and a kill under load.
+//! TPC-C's transactions on a database that speaks SQL: what each does, checks, and a kill under
+//! load.
 //!
 //! What is asked is said by [`crate::workload::tpcc`]; how the database is reached, by
 //! [`crate::sql`].
 //!
-//! **Invariants**: a transaction that the database ended because of another one is tried again with
-//! the same input, and its time is from its first beginning; what is counted as done was
-//! acknowledged.
-//! **Deliberately absent**: queued Delivery, terminals and their screens.
+//! **Invariant**: what a client was told before a kill is there after it.
+//! **Deliberately absent**: clients (`transactions/`), queued Delivery, terminals and their
+//! screens.
 
 mod checks;
-mod timed;
 mod transactions;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use tiersmith_awr::events::{Recorder, Registry, counters, wait_events};
+use tiersmith_awr::events::{EventDef, EventId, Recorder, Registry, wait_events};
 
-use crate::error::{Error, Result};
-use crate::run::{self, Client, Going, Measured, Plans};
-use crate::session::{
-    CLIENT_WAITS, COUNTERS, DATABASE_LOCK, STATEMENTS, Target, Work, thread_cpu_ns,
-};
-use crate::sql::{Broken, Outcome, Sql};
-use crate::workload::tpcc::{Input, Plan, Settings};
+use super::transactions::{COUNTS, Recorders, Timed, Transactional, Transactions, carry_out};
+use crate::error::Result;
+use crate::session::{CLIENT_WAITS, COUNTERS, STATEMENTS};
+use crate::sql::{Outcome, Sql, Table};
+use crate::workload::tpcc::{self, Input, Plan, Settings};
 use checks::Taken;
-use timed::Timed;
 use transactions::Ended;
 
 pub use checks::consistent;
@@ -49,59 +45,13 @@ wait_events! {
     TAKEN_BACK = "Taken back", Other;
 }
 
-counters! {
-    /// What else is counted.
-    pub const COUNTS;
-    /// Transactions tried again, because the database ended them for another one.
-    AGAIN = "tried again", "transactions";
-}
-
-/// How often a transaction is tried.
-const TRIES: u32 = 1000;
-/// How often a thread's processor time is told.
-const CPU_EVERY: Duration = Duration::from_millis(1);
-/// How often the server is told to add up what a session's process counted.
-const FIGURES_EVERY: Duration = Duration::from_millis(100);
-
-/// Opens a connection of its own for each client, which may tell what it waits for.
-pub type Open<'a> = dyn Fn(&Work) -> Result<Box<dyn Sql>> + Sync + 'a;
-
-/// Runs the transactions of so many clients.
-///
-/// # Errors
-/// What a client failed with; [`Error::Interrupted`].
-pub fn run(
-    target: &dyn Target,
-    plans: &Plans<'_>,
-    settings: &Settings,
-    clients: u32,
-    open: &Open<'_>,
-) -> Result<Measured> {
-    let work = Work::of(clients, TRANSACTIONS, COUNTS);
-    let client = |number: u32| -> Result<Box<dyn Client + '_>> {
-        Ok(Box::new(TpccClient::new(open(&work)?, &work, settings, plans.slob.seed, number)))
-    };
-    run::run_clients(target, plans, &work, clients, &client)
-}
-
 fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// What a client times with.
-struct Recorders {
-    statements: Recorder,
-    transactions: Recorder,
-    waits: Recorder,
-}
-
 /// One attempt at a transaction; as what it is counted.
-fn attempt(
-    sql: &mut dyn Sql,
-    statements: &Recorder,
-    input: &Input,
-) -> Outcome<tiersmith_awr::events::EventId> {
+fn attempt(sql: &mut dyn Sql, statements: &Recorder, input: &Input) -> Outcome<EventId> {
     let writes = !matches!(input, Input::OrderStatus { .. } | Input::StockLevel { .. });
     let begun = Timed::begin(sql, statements, writes)?;
     match input {
@@ -126,101 +76,67 @@ fn attempt(
     }
 }
 
-/// Carries out a transaction, again and again while others are in its way.
-fn carry_out(sql: &mut dyn Sql, of: &Recorders, input: &Input) -> Result<()> {
-    let start = of.transactions.start();
-    for _ in 0..TRIES {
-        let wait = of.waits.start();
-        match attempt(sql, &of.statements, input) {
-            Ok(done) => {
-                let _ = of.transactions.record(done, start);
-                return Ok(());
-            }
-            Err(Broken::Again) => {
-                sql.rollback()?;
-                let _ = of.waits.record(DATABASE_LOCK, wait);
-                of.transactions.count(AGAIN, 1);
-            }
-            Err(Broken::Failed(error)) => return Err(error),
-        }
+impl Transactional for Settings {
+    fn kinds(&self) -> &'static [EventDef] {
+        TRANSACTIONS
     }
-    Err(Error::Target {
-        what: "the load".into(),
-        database: "TPC-C".into(),
-        reason: format!(
-            "a transaction was ended {TRIES} times because of others; give fewer clients"
-        ),
-    })
+
+    fn tables(&self) -> Vec<Table> {
+        tpcc::TABLES.into()
+    }
+
+    fn fill(&self, sql: &mut dyn Sql, seed: u64, progress: &dyn Fn(f64) -> bool) -> Result<()> {
+        tpcc::fill(sql, self, seed, progress)
+    }
+
+    fn client<'a>(&'a self, seed: u64, number: u32) -> Box<dyn Transactions + 'a> {
+        Box::new(Terminal::new(Plan::new(self, seed, number)))
+    }
+
+    fn check(&self, sql: &mut dyn Sql, database: &Path) -> Result<()> {
+        consistent(sql, database)
+    }
+
+    fn describe(&self, clients: u32) -> String {
+        Settings::describe(self, clients)
+    }
+
+    fn bytes(&self) -> u64 {
+        Settings::bytes(self)
+    }
 }
 
-/// A client of a run.
-struct TpccClient<'a> {
-    sql: Box<dyn Sql>,
-    work: &'a Work,
-    of: Recorders,
+/// A client.
+struct Terminal {
     plan: Plan,
-    number: u32,
-    cpu_at_start_ns: u64,
-    cpu_told: Instant,
-    figures_told: Instant,
+    input: Input,
+    /// Keying and think time of the input.
+    pace: Option<(Duration, Duration)>,
 }
 
-impl<'a> TpccClient<'a> {
-    /// The client with this number on a connection of its own.
-    fn new(
-        sql: Box<dyn Sql>,
-        work: &'a Work,
-        settings: &Settings,
-        seed: u64,
-        number: u32,
-    ) -> TpccClient<'a> {
-        TpccClient {
-            sql,
-            work,
-            of: Recorders {
-                statements: work.statements.recorder(),
-                transactions: work.load.recorder(),
-                waits: work.client_waits.recorder(),
-            },
-            plan: Plan::new(settings, seed, number),
-            number,
-            cpu_at_start_ns: thread_cpu_ns(),
-            cpu_told: Instant::now(),
-            figures_told: Instant::now(),
-        }
+impl Terminal {
+    fn new(mut plan: Plan) -> Terminal {
+        let input = plan.draw();
+        Terminal { plan, input, pace: None }
     }
 }
 
-impl Client for TpccClient<'_> {
-    fn step(&mut self, going: &Going<'_>) -> Result<bool> {
-        let input = self.plan.draw();
-        let pace = self.plan.pace(&input);
-        if let Some((keying, _)) = pace {
-            going.pause(keying);
-            if going.stopped() {
-                return Ok(false);
-            }
-        }
-        carry_out(self.sql.as_mut(), &self.of, &input)?;
-        let now = Instant::now();
-        if now - self.cpu_told >= CPU_EVERY {
-            self.cpu_told = now;
-            self.work.tell_cpu(self.number as usize, self.cpu_at_start_ns);
-        }
-        if now - self.figures_told >= FIGURES_EVERY {
-            self.figures_told = now;
-            self.sql.tell_figures();
-        }
-        if let Some((_, think)) = pace {
-            going.pause(think);
-        }
-        Ok(true)
+impl Transactions for Terminal {
+    fn draw(&mut self) {
+        self.input = self.plan.draw();
+        self.pace = self.plan.pace(&self.input);
     }
-}
 
-impl Drop for TpccClient<'_> {
-    fn drop(&mut self) {
-        self.work.tell_cpu(self.number as usize, self.cpu_at_start_ns);
+    fn attempt(&mut self, sql: &mut dyn Sql, statements: &Recorder) -> Outcome<EventId> {
+        attempt(sql, statements, &self.input)
+    }
+
+    fn before(&self) -> Option<Duration> {
+        self.pace.map(|(keying, _)| keying)
+    }
+
+    fn done(&mut self, _: Duration, _: &Recorder) -> Option<Duration> {
+        self.pace.map(|(_, think)| think)
     }
 }
 
@@ -265,9 +181,10 @@ pub(crate) fn until_killed(
             };
             scope.spawn(move || {
                 // Other transactions than those of the run that was measured.
-                let mut plan = Plan::new(settings, seed ^ 0x6b69_6c6c, number);
+                let mut client = Terminal::new(Plan::new(settings, seed ^ 0x6b69_6c6c, number));
                 while !stop.load(Ordering::Relaxed) {
-                    if let Err(error) = carry_out(sql.as_mut(), &of, &plan.draw()) {
+                    client.draw();
+                    if let Err(error) = carry_out(sql.as_mut(), &of, &mut client) {
                         // What fails from now on fails because of the kill.
                         if !killing.load(Ordering::SeqCst) {
                             failed
@@ -300,7 +217,7 @@ impl Killed {
     /// Whether what was acknowledged is there and the conditions hold; a sentence that says so.
     ///
     /// # Errors
-    /// [`Error::Unsound`]; what the database says.
+    /// [`crate::Error::Unsound`]; what the database says.
     pub(crate) fn check(
         &self,
         sql: &mut dyn Sql,

@@ -5,9 +5,9 @@
 
 use std::path::PathBuf;
 
-use super::timed::Timed;
 use crate::error::Error;
 use crate::sql::{Outcome, Row, Value, row};
+use crate::target::transactions::Timed;
 use crate::workload::tpcc::{Customer, DISTRICTS, Order, Payment};
 
 /// How often the oldest order is looked for again that another client delivered meanwhile.

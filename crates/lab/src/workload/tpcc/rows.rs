@@ -3,10 +3,12 @@
 //! **Invariant**: what is loaded keeps the consistency conditions of clause 3.3.2; each part of a
 //! table has a generator of its own, so an order and its lines agree without being kept.
 
+use std::borrow::Cow;
+
 use super::Settings;
 use super::random::{NAMES, Random, last_name};
 use crate::error::{Error, Result};
-use crate::sql::{Row, Sql, Table, Value, row};
+use crate::sql::{self, Row, Sql, Table, Value, row};
 
 /// Districts of a warehouse.
 pub const DISTRICTS: u32 = 10;
@@ -14,87 +16,104 @@ pub const DISTRICTS: u32 = 10;
 const LOADED_MS: i64 = 1_700_000_000_000;
 
 const ITEM: Table = Table {
-    name: "item",
-    columns: "i_id BIGINT, i_im_id BIGINT, i_name VARCHAR(24), i_price BIGINT, i_data VARCHAR(50), \
+    name: Cow::Borrowed("item"),
+    columns: Cow::Borrowed(
+        "i_id BIGINT, i_im_id BIGINT, i_name VARCHAR(24), i_price BIGINT, i_data VARCHAR(50), \
               PRIMARY KEY (i_id)",
+    ),
     width: 5,
     indexes: &[],
 };
 
 const WAREHOUSE: Table = Table {
-    name: "warehouse",
-    columns: "w_id BIGINT, w_name VARCHAR(10), w_street_1 VARCHAR(20), w_street_2 VARCHAR(20), \
+    name: Cow::Borrowed("warehouse"),
+    columns: Cow::Borrowed(
+        "w_id BIGINT, w_name VARCHAR(10), w_street_1 VARCHAR(20), w_street_2 VARCHAR(20), \
               w_city VARCHAR(20), w_state VARCHAR(2), w_zip VARCHAR(9), w_tax BIGINT, w_ytd \
               BIGINT, \
               PRIMARY KEY (w_id)",
+    ),
     width: 9,
     indexes: &[],
 };
 
 const STOCK: Table = Table {
-    name: "stock",
-    columns: "s_w_id BIGINT, s_i_id BIGINT, s_quantity BIGINT, s_dist_01 VARCHAR(24), \
+    name: Cow::Borrowed("stock"),
+    columns: Cow::Borrowed(
+        "s_w_id BIGINT, s_i_id BIGINT, s_quantity BIGINT, s_dist_01 VARCHAR(24), \
               s_dist_02 VARCHAR(24), s_dist_03 VARCHAR(24), s_dist_04 VARCHAR(24), \
               s_dist_05 VARCHAR(24), s_dist_06 VARCHAR(24), s_dist_07 VARCHAR(24), \
               s_dist_08 VARCHAR(24), s_dist_09 VARCHAR(24), s_dist_10 VARCHAR(24), s_ytd BIGINT, \
               s_order_cnt BIGINT, s_remote_cnt BIGINT, s_data VARCHAR(50), \
               PRIMARY KEY (s_w_id, s_i_id)",
+    ),
     width: 17,
     indexes: &[],
 };
 
 const DISTRICT: Table = Table {
-    name: "district",
-    columns: "d_w_id BIGINT, d_id BIGINT, d_name VARCHAR(10), d_street_1 VARCHAR(20), \
+    name: Cow::Borrowed("district"),
+    columns: Cow::Borrowed(
+        "d_w_id BIGINT, d_id BIGINT, d_name VARCHAR(10), d_street_1 VARCHAR(20), \
               d_street_2 VARCHAR(20), d_city VARCHAR(20), d_state VARCHAR(2), d_zip VARCHAR(9), \
               d_tax BIGINT, d_ytd BIGINT, d_next_o_id BIGINT, PRIMARY KEY (d_w_id, d_id)",
+    ),
     width: 11,
     indexes: &[],
 };
 
 const CUSTOMER: Table = Table {
-    name: "customer",
-    columns: "c_w_id BIGINT, c_d_id BIGINT, c_id BIGINT, c_first VARCHAR(16), c_middle VARCHAR(2), \
+    name: Cow::Borrowed("customer"),
+    columns: Cow::Borrowed(
+        "c_w_id BIGINT, c_d_id BIGINT, c_id BIGINT, c_first VARCHAR(16), c_middle VARCHAR(2), \
               c_last VARCHAR(16), c_street_1 VARCHAR(20), c_street_2 VARCHAR(20), \
               c_city VARCHAR(20), c_state VARCHAR(2), c_zip VARCHAR(9), c_phone VARCHAR(16), \
               c_since BIGINT, c_credit VARCHAR(2), c_credit_lim BIGINT, c_discount BIGINT, \
               c_balance BIGINT, c_ytd_payment BIGINT, c_payment_cnt BIGINT, c_delivery_cnt BIGINT, \
               c_data VARCHAR(500), PRIMARY KEY (c_w_id, c_d_id, c_id)",
+    ),
     width: 21,
-    indexes: &[("customer_by_name", "c_w_id, c_d_id, c_last, c_first")],
+    indexes: &[("by_name", "c_w_id, c_d_id, c_last, c_first")],
 };
 
 const HISTORY: Table = Table {
-    name: "history",
-    columns: "h_c_id BIGINT, h_c_d_id BIGINT, h_c_w_id BIGINT, h_d_id BIGINT, h_w_id BIGINT, \
+    name: Cow::Borrowed("history"),
+    columns: Cow::Borrowed(
+        "h_c_id BIGINT, h_c_d_id BIGINT, h_c_w_id BIGINT, h_d_id BIGINT, h_w_id BIGINT, \
               h_date BIGINT, h_amount BIGINT, h_data VARCHAR(24)",
+    ),
     width: 8,
     indexes: &[],
 };
 
 const ORDERS: Table = Table {
-    name: "orders",
-    columns: "o_w_id BIGINT, o_d_id BIGINT, o_id BIGINT, o_c_id BIGINT, o_entry_d BIGINT, \
+    name: Cow::Borrowed("orders"),
+    columns: Cow::Borrowed(
+        "o_w_id BIGINT, o_d_id BIGINT, o_id BIGINT, o_c_id BIGINT, o_entry_d BIGINT, \
               o_carrier_id BIGINT NULL, o_ol_cnt BIGINT, o_all_local BIGINT, \
               PRIMARY KEY (o_w_id, o_d_id, o_id)",
+    ),
     width: 8,
-    indexes: &[("orders_by_customer", "o_w_id, o_d_id, o_c_id, o_id")],
+    indexes: &[("by_customer", "o_w_id, o_d_id, o_c_id, o_id")],
 };
 
 const NEW_ORDER: Table = Table {
-    name: "new_order",
-    columns: "no_w_id BIGINT, no_d_id BIGINT, no_o_id BIGINT, PRIMARY KEY (no_w_id, no_d_id, \
-              no_o_id)",
+    name: Cow::Borrowed("new_order"),
+    columns: Cow::Borrowed(
+        "no_w_id BIGINT, no_d_id BIGINT, no_o_id BIGINT, PRIMARY KEY (no_w_id, no_d_id, no_o_id)",
+    ),
     width: 3,
     indexes: &[],
 };
 
 const ORDER_LINE: Table = Table {
-    name: "order_line",
-    columns: "ol_w_id BIGINT, ol_d_id BIGINT, ol_o_id BIGINT, ol_number BIGINT, ol_i_id BIGINT, \
+    name: Cow::Borrowed("order_line"),
+    columns: Cow::Borrowed(
+        "ol_w_id BIGINT, ol_d_id BIGINT, ol_o_id BIGINT, ol_number BIGINT, ol_i_id BIGINT, \
               ol_supply_w_id BIGINT, ol_delivery_d BIGINT NULL, ol_quantity BIGINT, \
               ol_amount BIGINT, ol_dist_info VARCHAR(24), \
               PRIMARY KEY (ol_w_id, ol_d_id, ol_o_id, ol_number)",
+    ),
     width: 10,
     indexes: &[],
 };
@@ -273,9 +292,7 @@ pub fn fill(
     seed: u64,
     progress: &dyn Fn(f64) -> bool,
 ) -> Result<()> {
-    for table in TABLES {
-        sql.batch(&format!("CREATE TABLE {} ({})", table.name, table.columns))?;
-    }
+    sql::make(sql, &TABLES)?;
     sql.fill(&ITEM, &mut items(settings, seed))?;
     let parts = f64::from(settings.warehouses) * 5.0;
     let mut done = 0.0;
@@ -298,12 +315,7 @@ pub fn fill(
         sql.fill(&ORDER_LINE, &mut order_lines(settings, seed, w))?;
         look()?;
     }
-    for table in TABLES {
-        for (name, columns) in table.indexes {
-            sql.batch(&format!("CREATE INDEX {name} ON {} ({columns})", table.name))?;
-        }
-    }
-    sql.analyse(&TABLES)?;
+    sql::finish(sql, &TABLES)?;
     if progress(1.0) { Ok(()) } else { Err(Error::Interrupted) }
 }
 
