@@ -24,6 +24,7 @@ mod account;
 pub mod case;
 pub mod doctor;
 mod error;
+pub mod experiments;
 mod installed;
 pub mod mounted;
 pub mod place;

@@ -122,18 +122,10 @@ impl Figure {
 /// [`Error::Case`] if there is none.
 pub fn find(id: &str) -> Result<Published> {
     let unknown = |reason: String| Error::Case { case: id.to_owned(), reason };
-    let known = || DOCUMENTS.map(|(name, _)| name).join(", ");
     let (name, case) = id
         .split_once('/')
         .ok_or_else(|| unknown("a published case is named DOCUMENT/CASE".into()))?;
-    let text = DOCUMENTS
-        .iter()
-        .find(|(document, _)| *document == name)
-        .ok_or_else(|| {
-            unknown(format!("there is no published document {name}; there are {}", known()))
-        })?
-        .1;
-    let document = parse(name, text)?;
+    let document = parse(name, text_of_document(name)?)?;
     let get = |wanted: &str| document.case.iter().find(|table| text_of(table, "id") == wanted);
     let table =
         get(case).ok_or_else(|| unknown(format!("the document {name} has no case {case}")))?;
@@ -153,6 +145,23 @@ pub fn find(id: &str) -> Result<Published> {
         setup: setup(table),
         baseline_setup: baseline.map(setup).unwrap_or_default(),
         figures: figures.collect(),
+    })
+}
+
+/// Where the figures of a document are from.
+///
+/// # Errors
+/// [`Error::Case`] if there is none of this name.
+pub fn source(name: &str) -> Result<Source> {
+    Ok(parse(name, text_of_document(name)?)?.source)
+}
+
+fn text_of_document(name: &str) -> Result<&'static str> {
+    let known = || DOCUMENTS.map(|(name, _)| name).join(", ");
+    let found = DOCUMENTS.iter().find(|(document, _)| *document == name).map(|(_, text)| *text);
+    found.ok_or_else(|| Error::Case {
+        case: name.to_owned(),
+        reason: format!("there is no published document {name}; there are {}", known()),
     })
 }
 

@@ -3,11 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Serialize;
 use tiersmith_lab::ByteSize;
 use tiersmith_lab::case::{self, Case, Load, SQLITE};
+use tiersmith_lab::experiments::{self, Experiment, Here};
 use tiersmith_lab::place::Leftovers;
+use tiersmith_lab::probe::{Place, Queue};
 use tiersmith_lab::study::result::StudyResult;
-use tiersmith_lab::study::{self, FULL_ROUNDS, FULL_SECONDS, Options, SECONDS, html, text};
+use tiersmith_lab::study::survey::{self, Wanted};
+use tiersmith_lab::study::{
+    self, FULL_ROUNDS, FULL_SECONDS, Options, SECONDS, html, survey_page, text,
+};
 use tiersmith_lab::workload::{keys, oltp, tpcc};
 
 use super::written::{Readers, write_file};
@@ -15,6 +21,9 @@ use super::{print, print_json};
 use crate::Outcome;
 use crate::error::{Error, Result};
 use crate::progress::Line;
+
+/// In place of cases: every published experiment.
+const EVERYTHING: &str = "all";
 
 /// How the program was called.
 fn called() -> Vec<String> {
@@ -30,13 +39,17 @@ fn called() -> Vec<String> {
 /// for the same question. Everything made is removed, also after Ctrl-C.
 ///
 /// Without CASE the default set runs. A CASE is an id (see --list), the name of a set (`redo`), or
-/// the path of a case file; its baseline runs as well. What cannot run here (no root, no FUSE) is
-/// left out with the reason.
+/// the path of a case file; its baseline runs as well. `all` runs every published experiment that
+/// can run here, and writes one page. What cannot run here (no root, no FUSE) is left out with the
+/// reason.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   tiersmith study                              the default set, under three minutes
   tiersmith study --list                       what cases there are
+  tiersmith study --list --all                 what was published, and what stands for it here
+  tiersmith study all --quick --html all.html  all of it that can be run here, on one page, in \
+  some minutes
   tiersmith study redo-on-tier --seconds 30    one case and its baseline, longer
   tiersmith study redo --target postgres       where the redo of a PostgreSQL lies: disk, medium, \
   mount
@@ -68,7 +81,8 @@ pub(crate) struct Study {
     /// The same as CASE
     #[arg(long = "case", value_name = "CASE")]
     more_cases: Vec<String>,
-    /// The database: sqlite, postgres, mariadb, redis [default: sqlite]
+    /// The database: sqlite, postgres, mariadb, redis [default: sqlite; of `all`: each that is
+    /// installed]
     #[arg(long, value_name = "NAME")]
     target: Option<String>,
     /// What a server is loaded with: slob; tpcb, simple-update, select-only (pgbench); read-write,
@@ -117,6 +131,9 @@ pub(crate) struct Study {
     /// List the cases of the target and end
     #[arg(long)]
     list: bool,
+    /// With --list: every published experiment, what stands for it here, and what that needs
+    #[arg(long, requires = "list", conflicts_with = "cases")]
+    all: bool,
     /// Print a case's file, to copy and change, and end
     #[arg(long, value_name = "CASE")]
     show: Option<String>,
@@ -141,6 +158,9 @@ pub(crate) struct Study {
     /// Rounds; the median of each case is shown [default: 1; with --full 3]
     #[arg(long, value_name = "N")]
     rounds: Option<u32>,
+    /// With `all`: short runs of small databases, each experiment on one target
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
     /// Every case, at length
     #[arg(long)]
     full: bool,
@@ -176,6 +196,9 @@ pub(crate) struct Study {
 
 impl Study {
     pub(super) fn run(&self, leftovers: &Leftovers) -> Result<Outcome> {
+        if self.all {
+            return self.list_published();
+        }
         if self.list {
             return self.list();
         }
@@ -192,6 +215,9 @@ impl Study {
             return self.read_again(file);
         }
         let names: Vec<String> = self.cases.iter().chain(&self.more_cases).cloned().collect();
+        if names == [EVERYTHING] {
+            return self.survey(leftovers);
+        }
         let mut options = Options::new(case::choose_for(self.target(), &names, self.full)?);
         options.seconds = self.seconds.unwrap_or(if self.full { FULL_SECONDS } else { SECONDS });
         options.rounds = self.rounds.unwrap_or(if self.full { FULL_ROUNDS } else { 1 });
@@ -292,6 +318,79 @@ impl Study {
         Ok(())
     }
 
+    /// Runs every published experiment that can be run here.
+    fn survey(&self, leftovers: &Leftovers) -> Result<Outcome> {
+        self.can_write()?;
+        let line = Line::new();
+        let wanted = Wanted {
+            quick: self.quick,
+            seconds: self.seconds,
+            target: self.target.clone(),
+            home: self.home.clone(),
+            fast: self.fast.clone(),
+            emulate: self.emulate,
+            command: called(),
+            devices: self.devices(leftovers, &line)?,
+        };
+        let survey = survey::run(&wanted, leftovers, &line);
+        line.clear();
+        let survey = survey?;
+        self.show(&survey, &survey_page::render_text(&survey), &survey_page::render_html(&survey))
+    }
+
+    /// Writes the page and the JSON, and prints one of the two.
+    fn show(&self, found: &impl Serialize, as_text: &str, as_page: &str) -> Result<Outcome> {
+        if let Some(page) = self.page() {
+            write_file(&page, as_page, Readers::AsUsual)?;
+        }
+        match &self.json {
+            Some(path) if path.as_os_str() == "-" => print_json(found)?,
+            Some(path) => {
+                let json = serde_json::to_string_pretty(found).map_err(|e| {
+                    Error::Usage(format!("the result cannot be written as JSON: {e}"))
+                })?;
+                write_file(path, &json, Readers::AsUsual)?;
+            }
+            None => {}
+        }
+        if self.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
+            print(as_text)?;
+            if let Some(page) = self.page() {
+                let page = std::fs::canonicalize(&page).unwrap_or(page);
+                print(&format!("\npage: {}\n", page.display()))?;
+            }
+        }
+        Ok(Outcome::Good)
+    }
+
+    /// The home's directory and the medium's, as the published study of devices measured its own.
+    fn devices(&self, leftovers: &Leftovers, line: &Line) -> Result<Vec<Place>> {
+        let queue = Queue { threads: 4, depth: 16, reads_pct: 50 };
+        let seconds = if self.quick { 0.05 } else { 0.5 };
+        let fast = self.fast.clone().unwrap_or_else(|| PathBuf::from("/dev/shm"));
+        let mut places = Vec::new();
+        for dir in [self.home.clone().unwrap_or_else(|| PathBuf::from(".")), fast] {
+            let Ok(dir) = std::fs::canonicalize(&dir) else { continue };
+            match super::probe::measure(&dir, seconds, queue, leftovers, line) {
+                Ok(place) => places.push(place),
+                Err(e) if leftovers.stopped() => return Err(e),
+                // What is too small, or cannot be written, is no reason not to run the rest.
+                Err(_) => {}
+            }
+        }
+        Ok(places)
+    }
+
+    fn list_published(&self) -> Result<Outcome> {
+        let all = experiments::all()?;
+        if self.json.is_some() {
+            print_json(&all)?;
+        } else {
+            print(&published(&all))?;
+        }
+        Ok(Outcome::Good)
+    }
+
     fn list(&self) -> Result<Outcome> {
         let cases: Vec<Case> = case::choose_for(self.target(), &[], true)?;
         if self.json.is_some() {
@@ -319,4 +418,40 @@ impl Study {
         print(&out)?;
         Ok(Outcome::Good)
     }
+}
+
+/// Every experiment below its document.
+fn published(all: &[Experiment]) -> String {
+    let here = all.iter().filter(|one| matches!(one.here, Here::Case { .. })).count();
+    let mut out = format!(
+        "{} published experiments: {here} have something that stands for them here, {} have \
+         nothing.\n",
+        all.len(),
+        all.len() - here
+    );
+    let mut document = "";
+    for one in all {
+        let source = &one.source;
+        if source.title != document {
+            document = &source.title;
+            out.push_str(&format!("\n{} ({}, {})\n", source.title, source.publisher, source.year));
+        }
+        out.push_str(&format!("\n  {}\n", one.id));
+        text::paragraph(&mut out, "    ", &format!("{} ({})", one.experiment, one.shown_in));
+        match &one.here {
+            Here::Missing(why) => text::paragraph(&mut out, "    Nothing here: ", why),
+            Here::Case { case, targets, load, needs, differs, .. } => {
+                let load = load.map(|load| format!(", load {}", load.name())).unwrap_or_default();
+                let needs = if needs.is_empty() {
+                    String::new()
+                } else {
+                    format!("; needs {}", needs.join(", "))
+                };
+                let is = format!("{case} on {}{load}{needs}", targets.join(", "));
+                text::paragraph(&mut out, "    Here: ", &is);
+                text::paragraph(&mut out, "    Differs: ", differs);
+            }
+        }
+    }
+    out
 }

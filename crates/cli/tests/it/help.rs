@@ -115,6 +115,33 @@ fn the_list_of_cases_names_what_each_is_compared_with() {
 }
 
 #[test]
+fn every_published_experiment_is_listed_with_what_stands_for_it_or_why_nothing_does() {
+    let output = tiersmith(&["study", "--list", "--all"]);
+    let list = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(list.starts_with("42 published experiments: "), "{list}");
+    for expected in [
+        "Accelerating Oracle Transactional Databases with SanDisk Flash Storage (SanDisk, 2015)",
+        "(figures 7 and 8, approach 2)",
+        "Here: tpcc-redo-on-tier on postgres, mariadb, sqlite, load tpcc",
+        "Here: server-redo-on-disk on postgres, mariadb, load slob; needs root",
+        "load client-copy",
+        "63 %",
+        "57 %",
+    ] {
+        assert!(list.contains(expected), "no `{expected}` in {list}");
+    }
+    assert!(list.lines().all(|line| line.chars().count() <= 110), "{list}");
+    let json = text(&tiersmith(&["study", "--list", "--all", "--json"]).stdout);
+    let all: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(all.as_array().unwrap().len(), 42);
+    assert_eq!(all[1]["here"]["case"]["case"], "server-redo-on-disk");
+    // Without --list it makes no sense.
+    let refused = tiersmith(&["study", "--all"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+}
+
+#[test]
 fn a_case_that_is_shown_can_be_run_as_a_file() {
     let dir = tempfile::tempdir().unwrap();
     let shown = tiersmith(&["study", "--show", "redo-on-home"]);

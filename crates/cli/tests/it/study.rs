@@ -264,6 +264,80 @@ fn a_study_of_a_server_that_is_interrupted_leaves_no_server_no_mount_and_no_file
 }
 
 #[test]
+fn all_published_experiments_are_on_one_page_with_figures_or_with_the_reason_why_not() {
+    let dir = place();
+    let arguments = [
+        "study",
+        "all",
+        "--quick",
+        "--target",
+        "sqlite",
+        "--seconds",
+        "0.2",
+        "--home",
+        "home",
+        "--fast",
+        "fast",
+        "--json",
+        "all.json",
+        "--html",
+        "all.html",
+    ];
+    let output = tiersmith(dir.path(), &arguments);
+    let (printed, refused) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{printed}{refused}");
+    // The verdict comes first.
+    let verdict = printed.split("\n\n").nth(1).unwrap().replace('\n', " ");
+    assert!(
+        verdict.contains(" of 42 published experiments were run on this machine; "),
+        "{verdict}"
+    );
+    let survey: Value =
+        serde_json::from_str(&std::fs::read_to_string(dir.path().join("all.json")).unwrap())
+            .unwrap();
+    let experiments = survey["experiments"].as_array().unwrap();
+    assert_eq!(experiments.len(), 42);
+    let outcome = |id: &str| {
+        let one = experiments.iter().find(|one| one["experiment"]["id"] == id).unwrap();
+        one["outcome"].clone()
+    };
+    assert_eq!(outcome("sandisk-2015-all")["ran"][0]["case"], "tpcc-all-on-tier");
+    assert_eq!(outcome("flash-cache-2022-pmem")["ran"][0]["target"], "sqlite");
+    assert_eq!(outcome("optane-2019-fio-4k")["ran"].as_array().unwrap().len(), 2);
+    let redis = outcome("optane-2019-redis-latency")["not-here"].to_string();
+    assert!(redis.contains("--target leaves redis out"), "{redis}");
+    assert!(outcome("sandisk-2015-cost")["nothing"].to_string().contains("57 %"));
+    let page = std::fs::read_to_string(dir.path().join("all.html")).unwrap();
+    for shown in [&printed, &page] {
+        for expected in [
+            "EMULATED",
+            "Ours beside the printed figures",
+            "derived from TPC-C, not comparable with published results",
+            "saving of 63 %",
+            "What was not run",
+            "optane-2019-redis-latency",
+        ] {
+            assert!(shown.contains(expected), "no `{expected}` in {shown}");
+        }
+        for one in experiments.iter().filter(|one| one["outcome"]["ran"].is_null()) {
+            let id = one["experiment"]["id"].as_str().unwrap();
+            assert!(shown.contains(id), "{id} is missing in {shown}");
+        }
+    }
+    // The five-fold gain of the document stands beside ours.
+    let gain = |line: &&str| {
+        line.contains("sandisk-2015-all") && line.contains("trans ratio") && line.contains("5.17")
+    };
+    let ours = printed.lines().find(gain).unwrap_or_else(|| panic!("{printed}"));
+    let ours: f64 = ours.split_whitespace().last().unwrap().parse().unwrap();
+    assert!(ours > 0.0, "{printed}");
+    for made in ["all.json", "all.html"] {
+        std::fs::remove_file(dir.path().join(made)).unwrap();
+    }
+    nothing_left(dir.path());
+}
+
+#[test]
 fn probe_lists_and_measures_and_removes_its_files() {
     let dir = place();
     let list = tiersmith(dir.path(), &["probe", "--list"]);

@@ -10,11 +10,15 @@
 //! not a figure.
 //! **Deliberately absent**: the terminal (progress is told to the caller) and signals.
 //!
-//! Read next: `result.rs` (what is kept), `trust.rs` (when it is doubted), `text.rs` and `html.rs`.
+//! Read next: `result.rs` (what is kept), `trust.rs` (when it is doubted), `text.rs` and `html.rs`;
+//! `survey.rs` (all of what was published, in one go).
 
+pub mod beside;
 pub mod html;
 pub mod operations;
 pub mod result;
+pub mod survey;
+pub mod survey_page;
 pub mod tables;
 pub mod text;
 pub mod trust;
