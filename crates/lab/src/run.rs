@@ -106,6 +106,10 @@ pub struct Measured {
     pub elapsed_s: f64,
     /// Executions in each slice of the interval, per second.
     pub slices: Vec<f64>,
+    /// In each slice, what 99 of 100 statements and commits took no longer than: a stall, as of a
+    /// checkpoint, is seen here.
+    #[serde(default)]
+    pub p99_slices_ns: Vec<u64>,
     /// Executions.
     pub executes: u64,
     /// Transactions committed.
@@ -407,13 +411,17 @@ fn measure(target: &dyn Target, control: &Control<'_>, sessions: usize) -> Resul
     let first = Instant::now();
     let mut slices = Vec::with_capacity(SLICES);
     let mut slice_began = (first, statements_before.counter(EXECUTES));
+    let (mut p99_slices_ns, mut before) = (Vec::with_capacity(SLICES), statements_before.clone());
     for n in 1..=SLICES {
         let over = wait_until(first + plans.run_time.mul_f64(n as f64 / SLICES as f64))?;
-        let (now, executes) = (Instant::now(), work.statements.read().counter(EXECUTES));
+        let (now, read) = (Instant::now(), work.statements.read());
+        let executes = read.counter(EXECUTES);
         let seconds = (now - slice_began.0).as_secs_f64();
         if !over && seconds > 0.0 {
             slices.push((executes - slice_began.1) as f64 / seconds);
+            p99_slices_ns.push(p99_ns(&read.since(&before)));
         }
+        before = read;
         slice_began = (now, executes);
         if over {
             break;
@@ -439,6 +447,7 @@ fn measure(target: &dyn Target, control: &Control<'_>, sessions: usize) -> Resul
     Ok(Measured {
         kinds: load.events().map(kind).collect(),
         counted: load.counters().map(|(counter, count)| (counter.name.to_owned(), count)).collect(),
+        p99_slices_ns,
         ..measured(control, begin, end, slices, &statements, &responses)
     })
 }
@@ -468,7 +477,15 @@ fn measured(
         transaction: None,
         kinds: Vec::new(),
         counted: Vec::new(),
+        p99_slices_ns: Vec::new(),
     }
+}
+
+/// What 99 of 100 of all events took no longer than; 0 if there was none.
+fn p99_ns(totals: &Totals) -> u64 {
+    let mut all = Histogram::new();
+    totals.events().for_each(|(_, event)| all.merge(event.histogram()));
+    all.quantile_ns(0.99).unwrap_or(0)
 }
 
 #[cfg(test)]

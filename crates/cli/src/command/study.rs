@@ -9,6 +9,7 @@ use tiersmith_lab::case::{self, Case, Load, SQLITE};
 use tiersmith_lab::experiments::{self, Experiment, Here};
 use tiersmith_lab::place::Leftovers;
 use tiersmith_lab::probe::{Place, Queue};
+use tiersmith_lab::study::recovery;
 use tiersmith_lab::study::result::StudyResult;
 use tiersmith_lab::study::survey::{self, Wanted};
 use tiersmith_lab::study::{
@@ -24,6 +25,9 @@ use crate::progress::Line;
 
 /// In place of cases: every published experiment.
 const EVERYTHING: &str = "all";
+
+/// In place of cases: servers that are killed under load.
+const RECOVERY: &str = "recovery";
 
 /// How the program was called.
 fn called() -> Vec<String> {
@@ -41,7 +45,7 @@ fn called() -> Vec<String> {
 /// Without CASE the default set runs. A CASE is an id (see --list), the name of a set (`redo`), or
 /// the path of a case file; its baseline runs as well. `all` runs every published experiment that
 /// can run here, and writes one page. What cannot run here (no root, no FUSE) is left out with the
-/// reason.
+/// reason. `recovery` kills servers under load and times them.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -50,6 +54,8 @@ Examples:
   tiersmith study --list --all                 what was published, and what stands for it here
   tiersmith study all --quick --html all.html  all of it that can be run here, on one page, in \
   some minutes
+  tiersmith study recovery --target postgres   kill -9 under load: time to the first answer, with \
+  and without the tier
   tiersmith study redo-on-tier --seconds 30    one case and its baseline, longer
   tiersmith study redo --target postgres       where the redo of a PostgreSQL lies: disk, medium, \
   mount
@@ -218,6 +224,9 @@ impl Study {
         if names == [EVERYTHING] {
             return self.survey(leftovers);
         }
+        if names == [RECOVERY] {
+            return self.recovery(leftovers);
+        }
         let mut options = Options::new(case::choose_for(self.target(), &names, self.full)?);
         options.seconds = self.seconds.unwrap_or(if self.full { FULL_SECONDS } else { SECONDS });
         options.rounds = self.rounds.unwrap_or(if self.full { FULL_ROUNDS } else { 1 });
@@ -336,6 +345,26 @@ impl Study {
         line.clear();
         let survey = survey?;
         self.show(&survey, &survey_page::render_text(&survey), &survey_page::render_html(&survey))
+    }
+
+    /// Kills servers under load.
+    fn recovery(&self, leftovers: &Leftovers) -> Result<Outcome> {
+        self.can_write()?;
+        let wanted = recovery::Wanted {
+            target: self.target.clone(),
+            load: self.load,
+            clients: self.clients,
+            seconds: self.seconds,
+            scale: self.scale,
+            home: self.home.clone(),
+            fast: self.fast.clone(),
+            emulate: self.emulate,
+        };
+        let line = Line::new();
+        let found = recovery::run(&wanted, leftovers, &line);
+        line.clear();
+        let found = found?;
+        self.show(&found, &recovery::render_text(&found), &recovery::render_html(&found))
     }
 
     /// Writes the page and the JSON, and prints one of the two.

@@ -338,6 +338,37 @@ fn all_published_experiments_are_on_one_page_with_figures_or_with_the_reason_why
 }
 
 #[test]
+fn a_recovery_says_what_it_could_not_kill_and_refuses_a_load_it_cannot_watch() {
+    let dir = place();
+    let nothing = [
+        "study",
+        "recovery",
+        "--target",
+        "sqlite",
+        "--no-html",
+        "--home",
+        "home",
+        "--fast",
+        "fast",
+    ];
+    let output = tiersmith(dir.path(), &nothing);
+    let printed = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(printed.contains("skipped: SQLite, because it has no server to kill"), "{printed}");
+    let json = tiersmith(dir.path(), &[&nothing[..], &["--json"]].concat());
+    let found: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(found["not_run"][0][0], "SQLite");
+    let refused = tiersmith(dir.path(), &[&nothing[..], &["--load", "slob"]].concat());
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        text(&refused.stderr).contains("the setting load = slob is refused"),
+        "{}",
+        text(&refused.stderr)
+    );
+    nothing_left(dir.path());
+}
+
+#[test]
 fn probe_lists_and_measures_and_removes_its_files() {
     let dir = place();
     let list = tiersmith(dir.path(), &["probe", "--list"]);

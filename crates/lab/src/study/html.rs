@@ -6,7 +6,7 @@
 //! **Invariant**: an emulated tier is a banner on top; that figures cannot be trusted is said
 //! before the first of them.
 
-use tiersmith_awr::page::{Bar, Chart, Page};
+use tiersmith_awr::page::{Bar, Chart, Line, OverTime, Page, Series, TimeSlot};
 use tiersmith_awr::{Item, Quantity, compare, figure, report};
 
 use super::result::{Row, StudyResult};
@@ -82,6 +82,10 @@ pub fn render(result: &StudyResult) -> Result<String> {
     }
     for pct in result.update_pcts() {
         for row in result.rows(pct) {
+            if let Some(chart) = stalls(&row) {
+                page.section(&format!("Stalls: {}, UPDATE_PCT {pct}", row.case.id));
+                page.chart(&chart);
+            }
             details(&mut page, &row)?;
         }
     }
@@ -150,6 +154,40 @@ fn comparison(page: &mut Page, result: &StudyResult, pct: u32) {
     }
     page.table(&tables::comparison(result, pct));
     page.table(&tables::waits(result, pct));
+}
+
+/// p99 over time of a case and of its baseline, on one axis that begins with each run.
+fn stalls(row: &Row<'_>) -> Option<Chart> {
+    let (here, base) = (&row.run.measured, &row.baseline?.measured);
+    let slots = here.p99_slices_ns.len().min(base.p99_slices_ns.len());
+    if slots < 2 {
+        return None;
+    }
+    let begin = here.begin.taken_unix_ns;
+    let length = (here.elapsed_s * 1e9) as u64 / here.p99_slices_ns.len() as u64;
+    let milliseconds = |ns: &u64| *ns as f64 / 1e6;
+    let slot = |(n, (of_base, of_here)): (u64, (&u64, &u64))| TimeSlot {
+        from_unix_ns: begin + n * length,
+        to_unix_ns: begin + (n + 1) * length,
+        values: vec![milliseconds(of_base)],
+        lines: vec![Some(milliseconds(of_here))],
+    };
+    let both = base.p99_slices_ns.iter().zip(&here.p99_slices_ns);
+    Some(Chart::Area {
+        of: OverTime {
+            title: format!("99th percentile of statements and commits: {}", row.case.id),
+            explanation: "The area is the baseline, the line the case; both begin with their own \
+                          run. A peak is a stall, as of a checkpoint."
+                .into(),
+            unit: "ms".into(),
+            slots: (0..).zip(both).map(slot).collect(),
+            gaps: Vec::new(),
+            top: 0.0,
+            length_ns: 0,
+        },
+        series: vec![Series { name: row.baseline?.case.clone(), colour: 0 }],
+        lines: vec![Line { name: row.case.id.clone(), limit: false }],
+    })
 }
 
 /// The workload repository's report of a case, as one section: beside its baseline, or alone if it

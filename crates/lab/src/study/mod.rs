@@ -16,6 +16,7 @@
 pub mod beside;
 pub mod html;
 pub mod operations;
+pub mod recovery;
 pub mod result;
 pub mod survey;
 pub mod survey_page;

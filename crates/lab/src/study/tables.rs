@@ -40,7 +40,12 @@ pub fn comparison(result: &StudyResult, pct: u32) -> Table {
         "Mean time of COMMIT, as the client sees it; of a SET, where that is a transaction.",
     )
     .figures("Commit p99", "", "99 of 100 commits took no longer.")
-    .figures("Select avg", "", "Mean time of a SELECT of WORK_UNIT - 1 rows, or of a GET.");
+    .figures("Select avg", "", "Mean time of a SELECT of WORK_UNIT - 1 rows, or of a GET.")
+    .figures(
+        "Worst p99",
+        "",
+        "The largest p99 of statements and commits in a twentieth of the run: stalls.",
+    );
     let programs = rows.iter().any(|row| row.run.measured.transaction.is_some());
     if programs {
         table = table
@@ -76,6 +81,7 @@ pub fn comparison(result: &StudyResult, pct: u32) -> Table {
             Cell::nanoseconds(some(&measured.commit, measured.commit.mean_ns)),
             Cell::nanoseconds(some(&measured.commit, measured.commit.p99_ns as f64)),
             Cell::nanoseconds(some(&measured.select, measured.select.mean_ns)),
+            Cell::nanoseconds(measured.p99_slices_ns.iter().max().map(|ns| *ns as f64)),
         ];
         if programs {
             let latency = measured.transaction.filter(|latency| latency.count > 0);

@@ -12,6 +12,7 @@
 
 mod clients;
 mod oltp;
+pub mod recovery;
 pub mod server;
 pub mod sqlite;
 mod tier;
@@ -123,6 +124,16 @@ pub trait Opened {
     /// [`crate::Error::Unsound`]: something acknowledged is gone, or what is there contradicts
     /// itself.
     fn kill(&mut self) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    /// Runs the load, kills the database under it, starts it again, and watches how long it takes;
+    /// nothing if there is nothing to kill.
+    ///
+    /// # Errors
+    /// What the database says; [`crate::Error::Interrupted`].
+    fn recover(&mut self, watch: &recovery::Watch<'_>) -> Result<Option<recovery::Recovered>> {
+        let _ = watch;
         Ok(None)
     }
 

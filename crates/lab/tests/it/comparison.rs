@@ -46,6 +46,7 @@ fn run(case: &str, round: u32, executes: u64, commit_ns: u64) -> RunResult {
             end: snapshot(11, executes),
             elapsed_s: 10.0,
             slices: vec![executes as f64 / 10.0; 20],
+            p99_slices_ns: (0..20).map(|n| if n == 7 { 80_000_000 } else { 2_000_000 }).collect(),
             executes,
             transactions: executes,
             rows: 63 * executes,
@@ -141,12 +142,15 @@ fn the_comparison_prints_the_figures_and_nothing_else() {
         fast,
         [
             "fast", "data", "and", "redo", "600.0", "3.00", "600.0", "3.00", "1.20ms", "2.40ms",
-            "200.0", "800.0"
+            "80.00ms", "200.0", "800.0"
         ]
     );
     let slow: Vec<&str> =
         out.lines().find(|line| line.starts_with("slow")).unwrap().split_whitespace().collect();
-    assert_eq!(slow, ["slow", "nothing", "200.0", "200.0", "4.50ms", "9.00ms", "100.0", "500.0"]);
+    assert_eq!(
+        slow,
+        ["slow", "nothing", "200.0", "200.0", "4.50ms", "9.00ms", "80.00ms", "100.0", "500.0"]
+    );
     assert!(out.contains("EMULATED"));
 }
 
@@ -226,6 +230,23 @@ fn the_same_warning_of_many_runs_is_said_once() {
     assert_eq!(grouped.len(), 2);
     assert_eq!(grouped[0], (String::new(), "Busy.".into(), false));
     assert_eq!(grouped[1].0, "slow at UPDATE_PCT 100, round 1, and 5 more runs");
+}
+
+#[test]
+fn a_stall_is_in_the_table_and_both_configurations_are_on_one_chart() {
+    let mut study = study();
+    let (printed, page) = (text::render(&study), html::render(&study).unwrap());
+    assert!(printed.contains("Worst") && printed.contains("80.00ms"), "{printed}");
+    let title = "99th percentile of statements and commits: fast";
+    assert!(page.contains(title) && page.contains("The area is the baseline, the line the case"));
+    // A result of an earlier version has no slices, and no chart.
+    study.runs.iter_mut().for_each(|run| run.measured.p99_slices_ns.clear());
+    let (printed, page) = (text::render(&study), html::render(&study).unwrap());
+    assert!(!page.contains(title));
+    assert!(
+        printed.contains("Left out, because no run has it") && printed.contains("Worst p99"),
+        "{printed}"
+    );
 }
 
 #[test]

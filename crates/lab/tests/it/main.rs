@@ -5,6 +5,7 @@
 mod comparison;
 mod database_studies;
 mod loads;
+mod recovery;
 mod servers;
 mod study;
 mod tpcc;

@@ -11,6 +11,7 @@
 mod keys;
 mod placed;
 mod program;
+mod recover;
 mod session;
 mod ycsb;
 
@@ -33,6 +34,7 @@ use crate::error::{During, Error, Result};
 use crate::run::{self, Measured, Plans};
 use crate::server::client::Rows;
 use crate::server::{self, Client, Product, Programs, Server, Site};
+use crate::target::recovery::{Recovered, Watch};
 use crate::workload::slob;
 use crate::workload::ycsb::Ycsb;
 use placed::Placed;
@@ -458,6 +460,10 @@ impl Opened for ServerTarget {
 
     fn server(&self) -> Option<&Server> {
         Some(&self.server)
+    }
+
+    fn recover(&mut self, watch: &Watch<'_>) -> Result<Option<Recovered>> {
+        self.watched(watch).map(Some).map_err(|e| self.explained(e))
     }
 
     fn kill(&mut self) -> Result<Option<String>> {

@@ -258,6 +258,7 @@ pub(super) fn measure(target: &ServerTarget, plans: &Plans<'_>) -> Result<Measur
         end,
         elapsed_s: found.elapsed_s.max(1e-9),
         slices: Vec::new(),
+        p99_slices_ns: Vec::new(),
         executes: found.statements,
         transactions: found.transactions,
         rows: 0,
