@@ -117,13 +117,18 @@ impl Trial {
         let Some((url, fast)) = self.url.as_ref().zip(self.fast.as_ref()) else {
             return self.go_on(&state);
         };
-        if let Some(left) = unfinished(&state)?.pop() {
+        let (mut left, unread) = Room::unfinished(&state)?;
+        if let Some(left) = left.pop() {
             return Err(Error::Usage(format!(
                 "cannot begin a trial: the one in {} is not over; `tiersmith trial --resume` goes \
                  on with it, \
                  `tiersmith trial --undo` brings that database back",
                 left.path().display()
             )));
+        }
+        // It may be one that is not over.
+        if let Some(unread) = unread.into_iter().next() {
+            return Err(unread.into());
         }
         let given = self.load.is_empty().then_some(LENGTH);
         let period = self.period.or(given);
@@ -165,12 +170,19 @@ impl Trial {
     }
 
     fn go_on(&self, state: &Path) -> Result<Outcome> {
-        let Some(room) = unfinished(state)?.pop() else {
+        let (mut left, unread) = Room::unfinished(state)?;
+        let Some(room) = left.pop() else {
+            if let Some(unread) = unread.into_iter().next() {
+                return Err(unread.into());
+            }
             return Err(Error::Usage(format!(
                 "there is no trial in {} that is not over; --state names another directory",
                 state.display()
             )));
         };
+        for unread in &unread {
+            messages::say(&unread.to_string());
+        }
         if self.undo {
             room.ask_for_undo()?;
         }
@@ -282,17 +294,6 @@ fn runner(dir: &Path) -> Result<Outcome> {
     })?;
     let journal = run::take_steps(&room, &program)?;
     Ok(if journal.end == Some(End::Undone) { Outcome::Findings } else { Outcome::Good })
-}
-
-/// The trials that are not over.
-fn unfinished(state: &Path) -> Result<Vec<Room>> {
-    let mut left = Vec::new();
-    for room in Room::all(state)? {
-        if room.read()?.end.is_none() {
-            left.push(room);
-        }
-    }
-    Ok(left)
 }
 
 /// Prints the steps that were begun or done since; returns how many lines have been told.

@@ -109,6 +109,34 @@ fn a_trial_of_mariadb_killed_at_any_step_is_brought_to_its_end_or_back() {
 }
 
 #[test]
+fn a_journal_that_cannot_be_read_is_named_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("trials");
+    let old = state.join("20251123-221500");
+    for made in [&state, &old] {
+        fs::create_dir(made).unwrap();
+        fs::set_permissions(made, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    fs::write(old.join("trial.toml"), "version = 99\n").unwrap();
+    let state = state.to_str().unwrap();
+    for arguments in [
+        vec!["trial", "--resume", "--state", state],
+        vec!["trial", "--undo", "--state", state],
+        vec!["trial", "postgresql:///postgres", "--fast", "/nowhere", "--check", "--state", state],
+    ] {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_tiersmith")).args(&arguments).output().unwrap();
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains("20251123-221500"), "{arguments:?}: {said}");
+        assert!(
+            said.contains("journal cannot be read") && said.contains("move this directory"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn what_speaks_against_a_trial_is_said_before_anything_is_touched() {
     let Some(target) = Target::postgres() else { return };
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };

@@ -146,18 +146,19 @@ impl Room {
             rustix::fs::openat(&state, ".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         let begun = begun.during("open", path)?;
         rustix::fs::flock(&begun, FlockOperation::LockExclusive).during("lock", path)?;
-        for other in Room::all(path)? {
-            if other.read()?.end.is_none() {
-                return Err(Error::Place {
-                    what: "trial",
-                    path: other.path().into(),
-                    reason:
-                        "it began meanwhile and is not over; `tiersmith trial --resume` goes on \
+        let (left, unread) = Room::unfinished(path)?;
+        if let Some(other) = left.first() {
+            return Err(Error::Place {
+                what: "trial",
+                path: other.path().into(),
+                reason: "it began meanwhile and is not over; `tiersmith trial --resume` goes on \
                          with it, \
-                             `tiersmith trial --undo` brings that database back"
-                            .into(),
-                });
-            }
+                         `tiersmith trial --undo` brings that database back"
+                    .into(),
+            });
+        }
+        if let Some(unread) = unread.into_iter().next() {
+            return Err(unread);
         }
         let name = name_of(now_unix_ms);
         let mut number = 1;
@@ -203,6 +204,34 @@ impl Room {
             .filter(|dir| matches!(dir.look(FILE), Ok(Some(_))))
             .map(|dir| Room { dir })
             .collect())
+    }
+
+    /// The trials below `state` that are not over, oldest first, and those of which nobody can tell
+    /// because their journals cannot be read.
+    ///
+    /// # Errors
+    /// Another account could change what is in it.
+    pub fn unfinished(state: &Path) -> Result<(Vec<Room>, Vec<Error>)> {
+        let (mut left, mut unread) = (Vec::new(), Vec::new());
+        for room in Room::all(state)? {
+            match room.read() {
+                Ok(journal) if journal.end.is_some() => {}
+                Ok(_) => left.push(room),
+                Err(e) => unread.push(room.unreadable(&e)),
+            }
+        }
+        Ok((left, unread))
+    }
+
+    /// What to do about a journal that cannot be read.
+    fn unreadable(&self, why: &Error) -> Error {
+        let reason = format!(
+            "whether it is over cannot be told, because its journal cannot be read ({why}). The \
+             Tiersmith that began \
+             it can go on with it. If its database runs as it should, move this directory out of \
+             the way"
+        );
+        Error::Place { what: "trial", path: self.path().into(), reason }
     }
 
     /// Where it is.
@@ -373,6 +402,32 @@ mod tests {
             threads.into_iter().map(|thread| usize::from(thread.join().unwrap())).sum()
         });
         assert_eq!(began, 1);
+    }
+
+    #[test]
+    fn a_journal_that_cannot_be_read_keeps_no_other_trial_from_going_on_and_none_begins_beside_it()
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("trials");
+        let over = Journal { end: Some(End::Undone), ..journal() };
+        let old = Room::make(&state, &over, 1_695_472_100_000).unwrap();
+        let mine = Room::make(&state, &journal(), 1_795_472_100_000).unwrap();
+        std::fs::write(old.path_of(FILE), "version = 99\n").unwrap();
+        let (left, unread) = Room::unfinished(&state).unwrap();
+        assert_eq!(left.len(), 1);
+        assert_eq!(left[0].path(), mine.path());
+        let said = unread[0].to_string();
+        assert!(unread.len() == 1 && said.contains(&old.path().display().to_string()), "{said}");
+        assert!(
+            said.contains("its journal cannot be read") && said.contains("move this directory"),
+            "{said}"
+        );
+        mine.write(&over).unwrap();
+        let refused = Room::make(&state, &journal(), 1_895_472_100_000).unwrap_err().to_string();
+        assert!(refused.contains("its journal cannot be read"), "{refused}");
+        // Out of the way, it is in nobody's.
+        std::fs::rename(old.path(), dir.path().join("old")).unwrap();
+        Room::make(&state, &journal(), 1_895_472_100_000).unwrap();
     }
 
     #[test]

@@ -228,16 +228,23 @@ impl Runner<'_> {
 
     /// Whether the server answers, and with this directory.
     fn answers(&self) -> Result<bool> {
+        Ok(self.ask_for_home()?.is_ok())
+    }
+
+    /// Asks the server for its directory; why it is not this one.
+    fn ask_for_home(&self) -> Result<std::result::Result<(), String>> {
         let plan = &self.journal.plan;
         let database = Database::of(&Address::parse(&plan.url)?);
-        let Some(database) = database else { return Ok(false) };
-        let answer = plan.ask(&[database.directory()]);
-        let directory = answer.ok().and_then(|rows| rows.into_iter().flatten().next());
-        Ok(directory.is_some_and(|directory| {
-            // As it is configured, which may be through a link.
-            let given = Path::new(directory.trim_end_matches('/'));
-            given == plan.home.0 || given.canonicalize().is_ok_and(|real| real == plan.home.0)
-        }))
+        let Some(database) = database else { return Ok(Err("there is no trial of it".into())) };
+        let directory = match plan.ask(&[database.directory()]) {
+            Ok(rows) => rows.into_iter().flatten().next().unwrap_or_default(),
+            Err(e) => return Ok(Err(e.to_string())),
+        };
+        // As it is configured, which may be through a link.
+        let given = Path::new(directory.trim_end_matches('/'));
+        let is_home =
+            given == plan.home.0 || given.canonicalize().is_ok_and(|real| real == plan.home.0);
+        Ok(is_home.then_some(()).ok_or_else(|| format!("its directory is {directory}")))
     }
 
     fn stop(&mut self) -> Result<()> {
@@ -273,19 +280,20 @@ impl Runner<'_> {
             None
         };
         let began = Instant::now();
-        while !self.answers()? {
+        while let Err(why) = self.ask_for_home()? {
             let failed = ended.is_some_and(|status| !status.success());
             // A server that could not be started leaves nothing that runs.
             let gone = began.elapsed() > END && service::processes_in(&home).is_empty();
-            if (failed && service::processes_in(&home).is_empty())
-                || gone
-                || began.elapsed() > PATIENCE
-            {
+            // Nor does waiting help where the server runs and lets nobody in, as after a password
+            // was changed.
+            let refused = began.elapsed() > END && is_refused_login(&why);
+            let failed = failed && service::processes_in(&home).is_empty();
+            if failed || gone || refused || began.elapsed() > PATIENCE {
                 let how =
                     ended.map_or_else(|| "did not end".to_owned(), |status| status.to_string());
                 let log = log_end(&self.room.path_of("log"));
                 let reason = format!(
-                    "it does not answer; the command to start it: {how}; it printed: {log}"
+                    "it does not answer: {why}; the command to start it: {how}; it printed: {log}"
                 );
                 return Err(self.failed("starting the server", reason));
             }
@@ -455,6 +463,20 @@ impl Runner<'_> {
     }
 }
 
+/// Whether a server that runs refused the account or its password: it will do so again.
+fn is_refused_login(why: &str) -> bool {
+    [
+        // PostgreSQL, in its own words.
+        "authentication failed",
+        "no pg_hba.conf entry",
+        "role \"",
+        // MariaDB and MySQL.
+        "Access denied for user",
+    ]
+    .iter()
+    .any(|words| why.contains(words))
+}
+
 /// Ends this process as kill -9 does, at the step and point that a test names.
 #[cfg(feature = "testing")]
 fn end_here(step: Step, point: &str) {
@@ -466,3 +488,28 @@ fn end_here(step: Step, point: &str) {
 
 #[cfg(not(feature = "testing"))]
 fn end_here(_: Step, _: &str) {}
+
+#[cfg(test)]
+mod tests {
+    use super::is_refused_login;
+
+    #[test]
+    fn a_refused_login_is_told_from_a_server_that_is_not_up() {
+        for refused in [
+            "cannot use postgresql:///postgres: FATAL: password authentication failed for user \
+             \"app\"",
+            "FATAL: no pg_hba.conf entry for host \"[local]\"",
+            "FATAL: role \"app\" does not exist",
+            "Access denied for user 'root'@'localhost' (using password: NO)",
+        ] {
+            assert!(is_refused_login(refused), "{refused}");
+        }
+        for down in [
+            "cannot connect to /run/postgresql/.s.PGSQL.5432: No such file or directory",
+            "Connection refused (os error 111)",
+            "FATAL: the database system is starting up",
+        ] {
+            assert!(!is_refused_login(down), "{down}");
+        }
+    }
+}
