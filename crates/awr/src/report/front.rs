@@ -2,8 +2,8 @@
 //! and what was found. The same figures are in the sections below.
 
 use super::{over_time, tables, time};
+use crate::chart::{Bar, Chart, Front, Severity, Tile, Told};
 use crate::findings::{Finding, findings};
-use crate::page::{Bar, Chart, Front, Severity, Tile, Told};
 use crate::{Interval, figure};
 
 /// How many waits stand beside the chart.

@@ -1,4 +1,5 @@
-//! Reports as data: sections with tables and charts, printed as text, JSON, CSV, Markdown or HTML.
+//! Reports as data: sections with tables and charts. `render/` prints them as text, CSV, Markdown
+//! or a page; nothing here knows how.
 //!
 //! | file | what it makes |
 //! |---|---|
@@ -15,7 +16,6 @@
 //! | `over_time.rs` | what changed between the ends: sessions by wait class, latencies as heat maps |
 //! | `sizes.rs` | memory of the host, sizes of caches, settings that changed |
 //! | `tables.rs` | tables that both have: settings, media, explanations |
-//! | `text.rs`, `delimited.rs` | the text, CSV and Markdown of any report |
 //!
 //! Differences from Oracle's layout: sections of things that are not here (memory advisors, latches
 //! of Oracle's) are left out, not printed empty; rows whose figure the source does not tell are
@@ -25,7 +25,6 @@
 //! Invariant: a figure of a chart is in a table too, so that the text report lacks nothing.
 
 mod compare;
-mod delimited;
 mod front;
 mod io;
 mod latency;
@@ -37,16 +36,15 @@ mod segments;
 mod single;
 mod sizes;
 mod tables;
-mod text;
 mod time;
 
 use serde::{Deserialize, Serialize};
 
 pub use compare::compare;
+pub(crate) use more::{ADVICE, FINDINGS};
 pub use single::report;
-pub use text::write_table;
 
-use crate::page::{Chart, Front, Page};
+use crate::chart::{Chart, Front};
 use crate::{Interval, Snapshot, Table};
 
 /// How many wait events a table lists.
@@ -129,16 +127,6 @@ impl Section {
     fn charts(&mut self, charts: impl IntoIterator<Item = Chart>) {
         self.items.extend(charts.into_iter().map(Item::Chart));
     }
-
-    fn add_items_to(&self, page: &mut Page) {
-        for item in &self.items {
-            match item {
-                Item::Text(text) => page.paragraph(text),
-                Item::Table(table) => page.table(table),
-                Item::Chart(chart) => page.chart(chart),
-            };
-        }
-    }
 }
 
 impl Report {
@@ -162,9 +150,9 @@ impl Report {
         }
     }
 
-    /// The report as text, at most 100 columns wide.
-    pub fn text(&self) -> String {
-        text::render(self)
+    /// What its page opens with; nothing for two intervals, and for a report that was read as JSON.
+    pub(crate) fn opening(&self) -> Option<&Front> {
+        self.opening.0.as_ref()
     }
 
     /// The report and its snapshots as JSON, on several lines.
@@ -173,69 +161,5 @@ impl Report {
             .expect("BUG: a report holds text, lists and finite numbers");
         json.push('\n');
         json
-    }
-
-    /// The figures as CSV, one a line.
-    pub fn csv(&self) -> String {
-        delimited::csv(self)
-    }
-
-    /// The report as Markdown.
-    pub fn markdown(&self) -> String {
-        delimited::markdown(self)
-    }
-
-    /// The report as a page of HTML.
-    pub fn html(&self) -> String {
-        let mut page = Page::new(self.title.as_str());
-        page.lead(self.subtitle.as_str());
-        for banner in &self.banners {
-            page.banner(banner.as_str());
-        }
-        match &self.opening.0 {
-            Some(front) => {
-                page.front(front.clone());
-                self.add_rest_to(&mut page, front);
-            }
-            None => self.add_to(&mut page),
-        }
-        let instants = match self.snapshots.iter().all(|snapshot| snapshot.source.is_oracle()) {
-            true => "Instants are as Oracle's report prints them, without a zone.",
-            false => "Instants are in UTC.",
-        };
-        page.footer(format!("Made by Tiersmith. {instants} The page holds everything it shows."));
-        page.render()
-    }
-
-    /// Adds the sections without what the page opens with.
-    fn add_rest_to(&self, page: &mut Page, front: &Front) {
-        let shown = |item: &Item| match item {
-            Item::Table(table) => [more::FINDINGS, more::ADVICE].contains(&table.caption.as_str()),
-            Item::Chart(chart) => front.chart.as_ref() == Some(chart),
-            Item::Text(_) => false,
-        };
-        for section in &self.sections {
-            page.section(&section.title);
-            let items = section.items.iter().filter(|item| !shown(item)).cloned().collect();
-            Section { title: String::new(), items }.add_items_to(page);
-        }
-    }
-
-    /// Adds the report's sections to a page that also holds other things. Banners are for the
-    /// caller to repeat.
-    pub fn add_to(&self, page: &mut Page) {
-        for section in &self.sections {
-            page.section(&section.title);
-            section.add_items_to(page);
-        }
-    }
-
-    /// As [`Report::add_to`], below a section of the page: headings are one step smaller and not in
-    /// its contents.
-    pub fn add_below(&self, page: &mut Page) {
-        for section in &self.sections {
-            page.subsection(&section.title);
-            section.add_items_to(page);
-        }
     }
 }

@@ -21,8 +21,8 @@ const TEXT: usize = 160;
 const BEGINS: usize = 40;
 
 /// The captions of what was found and what to do, which a page shows on its first screen.
-pub(super) const FINDINGS: &str = "Findings";
-pub(super) const ADVICE: &str = "What To Do";
+pub(crate) const FINDINGS: &str = "Findings";
+pub(crate) const ADVICE: &str = "What To Do";
 
 /// What the rules found; an empty table if they found nothing.
 pub(super) fn findings_table(of: &[&Interval]) -> Table {

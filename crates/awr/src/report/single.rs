@@ -10,8 +10,8 @@ use super::{
     ROWS, Report, Section, front, io, latency, more, over_time, printed, segments, sizes, tables,
     time,
 };
+use crate::chart::{Chart, Series};
 use crate::figure;
-use crate::page::{Chart, Series};
 use crate::snapshot::known;
 use crate::snapshot::known::statistic;
 use crate::table::{Cell, Quantity, Table};

@@ -402,6 +402,7 @@ pub(super) fn explanations<'a>(intervals: &[&'a Interval]) -> Table {
 mod tests {
     use super::*;
     use crate::findings::made::{Made, minute};
+    use crate::render;
     use tiersmith_events::WaitClass;
 
     /// A minute with this DB time, sessions at its beginning, and connections made in it.
@@ -494,7 +495,15 @@ mod tests {
         let mut interval = made.interval();
         interval.end.source.product = "PostgreSQL".to_owned();
         let report = crate::report(&interval);
-        assert!(report.text().contains("tiersmith attach HOME --fast PATH"), "{}", report.text());
-        assert!(!report.text().contains('`') && !report.html().contains('`'), "{}", report.text());
+        assert!(
+            render::text(&report).contains("tiersmith attach HOME --fast PATH"),
+            "{}",
+            render::text(&report)
+        );
+        assert!(
+            !render::text(&report).contains('`') && !render::html(&report).contains('`'),
+            "{}",
+            render::text(&report)
+        );
     }
 }
