@@ -95,6 +95,8 @@ pub use repository::{
 };
 pub use snapshot::file::FileStat;
 pub use snapshot::known::statistic;
+pub use snapshot::object::{ObjectKind, ObjectStat};
+pub use snapshot::plan::PlanStat;
 pub use snapshot::printed::Printed;
 pub use snapshot::sampling::who::{OfOne, SampledWho, by_who};
 pub use snapshot::sampling::{CPU, ON_CPU, SampleStat, Sampling, Seen, Who};

@@ -26,6 +26,7 @@ mod hot_files;
 mod hot_statement;
 mod lock_waits;
 mod redo_space;
+mod replication;
 mod run_queue;
 mod short_interval;
 mod slow_redo;
@@ -61,7 +62,7 @@ pub struct Finding {
 type Rule = fn(&Interval) -> Option<Finding>;
 
 /// Every rule.
-const RULES: [Rule; 19] = [
+const RULES: [Rule; 20] = [
     commit_waits::find,
     slow_redo::find,
     checkpoints::find,
@@ -80,6 +81,7 @@ const RULES: [Rule; 19] = [
     spills::find,
     table_scans::find,
     dead_rows::find,
+    replication::find,
     unsafe_settings::find,
 ];
 

@@ -147,6 +147,14 @@ pub fn markdown(report: &Report) -> String {
                     let _ = writeln!(out, "{}\n", inert(text));
                 }
                 Item::Chart(_) => {}
+                Item::Lines { title, text } => {
+                    let _ = writeln!(out, "**{}**\n", inert(title));
+                    // Behind four spaces nothing means anything.
+                    for line in text.lines() {
+                        let _ = writeln!(out, "    {}", figure::visible(line));
+                    }
+                    out.push('\n');
+                }
                 Item::Table(table) => {
                     let _ = writeln!(out, "**{}**\n", inert(&table.caption));
                     if table.rows.is_empty() {

@@ -47,6 +47,7 @@ pub fn add_item(page: &mut Page, item: &Item) {
         Item::Text(text) => page.paragraph(text),
         Item::Table(table) => page.table(table),
         Item::Chart(chart) => page.chart(chart),
+        Item::Lines { title, text } => page.folded(title, text),
     };
 }
 
@@ -55,6 +56,6 @@ fn is_on_the_front(item: &Item, front: &Front) -> bool {
     match item {
         Item::Table(table) => [FINDINGS, ADVICE].contains(&table.caption.as_str()),
         Item::Chart(chart) => front.chart.as_ref() == Some(chart),
-        Item::Text(_) => false,
+        Item::Text(_) | Item::Lines { .. } => false,
     }
 }

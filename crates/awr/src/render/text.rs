@@ -59,10 +59,27 @@ pub fn text(report: &Report) -> String {
                     write_table(&mut out, table);
                 }
                 Item::Chart(_) => {}
+                Item::Lines { title, text } => {
+                    out.push('\n');
+                    for line in wrapped(title, WIDTH) {
+                        let _ = writeln!(out, "{line}");
+                    }
+                    write_lines(&mut out, text);
+                }
             }
         }
     }
     out
+}
+
+/// Lines as they are, each in as many as it needs.
+fn write_lines(out: &mut String, text: &str) {
+    for line in text.lines() {
+        let line: Vec<char> = figure::visible(line).chars().collect();
+        for part in line.chunks(WIDTH - 2) {
+            let _ = writeln!(out, "  {}", part.iter().collect::<String>().trim_end());
+        }
+    }
 }
 
 /// A table as text, its caption above and its notes below.

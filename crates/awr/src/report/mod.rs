@@ -10,6 +10,8 @@
 //! | `time.rs` | where DB time went: top events, classes, and what is not accounted for |
 //! | `latency.rs` | how waits are distributed |
 //! | `more.rs` | findings, statements, samples of sessions: what live sources tell |
+//! | `objects.rs` | databases, users, indexes, standbys |
+//! | `plans.rs` | plans of statements |
 //! | `io.rs` | reads and writes by function, file type, file class and tier |
 //! | `printed.rs` | tables of an imported report as it prints them |
 //! | `segments.rs` | reads by table or file |
@@ -30,7 +32,9 @@ mod io;
 mod latency;
 mod load;
 mod more;
+mod objects;
 mod over_time;
+mod plans;
 mod printed;
 mod segments;
 mod single;
@@ -101,6 +105,13 @@ pub enum Item {
     Table(Table),
     /// A chart. Not printed in text: its figures are in a table.
     Chart(Chart),
+    /// Lines that stand as they are, in letters of one width: a plan.
+    Lines {
+        /// What they are.
+        title: String,
+        /// The lines.
+        text: String,
+    },
 }
 
 impl Section {
@@ -122,6 +133,10 @@ impl Section {
         if !table.rows.is_empty() {
             self.table(table);
         }
+    }
+
+    fn lines(&mut self, title: String, text: String) {
+        self.items.push(Item::Lines { title, text });
     }
 
     fn charts(&mut self, charts: impl IntoIterator<Item = Chart>) {

@@ -79,6 +79,7 @@ pub(super) fn statements(of: &Interval) -> Section {
     let mut section = Section::new("SQL Statistics");
     let rows = &of.statements.rows;
     if rows.is_empty() {
+        super::plans::add_to(of, &mut section);
         return section;
     }
     section.table(list(of, "SQL ordered by Elapsed Time", rows.iter().collect()));
@@ -106,6 +107,7 @@ pub(super) fn statements(of: &Interval) -> Section {
         }
     }
     section.table_if_any(texts(&listed));
+    super::plans::add_to(of, &mut section);
     section
 }
 

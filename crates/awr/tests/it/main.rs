@@ -28,6 +28,7 @@ mod series;
 mod servers;
 mod servers_hostile;
 mod servers_mariadb;
+mod servers_pg_profile;
 mod servers_postgres;
 mod servers_redis;
 mod servers_tls;

@@ -3,9 +3,8 @@
 //!
 //! `TIERSMITH_PAGES=DIR` keeps the pages in a directory, to look at.
 
-use std::path::Path;
-
 use crate::fixture::day::{Day, snapshots};
+use crate::reports::keep_page;
 use tiersmith_awr::page::{Chart, OverTime};
 use tiersmith_awr::{
     Cell, Interval, Item, Report, Snapshot, Table, Timeline, compare, render, report,
@@ -47,12 +46,6 @@ fn number(cell: &Cell) -> f64 {
         Cell::Number(value) | Cell::Seconds(value) | Cell::Nanoseconds(value) => *value,
         Cell::Count(value) => *value as f64,
         other => panic!("{other:?}"),
-    }
-}
-
-fn keep_page(name: &str, html: &str) {
-    if let Some(dir) = std::env::var_os("TIERSMITH_PAGES") {
-        std::fs::write(Path::new(&dir).join(name), html).unwrap();
     }
 }
 

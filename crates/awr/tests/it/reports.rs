@@ -24,9 +24,10 @@ fn expect(name: &str, found: &str) {
     assert_eq!(expected.lines().count(), found.lines().count(), "lines of {}", path.display());
 }
 
-fn keep_page(name: &str, report: &Report) {
+/// Keeps a page to be looked at, in the directory that `TIERSMITH_PAGES` names.
+pub(crate) fn keep_page(name: &str, html: &str) {
     if let Some(dir) = std::env::var_os("TIERSMITH_PAGES") {
-        std::fs::write(Path::new(&dir).join(name), render::html(&report)).unwrap();
+        std::fs::write(Path::new(&dir).join(name), html).unwrap();
     }
 }
 
@@ -63,8 +64,8 @@ fn cells(report: &Report) -> impl Iterator<Item = &Cell> {
 fn the_report_of_known_snapshots_is_known_to_the_letter() {
     let home = home_interval().with_ids(SnapshotId::new(1), SnapshotId::new(2));
     let (home, tier) = (report(&home), report(&tier_interval()));
-    keep_page("home.html", &home);
-    keep_page("tier.html", &tier);
+    keep_page("home.html", &render::html(&home));
+    keep_page("tier.html", &render::html(&tier));
     expect("home.txt", &render::text(&home));
     expect("tier.txt", &render::text(&tier));
 }
@@ -72,7 +73,7 @@ fn the_report_of_known_snapshots_is_known_to_the_letter() {
 #[test]
 fn the_comparison_of_known_snapshots_is_known_to_the_letter() {
     let report = compare(&home_interval(), &tier_interval());
-    keep_page("compare.html", &report);
+    keep_page("compare.html", &render::html(&report));
     expect("compare.txt", &render::text(&report));
 }
 
@@ -269,6 +270,18 @@ fn every_event_is_explained_and_said_whose_name_it_is() {
     }
     assert_eq!(row(explained, "log file sync")[2].shown(), "Oracle");
     assert_eq!(row(explained, "tier block write")[2].shown(), "own");
+}
+
+#[test]
+fn more_processor_time_than_db_time_is_said() {
+    let of = |cpu_s: u64| {
+        let mut interval = home_interval();
+        interval.db_time_ns = Some(10_000_000_000);
+        interval.db_cpu_ns = Some(cpu_s * 1_000_000_000);
+        render::text(&report(&interval)).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(of(12).contains("DB CPU is 120.0 % of DB time"), "{}", of(12));
+    assert!(!of(9).contains("% of DB time, more than all of it"), "{}", of(9));
 }
 
 #[test]

@@ -69,6 +69,7 @@ fn what_is_counted_is_what_was_committed_and_a_restart_is_an_error() {
         .find(|wait| wait.name == "log file parallel write")
         .map_or(0, |wait| wait.count);
     assert!(redo > 0 || interval.counter("redo writes").unwrap_or(0) > 0, "redo was written");
+    crate::reports::keep_page("mariadb.html", &render::html(&report(&interval)));
     let product = if is_mariadb(&mut work) { "MariaDB" } else { "MySQL" };
     assert!(render::text(&report(&interval)).contains(product));
 
