@@ -19,6 +19,7 @@ mod metrics;
 mod metrics_endpoint;
 mod openmetrics;
 mod oracle_layouts;
+mod oracle_text;
 mod over_time;
 mod page_chromium;
 mod reports;
