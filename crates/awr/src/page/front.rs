@@ -69,7 +69,11 @@ fn draw_findings(out: &mut String, findings: &[Told], link: impl Fn(&str) -> Opt
         }
         let _ = writeln!(out, "<p>{}</p>", escape(&told.advice));
         if !told.tier.is_empty() {
-            let _ = writeln!(out, "<p>With Tiersmith: <code>{}</code></p>", escape(&told.tier));
+            // The command stands first; what it does and when is prose.
+            let end = told.tier.find(',').unwrap_or(told.tier.len());
+            let (command, prose) = told.tier.split_at(end);
+            let (command, prose) = (escape(command), escape(prose));
+            let _ = writeln!(out, "<p>With Tiersmith: <code>{command}</code>{prose}</p>");
         }
         if let Some(address) = link(&told.section) {
             let title = escape(&told.section);
@@ -78,4 +82,22 @@ fn draw_findings(out: &mut String, findings: &[Told], link: impl Fn(&str) -> Opt
         out.push_str("</div></section>\n");
     }
     out.push_str("</div>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_a_tier_would_do_the_command_alone_is_code() {
+        let told = Told {
+            name: "n".to_owned(),
+            tier: "tiersmith attach HOME --fast PATH, if it is not: <b>".to_owned(),
+            ..Told::default()
+        };
+        let mut out = String::new();
+        draw(&Front { findings: vec![told], ..Front::default() }, &mut out, |_| None);
+        let shown = "<code>tiersmith attach HOME --fast PATH</code>, if it is not: &lt;b&gt;";
+        assert!(out.contains(shown), "{out}");
+    }
 }

@@ -407,6 +407,9 @@ fn the_page_opens_with_figures_and_findings_that_link_to_their_sections() {
             "no tile of {label}: {opening}"
         );
     }
+    let top =
+        opening.split("<span>Top wait</span>").nth(1).unwrap().split("</div>").next().unwrap();
+    assert!(top.contains(" % of DB time, "), "the top wait says how much it is: {top}");
     let links: Vec<&str> =
         opening.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     assert!(!links.is_empty(), "{opening}");
