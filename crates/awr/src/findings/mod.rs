@@ -26,6 +26,7 @@ mod hot_files;
 mod hot_statement;
 mod lock_waits;
 mod redo_space;
+mod repaired_blocks;
 mod replication;
 mod run_queue;
 mod short_interval;
@@ -72,6 +73,7 @@ const RULES: [Rule; 20] = [
     hot_statement::find,
     full_pages::find,
     doublewrite::find,
+    repaired_blocks::find,
     free_buffers::find,
     cpu_bound::find,
     run_queue::find,

@@ -18,6 +18,7 @@ use tiersmith_store::{AttachedHome, Durability, FileClass, TierStats, waits};
 use super::confine::Confined;
 use super::links::OutsideHome;
 use super::pages;
+use super::scrub::LiveScrub;
 
 /// How requests reach the daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -380,6 +381,13 @@ pub(crate) struct Live {
     /// How many there are.
     #[serde(default)]
     pub(crate) unreadable_blocks: u64,
+    /// Clean copies that were not what was written, or could not be read, since the daemon started:
+    /// home has them.
+    #[serde(default)]
+    pub(crate) repaired_blocks: u64,
+    /// Comparing all blocks with their checksums.
+    #[serde(default)]
+    pub(crate) scrub: LiveScrub,
     /// Redo files that the kernel writes itself.
     #[serde(default)]
     pub(crate) lent: LiveLent,
@@ -475,7 +483,12 @@ impl Known {
 }
 
 /// Looks at a home.
-pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Live {
+pub(super) fn look(
+    home: &AttachedHome,
+    known: &Known,
+    dirty: &DirtySince,
+    scrub: LiveScrub,
+) -> Live {
     let stats = home.stats();
     let files = home.files();
     let of_class = |class: FileClass| {
@@ -553,6 +566,8 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Li
             .map(ToString::to_string)
             .collect(),
         unreadable_blocks: stats.unreadable.len() as u64,
+        repaired_blocks: counter(waits::REPAIRED),
+        scrub,
         lent: LiveLent {
             files: stats.lending.files,
             bytes: stats.lending.bytes,
@@ -722,6 +737,19 @@ impl Live {
                 );
             }
             None => out.push_str("  dirty age: home has everything\n"),
+        }
+        out.push_str(
+            "  checksums: blocks of data files have them; redo has none, nor have files that the \
+             kernel writes\n",
+        );
+        out.push_str(&format!("  scrub:     {}\n", self.scrub));
+        if self.repaired_blocks > 0 {
+            out.push_str(&format!(
+                "  repaired:  {} clean copies were not what was written or could not be read, and \
+                 are read from home; look \
+                 after the medium\n",
+                self.repaired_blocks
+            ));
         }
         if !self.waits.is_empty() {
             out.push_str(&format!(
