@@ -2,9 +2,9 @@
 //! differ.
 //!
 //! ```text
-//! Snapshot  --- Interval::between --->  Interval  --- report, compare --->  Report  --- render ---> text, CSV,
-//!     |                                                                        |              Markdown, HTML
-//! Repository: where snapshots are kept                                   JSON: the same data
+//! Snapshot  -- Interval::between -->  Interval  -- report, compare -->  Report  -- render --> text,
+//!     |                                                                   |     CSV, Markdown, HTML
+//! Repository: where snapshots are kept                             JSON: the same data
 //! ```
 //!
 //! A [`Snapshot`] holds counters at one instant. Whoever knows a database fills it in: this crate

@@ -53,7 +53,7 @@ impl Passage {
             _ => {}
         }
         let top = rustix::fs::openat(&passage.parent, &name, HANDLE, Mode::empty()).map_err(io)?;
-        if !is_top_of(&top, &own, &passage.vault).map_err(io)? {
+        if !is_top_of(&top, own, &passage.vault).map_err(io)? {
             return Ok(None);
         }
         // By way of the top: the files may have been opened by an earlier passage, which is gone.

@@ -63,7 +63,7 @@ pub struct Finding {
 type Rule = fn(&Interval) -> Option<Finding>;
 
 /// Every rule.
-const RULES: [Rule; 20] = [
+const RULES: [Rule; 21] = [
     commit_waits::find,
     slow_redo::find,
     checkpoints::find,

@@ -18,8 +18,8 @@ pub(super) fn draw(front: &Front, out: &mut String, link: impl Fn(&str) -> Optio
             [&tile.label, &tile.value, &tile.detail].map(|text| escape(text));
         let _ = writeln!(
             out,
-            "<div \
-             class=\"tile\"><span>{label}</span><strong>{value}</strong><small>{detail}</small></div>"
+            "<div class=\"tile\"><span>{label}</span><strong>{value}</strong>\
+             <small>{detail}</small></div>"
         );
     }
     out.push_str("</div>\n");

@@ -355,13 +355,13 @@ impl Output {
     fn write(&self, report: &Report) -> Result<Outcome> {
         match &self.html {
             Some(file) => {
-                write_file(file, &render::html(&report), Readers::Owner)?;
+                write_file(file, &render::html(report), Readers::Owner)?;
                 print(&format!("page: {}\n", file.display()))?;
             }
             None if self.json => print(&format!("{}\n", report.json()))?,
-            None if self.csv => print(&render::csv(&report))?,
-            None if self.markdown => print(&render::markdown(&report))?,
-            None => print(&render::text(&report))?,
+            None if self.csv => print(&render::csv(report))?,
+            None if self.markdown => print(&render::markdown(report))?,
+            None => print(&render::text(report))?,
         }
         Ok(Outcome::Good)
     }

@@ -14,7 +14,8 @@ use tiersmith_awr::{MediumStat, Snapshot, Source};
 use tiersmith_store::{AttachedHome, FileClass, Stats};
 
 use super::control::{self, Done, Listener, Reply, Request, To};
-use super::live::{self, DirtySince, Known};
+use super::dirty_since::DirtySince;
+use super::live::{self, Known};
 use super::log::say;
 use super::scrub::Scrubs;
 

@@ -5,7 +5,7 @@
 //! **Deliberately absent**: differences between two looks; the workload repository has those.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -16,6 +16,7 @@ use tiersmith_mount::Reporter;
 use tiersmith_store::{AttachedHome, Durability, FileClass, TierStats, waits};
 
 use super::confine::Confined;
+use super::dirty_since::DirtySince;
 use super::links::OutsideHome;
 use super::pages;
 use super::scrub::LiveScrub;
@@ -397,28 +398,6 @@ pub(crate) struct Live {
     /// What belongs to the database and lies outside the home.
     #[serde(default)]
     pub(crate) outside_home: OutsideHome,
-}
-
-/// Since when each file has had blocks that home has not, as seen by looking now and then.
-#[derive(Debug, Default)]
-pub(super) struct DirtySince {
-    since: HashMap<PathBuf, Instant>,
-}
-
-impl DirtySince {
-    /// Looks at all files. A file's time is that of the look before it was found dirty, so an age
-    /// is never too small.
-    pub(super) fn look(&mut self, home: &AttachedHome, last_look: Instant) {
-        let before = std::mem::take(&mut self.since);
-        for path in home.dirty_files() {
-            let since = before.get(&path).copied().unwrap_or(last_look);
-            let _ = self.since.insert(path, since);
-        }
-    }
-
-    fn oldest_s(&self) -> Option<u64> {
-        self.since.values().map(|since| since.elapsed().as_secs()).max()
-    }
 }
 
 /// What is known of the daemon besides the store's figures.

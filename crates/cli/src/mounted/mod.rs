@@ -14,6 +14,7 @@
 mod answer;
 mod confine;
 pub(crate) mod control;
+mod dirty_since;
 mod give_back;
 mod launch;
 mod leavings;

@@ -248,7 +248,7 @@ pub(crate) fn wait(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         .map_err(|_| Refusal::Said("ERR value is out of range, must be positive"))?;
     let position = context.session.wrote;
     let confirmed = context.shared.confirmed(position);
-    if confirmed >= count || context.shared.in_exec || context.shared.in_script() {
+    if confirmed >= count || context.shared.in_exec || context.shared.in_script {
         context.reply.count(confirmed);
         return Ok(());
     }

@@ -282,11 +282,6 @@ impl Shared {
         }
     }
 
-    /// Whether a script runs.
-    pub(crate) fn in_script(&self) -> bool {
-        self.not_again
-    }
-
     /// Notes which clients watch a key that has changed, and which wait for one.
     pub(crate) fn break_watches(&mut self, keys: &mut Keyspace) {
         if !keys.watched {

@@ -123,7 +123,8 @@ const SAID: &[(&str, &str)] = &[
     ("XLEN empty", ":0\r\n"),
     (
         "XRANGE s - 302",
-        "*2\r\n*2\r\n$3\r\n1-2\r\n*4\r\n$1\r\na\r\n$1\r\n3\r\n$1\r\nb\r\n$1\r\n4\r\n*2\r\n$5\r\n301-0\r\n*4\r\n$1\r\na\r\n$1\r\n6\r\n$1\r\nb\r\n$1\r\n7\r\n",
+        "*2\r\n*2\r\n$3\r\n1-2\r\n*4\r\n$1\r\na\r\n$1\r\n3\r\n$1\r\nb\r\n$1\r\n4\r\n\
+         *2\r\n$5\r\n301-0\r\n*4\r\n$1\r\na\r\n$1\r\n6\r\n$1\r\nb\r\n$1\r\n7\r\n",
     ),
     ("XPENDING s readers - + 2", "*1\r\n*4\r\n$3\r\n1-2\r\n$4\r\nanna\r\n:0\r\n:1\r\n"),
     (

@@ -7,7 +7,7 @@
 //! before the first of them.
 
 use tiersmith_awr::page::{Bar, Chart, Line, OverTime, Page, Series, TimeSlot};
-use tiersmith_awr::{Item, Quantity, compare, figure, render, report};
+use tiersmith_awr::{Quantity, compare, figure, render, report};
 
 use super::result::{Row, StudyResult};
 use super::{operations, tables, text};

@@ -22,7 +22,8 @@
 //! ```text
 //! offset bytes field
 //! 0      8     the entry, as above
-//! 8      8     the block's checksum at rest; 0: it has none. Nothing is meant by it where the entry is `Home`
+//! 8      8     the block's checksum at rest; 0: it has none. Nothing is meant by it where the entry
+//!              is `Home`
 //! ```
 //!
 //! The checksum is the medium's of the block's bytes, by the tier's seed, XOR the 64 bits of which

@@ -31,7 +31,8 @@
 //! 40     8     checksum over all items in order, also those in overflow pages
 //! 48     8     file slot
 //! 56     8     checksum of bytes 0..56
-//! 64     126 x 32  items: where the entry is, its new word, the block's checksum at rest, block index (8 bytes each)
+//! 64     126 x 32  items, 8 bytes each field: where the entry is, its new word, the block's
+//!                  checksum at rest, block index
 //! ```
 //!
 //! An overflow page is a frame with 127 items and, at offset 4064, the frame of the next page

@@ -132,13 +132,14 @@ impl Inside<'_> {
         HomeError::Io { what, path: self.path.to_path_buf(), source: source.into() }.into()
     }
 
-    /// Moves the files into the vault and leaves the note. `ready` is given their directory while it
-    /// is empty. Steps ("power cut here" means before the step):
+    /// Moves the files into the vault and leaves the note. `ready` is given their directory while
+    /// it is empty. Steps ("power cut here" means before the step):
     /// 30. Make the vault. Power cut here leaves it open.
-    /// 31. Make the files' directory, with the attributes of the top. Power cut here leaves it open,
-    ///     and an empty vault.
+    /// 31. Make the files' directory, with the attributes of the top. Power cut here leaves it
+    ///     open, and an empty vault.
     /// 32. Sync it, and give it its name. Power cut here leaves it open.
-    /// 33. Lock the top, and sync that. Power cut here leaves it between, with all files at the top.
+    /// 33. Lock the top, and sync that. Power cut here leaves it between, with all files at the
+    ///     top.
     /// 34. Move the first name. Power cut here leaves it between, and locked.
     /// 35. Move the last name. Power cut here leaves it between, and locked.
     /// 36. Sync both directories. Power cut here leaves any of the names in either.

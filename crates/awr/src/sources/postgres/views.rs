@@ -77,11 +77,13 @@ pub(super) const VIEWS: [View; 16] = [
                 THEN current_setting(name) || ' (for this session alone)' ELSE \
                 current_setting(name) END)::text \
                 FROM pg_settings WHERE name IN \
-                ('shared_buffers','effective_cache_size','work_mem','maintenance_work_mem','wal_buffers','max_wal_size', \
-                'min_wal_size','checkpoint_timeout','checkpoint_completion_target','full_page_writes','wal_compression', \
-                'synchronous_commit','fsync','wal_sync_method','commit_delay','commit_siblings','track_io_timing', \
-                'track_wal_io_timing','max_connections','random_page_cost','effective_io_concurrency','io_method','huge_pages', \
-                'block_size','wal_block_size','data_checksums','autovacuum','wal_level','jit','shared_preload_libraries')",
+                ('shared_buffers','effective_cache_size','work_mem','maintenance_work_mem', \
+                'wal_buffers','max_wal_size','min_wal_size','checkpoint_timeout', \
+                'checkpoint_completion_target','full_page_writes','wal_compression', \
+                'synchronous_commit','fsync','wal_sync_method','commit_delay','commit_siblings', \
+                'track_io_timing','track_wal_io_timing','max_connections','random_page_cost', \
+                'effective_io_concurrency','io_method','huge_pages','block_size','wal_block_size', \
+                'data_checksums','autovacuum','wal_level','jit','shared_preload_libraries')",
         without: "pg_settings",
     },
     // Counts from the catalogue's rows, sizes as the last VACUUM or ANALYZE saw them: no table is
