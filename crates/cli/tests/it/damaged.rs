@@ -433,6 +433,7 @@ fn a_scrub_of_a_mounted_home_repairs_what_home_has_and_names_what_is_lost() {
     let log = std::fs::read_to_string(attached["log"].as_str().unwrap()).unwrap();
     assert!(log.contains("the tier's copy of block 4 of base/1/1259"), "{log}");
     assert!(log.contains("cannot read block 5 of base/1/1259"), "{log}");
+    drop(file);
     let said = refused(&["detach", home]);
     assert!(said.contains("block 5 of base/1/1259") && said.contains("checksum"), "{said}");
 

@@ -512,8 +512,10 @@ fn a_real_primary_is_followed_and_each_of_its_commands_counts_once() {
                 && ours.say("DBSIZE") == theirs.say("DBSIZE")
         });
         // What this server does not have ends the following, and says so.
-        theirs.say("GEOADD places 1 2 here");
-        wait_for("the reason", || info(&mut ours, "master_link_down_reason").contains("GEOADD"));
+        let library = b"#!lua name=a\nredis.register_function('f', function() return 1 end)";
+        theirs.ask(&[b"FUNCTION", b"LOAD", library]);
+        let reason = |ours: &mut Client| info(ours, "master_link_down_reason");
+        wait_for("the reason", || reason(&mut ours).contains("FUNCTION"));
         assert_eq!(ours.say("GET after"), text("cut"));
     }
 }
