@@ -448,7 +448,6 @@ fn a_scrub_of_a_mounted_home_repairs_what_home_has_and_names_what_is_lost() {
     );
     let stopped = tiersmith(site.path(), &["scrub", home, "--stop"]);
     assert!(text(&stopped).contains("no scrub ran"), "{}", text(&stopped));
-    drop(file);
     let detached = tiersmith(site.path(), &["detach", home]);
     assert!(detached.status.success(), "{}", text(&detached));
     site.assert_plain();
