@@ -33,7 +33,9 @@ fn pair() -> Option<Pair> {
 fn ordered(value: &Value) -> Value {
     match value {
         Value::Text(text) if text.contains("+@") || text.contains("-@") => {
-            let mut words: Vec<&str> = text.split(' ').collect();
+            // Of the commands in a selector the first and the last differ too: no parentheses.
+            let mut words: Vec<&str> =
+                text.split(' ').map(|word| word.trim_matches(['(', ')'])).collect();
             words.sort_unstable();
             Value::Text(words.join(" "))
         }
