@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::format::entry::{Entry, LEAF_BLOCKS, NO_SUM, State};
 use crate::known::{FileState, Placed};
 use crate::profile::FileClass;
+use crate::sync::sleep;
 use crate::waits;
 use std::time::{Duration, Instant};
 
@@ -81,7 +82,7 @@ impl Mover {
                     if rest.is_zero() {
                         break;
                     }
-                    std::thread::sleep(rest.min(NAP));
+                    sleep(rest.min(NAP));
                 }
             }
         }

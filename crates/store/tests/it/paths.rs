@@ -80,6 +80,7 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("cli/src/command/awr.rs", &[".exists("], CALLER),
     ("cli/src/command/awr/record.rs", &[".exists(", "fs::canonicalize("], CALLER),
     ("cli/src/command/check.rs", &[".is_dir()"], LOOKS),
+    ("cli/src/command/doctor.rs", &["fs::canonicalize("], CALLER),
     (
         "cli/src/command/home.rs",
         &[".exists(", ".is_dir()", ".is_file()", ".metadata()", "fs::metadata("],
