@@ -26,8 +26,6 @@ mod hot_files;
 mod hot_statement;
 mod lock_waits;
 mod redo_space;
-mod repaired_blocks;
-mod replication;
 mod run_queue;
 mod short_interval;
 mod slow_redo;
@@ -63,7 +61,7 @@ pub struct Finding {
 type Rule = fn(&Interval) -> Option<Finding>;
 
 /// Every rule.
-const RULES: [Rule; 21] = [
+const RULES: [Rule; 19] = [
     commit_waits::find,
     slow_redo::find,
     checkpoints::find,
@@ -73,7 +71,6 @@ const RULES: [Rule; 21] = [
     hot_statement::find,
     full_pages::find,
     doublewrite::find,
-    repaired_blocks::find,
     free_buffers::find,
     cpu_bound::find,
     run_queue::find,
@@ -83,7 +80,6 @@ const RULES: [Rule; 21] = [
     spills::find,
     table_scans::find,
     dead_rows::find,
-    replication::find,
     unsafe_settings::find,
 ];
 

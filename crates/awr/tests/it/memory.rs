@@ -6,7 +6,7 @@
 
 use crate::day;
 use tiersmith_awr::archive::Archive;
-use tiersmith_awr::{AnyRepository, CounterStat, Snapshot, SnapshotId, compare, render, report};
+use tiersmith_awr::{AnyRepository, CounterStat, Snapshot, SnapshotId, compare, report};
 
 /// What this process held at most since the last [`forget`], in KiB.
 fn peak_kib() -> Option<u64> {
@@ -60,7 +60,7 @@ fn a_report_of_many_snapshots_holds_some_of_them() {
     let of = |last: u64| repository.interval(SnapshotId::new(1), SnapshotId::new(last)).unwrap();
     // What a report takes anyway, however short it is.
     let short = of(10);
-    drop((render::html(&report(&short)), render::html(&compare(&short, &short)), short));
+    drop((report(&short).html(), compare(&short, &short).html(), short));
     if !forget() {
         eprintln!(
             "skipped: the memory of a report, because this kernel does not let a process begin its \

@@ -141,16 +141,19 @@ impl Reader<'_> {
             }
             last_rows = rows.len() as u64;
         }
-        let said = (self.word(node + 8), self.word(node + 120) & 0xffff_ffff);
+        let (entries, rows) = (self.word(node + 8), self.word(node + 120) & 0xffff_ffff);
         let wanted = left.first().copied().unwrap_or((0, 0));
-        if said != (left.len() as u64, last_rows) || first != wanted {
+        if (entries, rows) != (left.len() as u64, last_rows) || first != wanted {
             report.find(
                 12,
                 format!(
-                    "the stream at {node} says {said:?} and {first:?}; it has {} entries, \
-                     {last_rows} rows in \
-                     its last block, and begins with {wanted:?}",
-                    left.len()
+                    "the stream at {node} says {entries} entries, {rows} rows in its last block \
+                     and {}-{} for the first ID; it has {}, {last_rows} and {}-{}",
+                    first.0,
+                    first.1,
+                    left.len(),
+                    wanted.0,
+                    wanted.1
                 ),
             );
         }

@@ -166,8 +166,7 @@ impl Recorded {
         let examined = self.examine();
         let mut ill: Vec<Check> =
             examined.checks.into_iter().filter(|check| check.verdict == Verdict::Mend).collect();
-        assert_eq!(ill.len(), 1, "{ill:#?}");
-        assert_eq!(ill[0].name, name, "{ill:#?}");
+        assert_eq!(ill.iter().map(|check| check.name.as_str()).collect::<Vec<_>>(), [name]);
         ill.remove(0)
     }
 }

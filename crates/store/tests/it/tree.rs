@@ -42,6 +42,7 @@ const SHOWN_QUOTED: &[(&str, &[&str])] = &[
     ("lab/src/server/running.rs", &["{PATIENCE:?}"]),
     ("lab/src/target/server/keys.rs", &["{other:?}"]),
     // No messages: a key, and a column.
+    ("kv/src/testing.rs", &["{:?}"]),
     ("lab/src/target/server/mod.rs", &["{:?}"]),
     ("lab/src/target/sqlite/mod.rs", &["{:?}"]),
     ("lab/src/target/server/program.rs", &["{:?}"]),

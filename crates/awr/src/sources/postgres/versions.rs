@@ -11,8 +11,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::counters;
-use super::views::VIEWS;
-use super::{Answers, Row, statements_query};
+use super::{Answers, Row, VIEWS, statements_query};
 use crate::Snapshot;
 use crate::redact::Redaction;
 
