@@ -2,9 +2,9 @@
 //! differ.
 //!
 //! ```text
-//! Snapshot  -- Interval::between -->  Interval  -- report, compare -->  Report  --> text, JSON,
-//!     |                                                                             page (HTML)
-//! Repository: a directory of snapshots
+//! Snapshot -- Interval::between --> Interval -- report, compare --> Report -- render --> text, CSV
+//!     |                                                                |    Markdown, HTML
+//! Repository: where snapshots are kept                          JSON: the same data
 //! ```
 //!
 //! A [`Snapshot`] holds counters at one instant. Whoever knows a database fills it in: this crate
@@ -13,7 +13,7 @@
 //! finds what they look for where they look for it.
 //!
 //! ```
-//! use tiersmith_awr::{Interval, Snapshot, Source, report};
+//! use tiersmith_awr::{Interval, Snapshot, Source, render, report};
 //!
 //! let (instance, database) = ("run 1".into(), "orders".into());
 //! let source = Source { instance, database, ..Source::default() };
@@ -22,7 +22,7 @@
 //! let mut second = Snapshot::at(source, 1_000_000_060_000_000_000, 60_000_000_000);
 //! second.add_counter("user commits", "transactions", 1200);
 //! let interval = Interval::between(&first, &second)?;
-//! assert!(report(&interval).text().contains("20.00"));
+//! assert!(render::text(&report(&interval)).contains("20.00"));
 //! # Ok::<(), tiersmith_awr::Error>(())
 //! ```
 //!
@@ -40,20 +40,23 @@
 //! | room | what |
 //! |---|---|
 //! | `figure`, `table`, `id`, `error` | figures as people read them, tables as data, numbers of snapshots |
+//! | `chart/` | charts as data, and what a page opens with |
 //! | `snapshot/` | counters at one instant, the host, names of statistics, the text form |
 //! | `interval/` | differences, sums over restarts, steps between the ends |
 //! | `sources/`, `import/`, `redact` | who fills in snapshots: live servers, Oracle's reports |
 //! | `repository/` | where snapshots are kept: a directory, one file, a PostgreSQL; export |
 //! | `record`, `outbox` | recording beside a server that must not wait |
 //! | `findings/` | statements with evidence and advice |
+//! | `report/` | reports as data |
 //! | `page/` | charts, tables and text as one page of HTML |
-//! | `report/` | reports as data, and as text, CSV, Markdown and a page |
+//! | `render/` | a report as text, CSV, Markdown and a page |
 //! | `metrics/` | the newest snapshot for Prometheus |
 //!
 //! A room imports only rooms above it in this table: a test of the workspace holds that there is no
-//! cycle. Deliberately absent: what-if, cost, and knowledge of how a database's files are cached.
+//! cycle, and that nothing imports `render/`. Deliberately absent: what-if, cost, and knowledge of
+//! how a database's files are cached.
 //!
-//! Read next: `snapshot/mod.rs`, `interval/mod.rs`, `report/mod.rs`, `page/mod.rs`.
+//! Read next: `snapshot/mod.rs`, `interval/mod.rs`, `report/mod.rs`, `render/mod.rs`.
 
 #![forbid(unsafe_code)]
 
@@ -62,6 +65,7 @@
 #[cfg(test)]
 extern crate self as tiersmith_awr;
 
+mod chart;
 mod error;
 pub mod figure;
 pub mod findings;
@@ -73,6 +77,7 @@ mod outbox;
 pub mod page;
 pub mod record;
 mod redact;
+pub mod render;
 mod report;
 mod repository;
 mod snapshot;
@@ -83,12 +88,15 @@ pub use error::{Error, Result};
 pub use id::SnapshotId;
 pub use interval::{Break, CounterDelta, Interval, LeftOut, Series, Step, Timeline, WaitDelta};
 pub use redact::{NamesKey, Redaction};
-pub use report::{Item, Report, Section, compare, report, write_table};
+pub use render::write_table;
+pub use report::{Item, Report, Section, compare, report};
 pub use repository::{
     AnyRepository, Entry, Listing, Recording, Repository, archive, export, read_snapshot,
 };
 pub use snapshot::file::FileStat;
 pub use snapshot::known::statistic;
+pub use snapshot::object::{ObjectKind, ObjectStat};
+pub use snapshot::plan::PlanStat;
 pub use snapshot::printed::Printed;
 pub use snapshot::sampling::who::{OfOne, SampledWho, by_who};
 pub use snapshot::sampling::{CPU, ON_CPU, SampleStat, Sampling, Seen, Who};

@@ -193,6 +193,12 @@ impl Redaction {
         for table in &mut snapshot.tables {
             (table.id, table.name) = (mark(&table.id), mark(&table.name));
         }
+        for object in &mut snapshot.objects {
+            (object.id, object.name) = (mark(&object.id), mark(&object.name));
+            object.detail.clear();
+        }
+        // A plan is made of names.
+        snapshot.plans.clear();
         // Owners, segments, modules and hosts stand in their cells; which are such a name is not
         // known here.
         snapshot.printed.clear();

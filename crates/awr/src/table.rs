@@ -3,7 +3,7 @@
 //! The layout of a report is data, so that text, JSON and HTML print the same rows and no figure is
 //! typed twice.
 //!
-//! Invariant: a cell holds a finite number or none at all. Read next: `report/text.rs` and
+//! Invariant: a cell holds a finite number or none at all. Read next: `render/text.rs` and
 //! `page/mod.rs`, which print it.
 
 use serde::{Deserialize, Serialize};

@@ -5,7 +5,7 @@
 
 use tiersmith_awr::findings::findings;
 use tiersmith_awr::sources::Address;
-use tiersmith_awr::{Interval, Redaction, Snapshot, compare, import, report, resp};
+use tiersmith_awr::{Interval, Redaction, Snapshot, compare, import, render, report, resp};
 
 /// What says when the interval of a text report was.
 const TEXT_HEAD: &str = "\nBegin Snap:        100 24-Aug-26 10:00:00       50       1.5\n  End \
@@ -34,13 +34,13 @@ fn take(text: &str) {
         );
         assert!(!finding.evidence.is_empty());
     }
-    let text = report(&interval).text();
+    let text = render::text(&report(&interval));
     assert!(
         !text.contains("NaN") && !text.chars().any(|c| c.is_control() && c != '\n'),
         "{text:?}"
     );
-    assert!(!report(&interval).html().contains("<script"));
-    let _ = compare(&interval, &interval).text();
+    assert!(!render::html(&report(&interval)).contains("<script"));
+    let _ = render::text(&compare(&interval, &interval));
 }
 
 /// A text behind the titles of text reports.
@@ -74,8 +74,8 @@ pub(crate) fn snapshot(text: &str) {
         let mut later = snapshot.clone();
         later.monotonic_ns = later.monotonic_ns.saturating_add(1_000_000_000);
         if let Ok(interval) = Interval::between(&snapshot, &later) {
-            let _ = report(&interval).text();
-            assert!(!report(&interval).html().contains("<script"));
+            let _ = render::text(&report(&interval));
+            assert!(!render::html(&report(&interval)).contains("<script"));
             let _ = findings(&interval);
         }
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use tiersmith_awr::archive::Archive;
 use tiersmith_awr::page::Page;
-use tiersmith_awr::{Interval, Snapshot, SnapshotId};
+use tiersmith_awr::{Interval, Snapshot, SnapshotId, render};
 
 use crate::report::Report;
 
@@ -47,8 +47,8 @@ pub(crate) fn compare_of(archive: &Archive, days: [(SnapshotId, SnapshotId); 2])
     assert_eq!(sizes as u64, 2 * MINUTES, "every minute of both days is there");
     let report = tiersmith_awr::compare(&intervals[0], &intervals[1]);
     let mut page = Page::new("two days");
-    report.add_to(&mut page);
-    let (text, page) = (report.text(), page.render());
+    render::add_to(&mut page, &report);
+    let (text, page) = (render::text(&report), page.render());
     for what in ["Activity Over Time", "<svg"] {
         assert!(page.contains(what), "the page has its {what}, as the program's has");
     }

@@ -1,6 +1,7 @@
 //! Dead rows are not cleaned up: tables grow, and scans read what nobody wants.
 
 use super::Finding;
+use crate::snapshot::known::level;
 use crate::snapshot::tables::TableStat;
 use crate::{Interval, figure};
 
@@ -10,6 +11,9 @@ const LEAST_ROWS: u64 = 100_000;
 /// The part of its rows from which on a table holds too many dead ones; VACUUM begins by itself at
 /// about 17 % unless it is told otherwise.
 const LEAST_PERCENT: f64 = 30.0;
+
+/// A transaction that is open for so long, in seconds, holds VACUUM up.
+const OLD_S: u64 = 60;
 
 /// Tables named.
 const NAMED: usize = 3;
@@ -38,6 +42,12 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
             )
         })
         .collect();
+    for name in [level::OLDEST_TRANSACTION, level::OLDEST_PREPARED] {
+        let old = of.end.levels.iter().find(|level| level.name == name && level.value >= OLD_S);
+        evidence.extend(
+            old.map(|level| format!("The {name} is {} s old.", figure::count(level.value))),
+        );
+    }
     if let Some(value) = super::setting(of, "autovacuum").filter(|value| *value == "off") {
         evidence.push(format!("autovacuum is {value}."));
     }
@@ -73,6 +83,13 @@ mod tests {
             of(100_000, 300_000)
                 .is_some_and(|found| found.evidence[0].contains("75.0 % of its rows"))
         );
+        let mut held_up = minute();
+        let (id, name) = ("1".to_owned(), "public.queue".to_owned());
+        held_up.end.tables =
+            vec![TableStat { id, name, dead_rows: 300_000, ..TableStat::default() }];
+        held_up.end.add_level(level::OLDEST_TRANSACTION, "s", 4_000);
+        let found = find(&held_up.interval()).expect("dead rows");
+        assert!(found.evidence[1].contains("oldest open transaction is 4,000 s old"), "{found:?}");
         assert_eq!(of(100, 300), None);
         assert_eq!(of(3_000_000, 300_000), None);
     }

@@ -26,6 +26,8 @@ mod hot_files;
 mod hot_statement;
 mod lock_waits;
 mod redo_space;
+mod repaired_blocks;
+mod replication;
 mod run_queue;
 mod short_interval;
 mod slow_redo;
@@ -61,7 +63,7 @@ pub struct Finding {
 type Rule = fn(&Interval) -> Option<Finding>;
 
 /// Every rule.
-const RULES: [Rule; 19] = [
+const RULES: [Rule; 21] = [
     commit_waits::find,
     slow_redo::find,
     checkpoints::find,
@@ -71,6 +73,7 @@ const RULES: [Rule; 19] = [
     hot_statement::find,
     full_pages::find,
     doublewrite::find,
+    repaired_blocks::find,
     free_buffers::find,
     cpu_bound::find,
     run_queue::find,
@@ -80,6 +83,7 @@ const RULES: [Rule; 19] = [
     spills::find,
     table_scans::find,
     dead_rows::find,
+    replication::find,
     unsafe_settings::find,
 ];
 

@@ -23,7 +23,7 @@
 //! Invariant: a figure that is not in the report is absent from the snapshot, never zero; what is
 //! not taken is listed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tiersmith_events::WaitClass;
 
@@ -52,6 +52,8 @@ pub(super) struct Taking<'a> {
     pub(super) snapshot: Snapshot,
     /// Sessions at the beginning.
     sessions_before: Option<u64>,
+    /// Levels at the beginning; those of the end are in the snapshot.
+    levels_before: BTreeMap<String, u64>,
     /// Rows whose figures the report hides behind `####` or does not print, or which are no
     /// numbers.
     pub(super) hidden: Vec<String>,
@@ -68,10 +70,19 @@ const NAMED: usize = 20;
 pub(super) fn snapshots(kind: &'static str, read: Grids, text: &str) -> Result<Imported, String> {
     let snapshot = Snapshot::at(Source::default(), 0, 0);
     let Grids { grids, left_out } = read;
-    let (taken, names) = (BTreeSet::new(), BTreeSet::new());
+    let (taken, names, levels_before) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
     let hidden = Vec::new();
-    let mut taking =
-        Taking { grids, taken, text, snapshot, sessions_before: None, hidden, left_out, names };
+    let mut taking = Taking {
+        grids,
+        taken,
+        text,
+        snapshot,
+        sessions_before: None,
+        levels_before,
+        hidden,
+        left_out,
+        names,
+    };
     taking.identity();
     let (begin_s, elapsed_s) = taking.instants()?;
     taking.time();
@@ -118,6 +129,11 @@ pub(super) fn snapshots(kind: &'static str, read: Grids, text: &str) -> Result<I
     begin.taken_unix_ns = begin_s.saturating_mul(1_000_000_000);
     begin.monotonic_ns = 0;
     begin.sessions = taking.sessions_before;
+    begin.levels.retain_mut(|level| {
+        let before = taking.levels_before.get(&level.name);
+        level.value = before.copied().unwrap_or(level.value);
+        before.is_some()
+    });
     to_zero(&mut begin);
     Ok(Imported { kind, begin, end, read, unknown, left_out, whole: true })
 }
@@ -446,6 +462,7 @@ impl Taking<'_> {
         for index in self.with(&[&["Statistic"], &["Begin Value"], &["End Value"]]) {
             let grid = &self.grids[index];
             let (name, end) = (grid.column(&["Statistic"]), grid.column(&["End Value"]));
+            let begin = grid.column(&["Begin Value"]);
             for row in &grid.rows {
                 let name = short(cell(row, name));
                 if name.is_empty() {
@@ -459,6 +476,9 @@ impl Taking<'_> {
                     // Names of counters and of levels are told apart by where they are: the space
                     // stands for that.
                     Some(value) if self.names.insert(format!(" {name}")) => {
+                        if let Some(before) = value::count(cell(row, begin)) {
+                            self.levels_before.insert(name.clone(), before);
+                        }
                         self.snapshot.levels.push(LevelStat { name, unit: String::new(), value });
                     }
                     Some(value) => {

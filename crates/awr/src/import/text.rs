@@ -85,7 +85,10 @@ fn cells(line: &str, spans: &[(usize, usize)]) -> Vec<String> {
 
 /// The heading in a line such as `Foreground Wait Events   DB/Inst: X/x  Snaps: 1-2`.
 fn heading(line: &str) -> Option<String> {
-    let at = line.find("DB/Inst:")?;
+    // Statspack has one section whose heading names the database in words.
+    let at = line
+        .find("DB/Inst:")
+        .or_else(|| line.find(" for DB: ").filter(|_| line.starts_with("SQL ordered by")))?;
     Some(line[..at].trim().to_owned())
 }
 
@@ -117,11 +120,14 @@ pub(super) fn grids(text: &str) -> Grids {
             section = title;
         } else if let Some(grid) = rows::efficiency(&lines[at..]) {
             grids.push(grid);
+        } else if let Some(grid) = rows::labelled(&lines[at..]) {
+            grids.push(grid);
         }
-        let Some(spans) = spans(lines[at], &mut left_out) else {
+        let Some(mut spans) = spans(lines[at], &mut left_out) else {
             at += 1;
             continue;
         };
+        rows::add_column_of_labels(&mut spans, lines.get(at + 1));
         if grids.len() >= MOST_GRIDS {
             left_out.because("all tables behind the first five thousand");
             break;
@@ -159,8 +165,11 @@ pub(super) fn grids(text: &str) -> Grids {
         let own = lines[first..at]
             .iter()
             .map(|line| line.trim())
-            .find(|line| line.contains("Timed"))
-            .map(str::to_owned)
+            .find_map(|line| match line {
+                line if line.contains("Timed") => Some(line.to_owned()),
+                line if line.starts_with("Shared Pool Statistics") => Some(rows::name_of(line)),
+                _ => None,
+            })
             .or(own_above);
         let section_of = own.unwrap_or_else(|| section.clone());
         let mut grid = Grid { section: section_of, columns, ..Grid::default() };
@@ -177,7 +186,9 @@ pub(super) fn grids(text: &str) -> Grids {
             continue;
         }
         while at < lines.len() && !lines[at].trim().is_empty() {
-            if is_rule(lines[at]) || heading(lines[at]).is_some() {
+            // A line that is underlined is the name of the next table.
+            let is_name = lines.get(at + 1).is_some_and(|next| next.starts_with("~~~~"));
+            if is_rule(lines[at]) || is_name || heading(lines[at]).is_some() {
                 break;
             }
             if grid.rows.len() < MOST_ROWS && count < MOST_CELLS {
@@ -188,6 +199,7 @@ pub(super) fn grids(text: &str) -> Grids {
             }
             at += 1;
         }
+        rows::split_what_stands_beside(&mut grid);
         grids.push(grid);
     }
     Grids { grids, left_out }

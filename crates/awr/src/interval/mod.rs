@@ -34,6 +34,8 @@ use self::left_out::Inside;
 use crate::snapshot::file::{self, FileStat};
 use crate::snapshot::host::{CpuTimes, DiskStat, Pressure};
 use crate::snapshot::known;
+use crate::snapshot::object::{self, ObjectStat};
+use crate::snapshot::plan::{self, PlanStat};
 use crate::snapshot::sampling::Sampling;
 use crate::snapshot::statement::{self, StatementDeltas};
 use crate::snapshot::tables::{self, TableStat};
@@ -76,6 +78,10 @@ pub struct Interval {
     pub files: Vec<FileStat>,
     /// Tables: what happened to them in it, most rows scanned first, as far as the source tells.
     pub tables: Vec<TableStat>,
+    /// Databases, users, indexes, standbys and the like: what happened to them in it.
+    pub objects: Vec<ObjectStat>,
+    /// Plans that ran in it, longest time first, as far as the source keeps them.
+    pub plans: Vec<PlanStat>,
     /// Samples of active sessions: an estimate, apart from everything that was measured.
     pub sampling: Option<Sampling>,
     /// Pressure on the host.
@@ -208,6 +214,12 @@ impl Interval {
             statements,
             files: file::between(&begin.files, begin.partial.contains("files"), &end.files),
             tables: tables::between(&begin.tables, begin.partial.contains("tables"), &end.tables),
+            objects: object::between(
+                &begin.objects,
+                begin.partial.contains("objects"),
+                &end.objects,
+            ),
+            plans: plan::between(&begin.plans, begin.partial.contains("plans"), &end.plans),
             sampling,
             pressure: pressure(&begin.host, &end.host),
             warnings,

@@ -201,6 +201,8 @@ fn added(a: Interval, b: Interval) -> Interval {
         statements: statements(a.statements, b.statements, &mut warnings),
         files: crate::snapshot::file::added(a.files, b.files),
         tables: crate::snapshot::tables::added(a.tables, b.tables),
+        objects: crate::snapshot::object::added(a.objects, b.objects),
+        plans: crate::snapshot::plan::added(a.plans, b.plans),
         sampling: match (a.sampling, b.sampling) {
             (Some(a), Some(b)) => Some(add_samples(a, b)),
             (a, b) => a.or(b),

@@ -42,13 +42,12 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-pub use chart::{Bar, Chart, Series};
 pub use escape::escape;
-pub use front::{Front, Severity, Tile, Told};
-pub use over_time::{Line, OverTime, TimeGap, TimeSlot};
-pub(crate) use over_time::{most_of_area, most_of_heat};
 use sha2::{Digest, Sha256};
 
+pub use crate::chart::{
+    Bar, Chart, Front, Line, OverTime, Series, Severity, Tile, TimeGap, TimeSlot, Told,
+};
 use crate::table::{Align, Cell, Table};
 
 /// A word of more letters may be broken where a line ends.
@@ -341,7 +340,7 @@ impl Page {
         out.push_str("<main>\n");
         if let Some(front) = &self.front {
             let place = |title: &str| self.sections.iter().position(|section| section == title);
-            front.draw(&mut out, |title| Some(format!("#section{}", place(title)? + 1)));
+            front::draw(front, &mut out, |title| Some(format!("#section{}", place(title)? + 1)));
         }
         out.push_str(&self.body);
         self.draw_meanings(&mut out);

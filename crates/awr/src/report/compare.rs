@@ -13,8 +13,8 @@ use super::ROWS;
 use super::load::{self, change, per};
 use super::single::{DRAWN, TOP, cpu_shares, process_share};
 use super::{Report, Section, io, latency, more, over_time, segments, sizes, tables, time};
+use crate::chart::{Bar, Chart, Series};
 use crate::figure;
-use crate::page::{Bar, Chart, Series};
 use crate::table::{Cell, Quantity, Table};
 use crate::{Interval, IoStat, WaitDelta};
 

@@ -2,8 +2,8 @@
 //! and what was found. The same figures are in the sections below.
 
 use super::{over_time, tables, time};
+use crate::chart::{Bar, Chart, Front, Severity, Tile, Told};
 use crate::findings::{Finding, findings};
-use crate::page::{Bar, Chart, Front, Severity, Tile, Told};
 use crate::{Interval, figure};
 
 /// How many waits stand beside the chart.
@@ -78,7 +78,9 @@ fn tiles(of: &Interval, top: Option<&(Bar, String)>) -> Vec<Tile> {
         ));
     }
     if let Some((bar, shown)) = top {
-        tiles.push(tile("Top wait", bar.label.clone(), shown.clone()));
+        let of_what = if sampled_first(of) { "active sessions" } else { "DB time" };
+        let beside = format!("{} % of {of_what}, {shown}", figure::percent(bar.value));
+        tiles.push(tile("Top wait", bar.label.clone(), beside));
     }
     tiles
 }
@@ -106,7 +108,7 @@ fn longest(of: &Interval) -> (String, Vec<(Bar, String)>) {
             let colour = time::colour(tiersmith_events::WaitClass::from_name(&event.class));
             let bar =
                 Bar { label: event.name.clone(), value: percent, detail: String::new(), colour };
-            (bar, format!("of active sessions, {}", event.class))
+            (bar, event.class.clone())
         });
         return ("Top five, % of active sessions (sampled)".to_owned(), bars.collect());
     }
@@ -159,6 +161,7 @@ fn section(of: &Interval, name: &str) -> String {
         ("One statement", "SQL Statistics"),
         ("Large tables", "Segment Statistics"),
         ("Dead rows", "Segment Statistics"),
+        ("Replication", "Replication"),
         ("A few files", "Segment Statistics"),
         ("Checkpoints", "Instance Activity Statistics"),
         ("Full pages", "Instance Activity Statistics"),

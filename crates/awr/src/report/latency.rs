@@ -4,7 +4,7 @@
 //! Borders are powers of two of a microsecond: `<1ms` is below 1,024 us, `<1s` below 2^20 us. The
 //! events' histograms have borders there, so the shares are exact.
 
-use crate::page::{Chart, Series};
+use crate::chart::{Chart, Series};
 use crate::table::{Cell, Quantity, Table};
 use crate::{Interval, WaitDelta};
 

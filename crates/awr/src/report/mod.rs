@@ -1,4 +1,5 @@
-//! Reports as data: sections with tables and charts, printed as text, JSON, CSV, Markdown or HTML.
+//! Reports as data: sections with tables and charts. `render/` prints them as text, CSV, Markdown
+//! or a page; nothing here knows how.
 //!
 //! | file | what it makes |
 //! |---|---|
@@ -9,13 +10,14 @@
 //! | `time.rs` | where DB time went: top events, classes, and what is not accounted for |
 //! | `latency.rs` | how waits are distributed |
 //! | `more.rs` | findings, statements, samples of sessions: what live sources tell |
+//! | `objects.rs` | databases, users, indexes, standbys |
+//! | `plans.rs` | plans of statements |
 //! | `io.rs` | reads and writes by function, file type, file class and tier |
 //! | `printed.rs` | tables of an imported report as it prints them |
 //! | `segments.rs` | reads by table or file |
 //! | `over_time.rs` | what changed between the ends: sessions by wait class, latencies as heat maps |
 //! | `sizes.rs` | memory of the host, sizes of caches, settings that changed |
 //! | `tables.rs` | tables that both have: settings, media, explanations |
-//! | `text.rs`, `delimited.rs` | the text, CSV and Markdown of any report |
 //!
 //! Differences from Oracle's layout: sections of things that are not here (memory advisors, latches
 //! of Oracle's) are left out, not printed empty; rows whose figure the source does not tell are
@@ -25,28 +27,28 @@
 //! Invariant: a figure of a chart is in a table too, so that the text report lacks nothing.
 
 mod compare;
-mod delimited;
 mod front;
 mod io;
 mod latency;
 mod load;
 mod more;
+mod objects;
 mod over_time;
+mod plans;
 mod printed;
 mod segments;
 mod single;
 mod sizes;
 mod tables;
-mod text;
 mod time;
 
 use serde::{Deserialize, Serialize};
 
 pub use compare::compare;
+pub(crate) use more::{ADVICE, FINDINGS};
 pub use single::report;
-pub use text::write_table;
 
-use crate::page::{Chart, Front, Page};
+use crate::chart::{Chart, Front};
 use crate::{Interval, Snapshot, Table};
 
 /// How many wait events a table lists.
@@ -103,6 +105,13 @@ pub enum Item {
     Table(Table),
     /// A chart. Not printed in text: its figures are in a table.
     Chart(Chart),
+    /// Lines that stand as they are, in letters of one width: a plan.
+    Lines {
+        /// What they are.
+        title: String,
+        /// The lines.
+        text: String,
+    },
 }
 
 impl Section {
@@ -126,18 +135,12 @@ impl Section {
         }
     }
 
-    fn charts(&mut self, charts: impl IntoIterator<Item = Chart>) {
-        self.items.extend(charts.into_iter().map(Item::Chart));
+    fn lines(&mut self, title: String, text: String) {
+        self.items.push(Item::Lines { title, text });
     }
 
-    fn add_items_to(&self, page: &mut Page) {
-        for item in &self.items {
-            match item {
-                Item::Text(text) => page.paragraph(text),
-                Item::Table(table) => page.table(table),
-                Item::Chart(chart) => page.chart(chart),
-            };
-        }
+    fn charts(&mut self, charts: impl IntoIterator<Item = Chart>) {
+        self.items.extend(charts.into_iter().map(Item::Chart));
     }
 }
 
@@ -162,9 +165,9 @@ impl Report {
         }
     }
 
-    /// The report as text, at most 100 columns wide.
-    pub fn text(&self) -> String {
-        text::render(self)
+    /// What its page opens with; nothing for two intervals, and for a report that was read as JSON.
+    pub(crate) fn opening(&self) -> Option<&Front> {
+        self.opening.0.as_ref()
     }
 
     /// The report and its snapshots as JSON, on several lines.
@@ -173,69 +176,5 @@ impl Report {
             .expect("BUG: a report holds text, lists and finite numbers");
         json.push('\n');
         json
-    }
-
-    /// The figures as CSV, one a line.
-    pub fn csv(&self) -> String {
-        delimited::csv(self)
-    }
-
-    /// The report as Markdown.
-    pub fn markdown(&self) -> String {
-        delimited::markdown(self)
-    }
-
-    /// The report as a page of HTML.
-    pub fn html(&self) -> String {
-        let mut page = Page::new(self.title.as_str());
-        page.lead(self.subtitle.as_str());
-        for banner in &self.banners {
-            page.banner(banner.as_str());
-        }
-        match &self.opening.0 {
-            Some(front) => {
-                page.front(front.clone());
-                self.add_rest_to(&mut page, front);
-            }
-            None => self.add_to(&mut page),
-        }
-        let instants = match self.snapshots.iter().all(|snapshot| snapshot.source.is_oracle()) {
-            true => "Instants are as Oracle's report prints them, without a zone.",
-            false => "Instants are in UTC.",
-        };
-        page.footer(format!("Made by Tiersmith. {instants} The page holds everything it shows."));
-        page.render()
-    }
-
-    /// Adds the sections without what the page opens with.
-    fn add_rest_to(&self, page: &mut Page, front: &Front) {
-        let shown = |item: &Item| match item {
-            Item::Table(table) => [more::FINDINGS, more::ADVICE].contains(&table.caption.as_str()),
-            Item::Chart(chart) => front.chart.as_ref() == Some(chart),
-            Item::Text(_) => false,
-        };
-        for section in &self.sections {
-            page.section(&section.title);
-            let items = section.items.iter().filter(|item| !shown(item)).cloned().collect();
-            Section { title: String::new(), items }.add_items_to(page);
-        }
-    }
-
-    /// Adds the report's sections to a page that also holds other things. Banners are for the
-    /// caller to repeat.
-    pub fn add_to(&self, page: &mut Page) {
-        for section in &self.sections {
-            page.section(&section.title);
-            section.add_items_to(page);
-        }
-    }
-
-    /// As [`Report::add_to`], below a section of the page: headings are one step smaller and not in
-    /// its contents.
-    pub fn add_below(&self, page: &mut Page) {
-        for section in &self.sections {
-            page.subsection(&section.title);
-            section.add_items_to(page);
-        }
     }
 }

@@ -21,8 +21,8 @@ const TEXT: usize = 160;
 const BEGINS: usize = 40;
 
 /// The captions of what was found and what to do, which a page shows on its first screen.
-pub(super) const FINDINGS: &str = "Findings";
-pub(super) const ADVICE: &str = "What To Do";
+pub(crate) const FINDINGS: &str = "Findings";
+pub(crate) const ADVICE: &str = "What To Do";
 
 /// What the rules found; an empty table if they found nothing.
 pub(super) fn findings_table(of: &[&Interval]) -> Table {
@@ -79,6 +79,7 @@ pub(super) fn statements(of: &Interval) -> Section {
     let mut section = Section::new("SQL Statistics");
     let rows = &of.statements.rows;
     if rows.is_empty() {
+        super::plans::add_to(of, &mut section);
         return section;
     }
     section.table(list(of, "SQL ordered by Elapsed Time", rows.iter().collect()));
@@ -106,6 +107,7 @@ pub(super) fn statements(of: &Interval) -> Section {
         }
     }
     section.table_if_any(texts(&listed));
+    super::plans::add_to(of, &mut section);
     section
 }
 

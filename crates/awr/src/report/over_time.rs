@@ -11,8 +11,8 @@
 use tiersmith_events::WaitClass;
 
 use super::{Section, latency, tables, time};
+use crate::chart::{Chart, Line, OverTime, Series, TimeGap, TimeSlot, most_of_area, most_of_heat};
 use crate::interval::timeline::{EventKey, Missing, Slot, Timeline};
-use crate::page::{Chart, Line, OverTime, Series, TimeGap, TimeSlot, most_of_area, most_of_heat};
 use crate::snapshot::sampling::CPU;
 use crate::table::{Cell, Quantity, Table};
 use crate::{Interval, figure};

@@ -110,6 +110,7 @@ pub(super) fn section(of: &Interval) -> Section {
     }
     section.table_if_any(by_scans(of));
     section.table_if_any(by_dead_rows(of));
+    super::objects::indexes(of, &mut section);
     section
 }
 
@@ -150,7 +151,15 @@ fn by_dead_rows(of: &Interval) -> Table {
         .figures("%Dead", "", "Their share of all rows.")
         .figures("Rows", "", "Rows at the end, dead ones not among them.")
         .figures("Rows Changed", "", "Rows inserted, updated and deleted.")
-        .figures("Vacuums", "", "How often dead rows were cleaned up in the interval.");
+        .figures(
+            "%HOT",
+            "",
+            "The part of updated rows that changed no index, and cost the less for it.",
+        )
+        .figures("Vacuums", "", "How often dead rows were cleaned up in the interval.")
+        .figures("by Itself", "", "How many of them autovacuum began.")
+        .figures("Analyzes", "", "How often its rows were looked at for the planner.")
+        .text("Last Vacuum", "When dead rows were cleaned up last, in UTC.");
     let mut tables: Vec<_> = of.tables.iter().filter(|table| table.dead_rows > 0).collect();
     tables.sort_by(|a, b| b.dead_rows.cmp(&a.dead_rows).then_with(|| a.name.cmp(&b.name)));
     for of in tables {
@@ -160,11 +169,17 @@ fn by_dead_rows(of: &Interval) -> Table {
             Cell::percent(of.dead_percent()),
             Cell::count(of.rows),
             Cell::count(of.changed_rows),
+            Cell::percent(of.hot_percent()),
             Cell::count(of.vacuums),
+            Cell::count(of.autovacuums),
+            Cell::count(of.analyzes),
+            of.vacuumed_unix_s.map_or(Cell::Empty, |at| {
+                Cell::text(figure::instant(at.saturating_mul(1_000_000_000)))
+            }),
         ]);
     }
     table.first(ROWS, super::io::REST);
-    table
+    table.without_empty_columns()
 }
 
 fn by_reads(of: &Interval, sums: &BTreeMap<&str, Reads>) -> Table {

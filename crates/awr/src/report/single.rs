@@ -1,17 +1,17 @@
 //! The report of one interval, in the order of Oracle's AWR report.
 //!
-//! Sections: Report Summary, Wait Events Statistics, samples of sessions, SQL Statistics, IO Stats,
-//! Cache and Redo Statistics, Instance Activity Statistics, Segment Statistics, Host, Media and
-//! Settings, Wait Events Explained, Activity Over Time. Read next: `time.rs` for where DB time
-//! went.
+//! Sections: Report Summary, Wait Events Statistics, samples of sessions, SQL Statistics, Databases
+//! and Users, IO Stats, Cache and Redo Statistics, Replication, Instance Activity Statistics,
+//! Segment Statistics, Host, Media and Settings, Wait Events Explained, Activity Over Time. Read
+//! next: `time.rs` for where DB time went.
 
 use super::load::{self, per};
 use super::{
-    ROWS, Report, Section, front, io, latency, more, over_time, printed, segments, sizes, tables,
-    time,
+    ROWS, Report, Section, front, io, latency, more, objects, over_time, printed, segments, sizes,
+    tables, time,
 };
+use crate::chart::{Chart, Series};
 use crate::figure;
-use crate::page::{Chart, Series};
 use crate::snapshot::known;
 use crate::snapshot::known::statistic;
 use crate::table::{Cell, Quantity, Table};
@@ -33,6 +33,7 @@ pub fn report(of: &Interval) -> Report {
     report.add(more::samples(&[of]));
     report.add(more::seen(of));
     report.add(more::statements(of));
+    report.add(objects::section(of));
     let mut reads_and_writes = Section::new("IO Stats");
     io::tables_of(of, &mut reads_and_writes);
     reads_and_writes.table_if_any(io_table(of));
@@ -41,6 +42,7 @@ pub fn report(of: &Interval) -> Report {
     cache.table_if_any(redo(of));
     cache.table_if_any(cache_table(of));
     report.add(cache);
+    report.add(objects::replication(of));
     let mut activity = Section::new("Instance Activity Statistics");
     activity.table_if_any(activity_table(of));
     activity.table_if_any(levels(of));

@@ -271,14 +271,29 @@ pub(super) fn host(intervals: &[&Interval]) -> Table {
 pub(super) fn warnings(intervals: &[&Interval]) -> Vec<String> {
     let mut lines = Vec::new();
     for (index, of) in intervals.iter().enumerate() {
-        for warning in &of.warnings {
+        for warning in of.warnings.iter().cloned().chain(more_cpu_than_time(of)) {
             lines.push(match intervals.len() {
-                1 => warning.clone(),
+                1 => warning,
                 _ => format!("{}: {warning}", ORDINALS[index.min(1)]),
             });
         }
     }
     lines
+}
+
+/// Said where processors worked for longer than requests were there: shares add up to more than a
+/// hundred then.
+fn more_cpu_than_time(of: &Interval) -> Option<String> {
+    let (cpu, time) =
+        of.db_cpu_ns.zip(of.db_time_ns).filter(|(cpu, time)| *time > 0 && cpu > time)?;
+    Some(format!(
+        "DB CPU is {} % of DB time, more than all of it: the source counts processor time of \
+         helpers of a \
+         request, or of a request that has not ended, which it does not count as DB time. Shares \
+         of DB time \
+         add up to more than 100 %.",
+        figure::percent(cpu as f64 / time as f64 * 100.0)
+    ))
 }
 
 /// What the bytes lie on, at the end of each interval.
@@ -402,6 +417,7 @@ pub(super) fn explanations<'a>(intervals: &[&'a Interval]) -> Table {
 mod tests {
     use super::*;
     use crate::findings::made::{Made, minute};
+    use crate::render;
     use tiersmith_events::WaitClass;
 
     /// A minute with this DB time, sessions at its beginning, and connections made in it.
@@ -494,7 +510,15 @@ mod tests {
         let mut interval = made.interval();
         interval.end.source.product = "PostgreSQL".to_owned();
         let report = crate::report(&interval);
-        assert!(report.text().contains("tiersmith attach HOME --fast PATH"), "{}", report.text());
-        assert!(!report.text().contains('`') && !report.html().contains('`'), "{}", report.text());
+        assert!(
+            render::text(&report).contains("tiersmith attach HOME --fast PATH"),
+            "{}",
+            render::text(&report)
+        );
+        assert!(
+            !render::text(&report).contains('`') && !render::html(&report).contains('`'),
+            "{}",
+            render::text(&report)
+        );
     }
 }

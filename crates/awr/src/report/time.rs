@@ -15,7 +15,7 @@
 
 use tiersmith_events::WaitClass;
 
-use crate::page::{Bar, Series};
+use crate::chart::{Bar, Series};
 use crate::snapshot::known;
 use crate::{Interval, WaitDelta};
 

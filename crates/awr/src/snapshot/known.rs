@@ -51,6 +51,20 @@ pub mod statistic {
     pub const LOGONS: &str = "logons cumulative";
 }
 
+/// Names of the levels that reports and findings look for.
+pub(crate) mod level {
+    /// Since when the oldest transaction of a client is open. Unit: `s`.
+    pub(crate) const OLDEST_TRANSACTION: &str = "oldest open transaction";
+    /// Since when the oldest prepared transaction waits for its end. Unit: `s`.
+    pub(crate) const OLDEST_PREPARED: &str = "oldest prepared transaction";
+    /// Transactions since the database that was frozen longest ago. Unit: `transactions`.
+    pub(crate) const FROZEN_AGE: &str = "age of the oldest transaction that is not frozen";
+    /// Redo that the standby furthest behind has not replayed. Unit: `bytes`.
+    pub(crate) const FURTHEST_STANDBY: &str = "redo that a standby has not replayed, at most";
+    /// How far this standby is behind its primary. Unit: `s`.
+    pub(crate) const BEHIND_PRIMARY: &str = "time behind the primary";
+}
+
 /// Counters that sources have no help text for, with the sentence the page explains them with.
 const STATISTICS: &[(&str, &str)] = &[
     (statistic::USER_COMMITS, "Transactions that ended well."),

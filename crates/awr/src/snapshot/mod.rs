@@ -16,6 +16,8 @@ mod encoding;
 pub(crate) mod file;
 pub mod host;
 pub(crate) mod known;
+pub(crate) mod object;
+pub(crate) mod plan;
 pub(crate) mod printed;
 pub(crate) mod sampling;
 pub(crate) mod statement;
@@ -32,6 +34,8 @@ pub use encoding::FORMAT;
 
 use self::file::FileStat;
 use self::host::HostStat;
+use self::object::ObjectStat;
+use self::plan::PlanStat;
 use self::printed::Printed;
 use self::sampling::Sampling;
 use self::statement::StatementStat;
@@ -86,6 +90,12 @@ pub struct Snapshot {
     /// Tables that were scanned most or hold most dead rows, if the source tells them apart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<TableStat>,
+    /// Databases, users, indexes, standbys and the like, as far as the source tells them apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<ObjectStat>,
+    /// Plans of statements, if the source keeps them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plans: Vec<PlanStat>,
     /// Tables of an imported report that are no counters, as they stand in it; of the interval that
     /// this snapshot ends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -94,8 +104,8 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
     /// Lists that may lack rows which the source counts, by the names of these fields: `waits`,
-    /// `counters`, `io`, `statements`, `files`, `tables`. What is absent from such a list was not
-    /// told; from any other list it is zero.
+    /// `counters`, `io`, `statements`, `files`, `tables`, `objects`, `plans`. What is absent from
+    /// such a list was not told; from any other list it is zero.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub partial: BTreeSet<String>,
 }
@@ -258,6 +268,8 @@ impl Snapshot {
             statements: Vec::new(),
             files: Vec::new(),
             tables: Vec::new(),
+            objects: Vec::new(),
+            plans: Vec::new(),
             printed: Vec::new(),
             sampling: None,
             partial: BTreeSet::new(),
@@ -425,6 +437,8 @@ impl Snapshot {
         }
         distinct("statement", self.statements.iter().map(|statement| &statement.id))?;
         distinct("table", self.tables.iter().map(|table| &table.id))?;
+        distinct("object", self.objects.iter().map(ObjectStat::key))?;
+        distinct("plan", self.plans.iter().map(|plan| &plan.id))?;
         distinct("file", self.files.iter().map(|file| &file.id))?;
         printed::check(&self.printed)?;
         if let Some(sampling) = &self.sampling {

@@ -40,12 +40,40 @@ pub struct TableStat {
     pub changed_rows: u64,
     /// How often dead rows were cleaned up, by hand or by the server itself.
     pub vacuums: u64,
+    /// How often the server cleaned up by itself; absent if it is not told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autovacuums: Option<u64>,
+    /// How often its rows were looked at for the planner; absent if the source does not count it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub analyzes: Option<u64>,
+    /// Rows updated; absent if the source does not tell them apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_rows: Option<u64>,
+    /// Rows updated within their page, without a change of an index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hot_rows: Option<u64>,
+    /// When dead rows were cleaned up last, in seconds since 1970 in UTC; absent if never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vacuumed_unix_s: Option<u64>,
 }
 
 impl TableStat {
     fn counts(&mut self) -> [&mut u64; 5] {
         let TableStat { scans, scanned_rows, index_scans, changed_rows, vacuums, .. } = self;
         [scans, scanned_rows, index_scans, changed_rows, vacuums]
+    }
+
+    /// Counts that not every source has.
+    fn more_counts(&mut self) -> [&mut Option<u64>; 4] {
+        let TableStat { autovacuums, analyzes, updated_rows, hot_rows, .. } = self;
+        [autovacuums, analyzes, updated_rows, hot_rows]
+    }
+
+    /// The part of updated rows that changed no index, in per cent.
+    pub(crate) fn hot_percent(&self) -> Option<f64> {
+        let (updated, hot) =
+            self.updated_rows.zip(self.hot_rows).filter(|(updated, _)| *updated > 0)?;
+        Some(hot as f64 / updated as f64 * 100.0)
     }
 
     /// Rows that one scan read on average; nothing if there was none.
@@ -73,6 +101,12 @@ pub(crate) fn between(begin: &[TableStat], partial: bool, end: &[TableStat]) -> 
         for (now, before) in now.counts().into_iter().zip(before.counts()) {
             *now = now.checked_sub(*before)?;
         }
+        for (now, before) in now.more_counts().into_iter().zip(before.more_counts()) {
+            *now = match (*now, *before) {
+                (Some(now), Some(before)) => Some(now.checked_sub(before)?),
+                _ => None,
+            };
+        }
         Some(now)
     };
     let mut tables: Vec<TableStat> = end.iter().filter_map(since).collect();
@@ -89,6 +123,9 @@ pub(crate) fn added(a: Vec<TableStat>, b: Vec<TableStat>) -> Vec<TableStat> {
         if let Some(known) = sum.get_mut(&table.id) {
             for (count, more) in table.counts().into_iter().zip(known.counts()) {
                 *count = count.saturating_add(*more);
+            }
+            for (count, more) in table.more_counts().into_iter().zip(known.more_counts()) {
+                *count = count.zip(*more).map(|(count, more)| count.saturating_add(more));
             }
         }
         sum.insert(table.id.clone(), table);
@@ -130,5 +167,17 @@ mod tests {
         assert_eq!(of(true)[0].dead_percent(), Some(75.0));
         assert_eq!(added(of(false), of(true))[0], table("a", 6, 30));
         assert_eq!(TableStat::default().rows_by_scan(), None);
+        let updated = |id: &str, updated: u64, hot: u64| {
+            let (updated_rows, hot_rows) = (Some(updated), Some(hot));
+            TableStat { updated_rows, hot_rows, ..table(id, 1, 0) }
+        };
+        let of = between(&[updated("a", 10, 9)], true, &[updated("a", 14, 10)]);
+        assert_eq!((of[0].updated_rows, of[0].hot_percent()), (Some(4), Some(25.0)));
+        let of = between(&[table("a", 1, 0)], true, &[updated("a", 14, 10)]);
+        assert_eq!(
+            (of[0].updated_rows, of[0].hot_percent()),
+            (None, None),
+            "it was not told before"
+        );
     }
 }

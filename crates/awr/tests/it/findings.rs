@@ -7,8 +7,8 @@
 use tiersmith_awr::findings::{Finding, findings};
 use tiersmith_awr::host::{CpuTimes, Pressure};
 use tiersmith_awr::{
-    FileStat, Interval, MediumStat, Sampling, Snapshot, Source, StatementStat, WaitStat, report,
-    statistic,
+    FileStat, Interval, MediumStat, Sampling, Snapshot, Source, StatementStat, WaitStat, render,
+    report, statistic,
 };
 use tiersmith_events::WaitClass;
 
@@ -95,7 +95,7 @@ impl Pair {
                 finding.evidence.iter().any(|line| line.contains(|c: char| c.is_ascii_digit())),
                 "evidence is a figure: {finding:?}"
             );
-            let text = report(&interval).text();
+            let text = render::text(&report(&interval));
             assert!(text.contains(&finding.name), "the report shows it: {text}");
         }
         found

@@ -3,7 +3,7 @@
 
 use tiersmith_awr::events::WaitClass;
 use tiersmith_awr::import::{Imported, parse, read};
-use tiersmith_awr::{Error, Interval, compare, report};
+use tiersmith_awr::{Error, Interval, compare, render, report};
 
 /// An AWR report of 19c in HTML, as the server writes it.
 const HTML: &str = r#"<html lang="en"><head><title>AWR Report for DB: SHOP, Inst: shop1, Snaps: 100-101</title>
@@ -326,7 +326,7 @@ fn the_same_interval_has_the_same_figures_in_every_layout() {
         assert_eq!(interval.end.sessions, Some(52), "{kind}");
     }
     let both = compare(&interval(&imported(TEXT)), &interval(&imported(HTML)));
-    assert!(both.text().contains("log file sync"));
+    assert!(render::text(&both).contains("log file sync"));
 }
 
 #[test]
@@ -382,7 +382,7 @@ fn what_html_has_besides_is_taken_and_what_is_unknown_is_listed() {
         WaitClass::Idle,
         "it has no share of DB time"
     );
-    let html = report(&interval).html();
+    let html = render::html(&report(&interval));
     assert!(!html.contains("<script"));
     let findings = tiersmith_awr::findings::findings(&interval);
     assert!(
@@ -461,7 +461,7 @@ fn damaged_reports_make_an_error_or_a_snapshot_and_no_panic() {
             if let Ok(imported) = parse(&text, "here")
                 && let Ok(interval) = Interval::between(&imported.begin, &imported.end)
             {
-                assert!(!report(&interval).text().contains("NaN"));
+                assert!(!render::text(&report(&interval)).contains("NaN"));
             }
         }
     }
@@ -640,7 +640,7 @@ fn a_class_is_the_one_that_is_printed_and_its_sum_is_oracle_s() {
         (class("resmgr:x"), class("queue")),
         (Some(WaitClass::Scheduler), Some(WaitClass::Queueing))
     );
-    let text = report(&of).text();
+    let text = render::text(&report(&of));
     assert!(text.contains("Cluster ") && text.contains("Scheduler "), "{text}");
 
     // A single instance: the classes have sums, which the listed events do not reach.
@@ -683,7 +683,7 @@ fn the_time_model_is_read_and_shares_of_background_waits_are_of_its_time() {
         assert_eq!(of.counter("time model: sql execute elapsed time"), Some(1_500_000_000_000));
         assert_eq!(of.counter("time model: background elapsed time"), Some(540_000_000_000));
         let report = report(&of);
-        let csv = report.csv();
+        let csv = render::csv(&report);
         assert!(
             csv.contains("Time Model Statistics,sql execute elapsed time,% of DB Time,%,75"),
             "{csv}"
@@ -691,7 +691,7 @@ fn the_time_model_is_read_and_shares_of_background_waits_are_of_its_time() {
         assert!(!csv.contains("Instance Activity Stats,time model"), "{csv}");
     }
     // 270 s of 540 s; of all background waits it would be the whole.
-    let csv = report(&interval(&single)).csv();
+    let csv = render::csv(&report(&interval(&single)));
     assert!(
         csv.contains("Background Wait Events,log file parallel write,% bg time,%,50\r"),
         "{csv}"
@@ -707,7 +707,7 @@ fn figures_stand_as_oracle_prints_them_and_rules_of_ours_are_not_for_it() {
     let of = interval(&imported_one);
     assert!(!of.wait("free buffer waits").unwrap().is_inside_another());
     let made = report(&of);
-    let (text, csv, html) = (made.text(), made.csv(), made.html());
+    let (text, csv, html) = (render::text(&made), render::csv(&made), render::html(&made));
     assert!(!text.contains("inside other waits") && !text.contains("memory-mapped"), "{text}");
     assert!(csv.contains("Snap Time,as printed,2026-08-24 10:00:00"), "{csv}");
     assert!(
@@ -755,6 +755,6 @@ fn a_file_that_ends_before_its_report_does_is_said_to() {
         let half = text.split("Instance Activity Stats").next().unwrap();
         let imported = imported(half);
         assert!(torn(&imported), "{:?}", imported.left_out);
-        assert!(report(&interval(&imported)).text().contains("ends before the report"));
+        assert!(render::text(&report(&interval(&imported))).contains("ends before the report"));
     }
 }

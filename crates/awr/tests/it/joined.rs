@@ -12,7 +12,8 @@ use crate::servers::{Server, until};
 use tiersmith_awr::archive::{Archive, Gap};
 use tiersmith_awr::sources::Surroundings;
 use tiersmith_awr::{
-    AnyRepository, Error, Interval, Snapshot, SnapshotId, WaitDelta, compare, export, report,
+    AnyRepository, Error, Interval, Snapshot, SnapshotId, WaitDelta, compare, export, render,
+    report,
 };
 
 fn kept(dir: &Path, all: &[Snapshot]) -> AnyRepository {
@@ -78,15 +79,20 @@ fn over_a_restart_both_sides_are_added_up_and_the_time_between_is_left_out() {
         ] {
             assert!(banner.contains(word), "{word}: {banner}");
         }
-        assert!(report.html().contains("INCOMPLETE") && report.html().contains("Times Left Out"));
-        assert!(report.text().contains("Left Out:") && report.json().contains("INCOMPLETE"));
+        assert!(
+            render::html(&report).contains("INCOMPLETE")
+                && render::html(&report).contains("Times Left Out")
+        );
+        assert!(
+            render::text(&report).contains("Left Out:") && report.json().contains("INCOMPLETE")
+        );
         let other = compare(&sum, &before);
         assert!(
             other.banners.iter().any(|banner| banner.starts_with("First (1st): INCOMPLETE")),
             "{:?}",
             other.banners
         );
-        assert!(other.text().contains("Times Left Out"));
+        assert!(render::text(&other).contains("Times Left Out"));
     }
 }
 
@@ -225,18 +231,18 @@ fn gaps_are_in_the_report_of_their_interval_and_of_no_other_also_in_files() {
         for (of, own, other) in
             [(&first, "early hiccup", "late hiccup"), (&second, "late hiccup", "early hiccup")]
         {
-            let text = report(of).text().split_whitespace().collect::<Vec<_>>().join(" ");
+            let text = render::text(&report(of)).split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(
                 text.contains("Times of Which Nothing Is Known") && text.contains(own),
                 "{name}: {text}"
             );
             assert!(!text.contains(other) && !text.contains("somebody else"), "{name}: {text}");
         }
-        let both = compare(&first, &second).markdown();
+        let both = render::markdown(&compare(&first, &second));
         assert_eq!((times(&both, "early hiccup"), times(&both, "late hiccup")), (1, 1), "{both}");
         assert!(!both.contains("somebody else"));
         // Of two neighbours nothing is drawn: it is said.
-        let text = report(&repository.interval(id(3), id(4)).unwrap()).text();
+        let text = render::text(&report(&repository.interval(id(3), id(4)).unwrap()));
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
             text.contains("Not recorded without a gap") && text.contains("early hiccup"),
@@ -244,7 +250,8 @@ fn gaps_are_in_the_report_of_their_interval_and_of_no_other_also_in_files() {
         );
         assert!(report(&repository.interval(id(4), id(5)).unwrap()).banners.is_empty());
         assert!(
-            !report(&repository.interval(id(4), id(5)).unwrap()).text().contains("without a gap")
+            !render::text(&report(&repository.interval(id(4), id(5)).unwrap()))
+                .contains("without a gap")
         );
     }
     // A damaged file beside them is an error that names it.
@@ -325,7 +332,7 @@ fn restarted(server: &mut Server, work: &Work<'_>) {
         (sum.left_out.len(), sum.left_out[0].first, sum.left_out[0].last),
         (1, before, after)
     );
-    assert!(report(&sum).text().contains("INCOMPLETE: restarted"));
+    assert!(render::text(&report(&sum)).contains("INCOMPLETE: restarted"));
 }
 
 #[test]

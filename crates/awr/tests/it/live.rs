@@ -5,7 +5,7 @@ use crate::fixture::{at_home, home_interval, tier_interval};
 use tiersmith_awr::events::WaitClass;
 use tiersmith_awr::{
     Cell, Error, FileStat, Interval, Item, Report, Sampling, Snapshot, StatementStat, Table,
-    Timeline, compare, report, statistic,
+    Timeline, compare, render, report, statistic,
 };
 
 /// The fixture with statements, samples, and something missing.
@@ -53,18 +53,25 @@ fn samples_have_a_section_of_their_own_and_are_in_no_sum() {
     let interval = Interval::between(&begin, &end).unwrap();
     assert_eq!(interval.waited_ns(), home_interval().waited_ns());
     for report in [report(&interval), compare(&interval, &tier_interval())] {
-        let text = report.text();
+        let text = render::text(&report);
         assert!(
             text.contains("(sampled, not measured)") && text.contains("IO: DataFileRead"),
             "{text}"
         );
         assert!(text.contains("GRANT SELECT ON sky"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-        assert!(!report.html().contains("<script") && !report.markdown().contains("<script"));
-        assert!(report.csv().lines().count() > 50);
+        assert!(
+            !render::html(&report).contains("<script")
+                && !render::markdown(&report).contains("<script")
+        );
+        assert!(render::csv(&report).lines().count() > 50);
     }
     // 75 of 100 sightings: the error is the square root of 0.75 * 0.25 / 100.
-    assert!(report(&interval).text().contains("4.33"), "{}", report(&interval).text());
+    assert!(
+        render::text(&report(&interval)).contains("4.33"),
+        "{}",
+        render::text(&report(&interval))
+    );
     let mut other = end.clone();
     other.sampling.as_mut().unwrap().sampler = "two".to_owned();
     let interval = Interval::between(&begin, &other).unwrap();
@@ -208,11 +215,11 @@ fn segments_are_listed_by_physical_reads_in_every_form() {
     assert_eq!(segments.rows[0][5], Cell::Empty, "not measured is empty, not zero");
     assert!(segments.notes.iter().any(|note| note.contains("80")), "{:?}", segments.notes);
     for (text, tagged) in [
-        (one.text(), false),
-        (one.markdown(), false),
-        (one.csv(), false),
+        (render::text(&one), false),
+        (render::markdown(&one), false),
+        (render::csv(&one), false),
         (one.json(), false),
-        (one.html(), true),
+        (render::html(&one), true),
     ] {
         assert!(
             text.contains("Segments by Physical Reads") && text.contains("public.orders"),
@@ -246,7 +253,7 @@ fn segments_are_listed_by_physical_reads_in_every_form() {
         .sum();
     assert_eq!(sum, 100.0);
     assert!(
-        !report(&with_files(10, &[])).text().contains("Segment Statistics"),
+        !render::text(&report(&with_files(10, &[]))).contains("Segment Statistics"),
         "nothing told, no section"
     );
 }
@@ -268,11 +275,11 @@ fn the_recorders_host_is_never_shown_as_that_of_a_database_elsewhere() {
     };
     let (here, elsewhere) = (of(Some(false)), of(Some(true)));
     let whose = "of the recorder; the database is on another machine";
-    assert!(!report(&here).text().contains(whose));
-    assert!(report(&here).html().contains("host processors busy"));
+    assert!(!render::text(&report(&here)).contains(whose));
+    assert!(render::html(&report(&here)).contains("host processors busy"));
     for report in [report(&elsewhere), compare(&elsewhere, &elsewhere)] {
         assert!(report.sections.iter().any(|section| section.title == format!("Host ({whose})")));
-        let (text, html) = (report.text(), report.html());
+        let (text, html) = (render::text(&report), render::html(&report));
         assert!(!text.contains("host processors") && !html.contains("host processors"), "{text}");
         assert!(html.contains("its processors are not known"), "{html}");
         for line in text.lines().filter(|line| line.contains("Host Name")) {

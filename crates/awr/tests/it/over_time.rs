@@ -3,11 +3,12 @@
 //!
 //! `TIERSMITH_PAGES=DIR` keeps the pages in a directory, to look at.
 
-use std::path::Path;
-
 use crate::fixture::day::{Day, snapshots};
+use crate::reports::keep_page;
 use tiersmith_awr::page::{Chart, OverTime};
-use tiersmith_awr::{Cell, Interval, Item, Report, Snapshot, Table, Timeline, compare, report};
+use tiersmith_awr::{
+    Cell, Interval, Item, Report, Snapshot, Table, Timeline, compare, render, report,
+};
 
 fn over(all: &[Snapshot]) -> Interval {
     Interval::between(&all[0], all.last().unwrap()).unwrap().with_timeline(timeline(all))
@@ -45,12 +46,6 @@ fn number(cell: &Cell) -> f64 {
         Cell::Number(value) | Cell::Seconds(value) | Cell::Nanoseconds(value) => *value,
         Cell::Count(value) => *value as f64,
         other => panic!("{other:?}"),
-    }
-}
-
-fn keep_page(name: &str, html: &str) {
-    if let Some(dir) = std::env::var_os("TIERSMITH_PAGES") {
-        std::fs::write(Path::new(&dir).join(name), html).unwrap();
     }
 }
 
@@ -133,7 +128,7 @@ fn a_restart_is_a_gap_with_its_reason_and_no_figure_is_negative() {
     assert!(measured.slots.iter().flat_map(|slot| &slot.values).all(|value| *value >= 0.0));
     let listed = table(&report, "Times of Which Nothing Is Known");
     assert_eq!((listed.rows.len(), number(&listed.rows[0][1])), (1, 60.0));
-    assert!(report.html().contains("class=\"gap\""));
+    assert!(render::html(&report).contains("class=\"gap\""));
 }
 
 #[test]
@@ -177,7 +172,7 @@ fn samples_that_are_far_from_what_was_measured_say_so() {
     let mut all = snapshots(Day::default());
     // Lines of text are broken anywhere.
     let said = |all: &[Snapshot]| {
-        let text = report(&over(all)).text();
+        let text = render::text(&report(&over(all)));
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         [text.contains("further from the samples"), text.contains("fewer than the samples saw")]
     };
@@ -209,7 +204,7 @@ fn two_intervals_are_drawn_on_one_scale_and_axes_of_one_length() {
             assert_eq!(table(&report, &chart.title).rows.len(), chart.slots.len());
         }
     }
-    keep_page("over-time-compare.html", &report.html());
+    keep_page("over-time-compare.html", &render::html(&report));
 }
 
 #[test]
@@ -221,7 +216,7 @@ fn a_day_of_snapshots_with_many_statements_and_files_is_a_page_below_two_mebibyt
     for (name, report) in
         [("day.html", report(&first)), ("day-compare.html", compare(&first, &second))]
     {
-        let html = report.html();
+        let html = render::html(&report);
         keep_page(name, &html);
         assert!(html.len() < 2 << 20, "{name}: {} bytes", html.len());
         for text in ["4,980 more", "9,960 more"] {
@@ -231,7 +226,7 @@ fn a_day_of_snapshots_with_many_statements_and_files_is_a_page_below_two_mebibyt
                 "{name} says how much it leaves out: {text}"
             );
         }
-        for line in report.text().lines() {
+        for line in render::text(&report).lines() {
             assert!(line.chars().count() <= 100, "{line}");
         }
     }
@@ -241,7 +236,7 @@ fn a_day_of_snapshots_with_many_statements_and_files_is_a_page_below_two_mebibyt
 fn without_snapshots_in_between_nothing_is_drawn_over_time() {
     let all = snapshots(Day { minutes: 1, ..Day::default() });
     let report = report(&over(&all));
-    assert!(areas(&report).is_empty() && !report.text().contains("Activity Over Time"));
+    assert!(areas(&report).is_empty() && !render::text(&report).contains("Activity Over Time"));
 }
 
 #[test]
@@ -294,7 +289,7 @@ fn a_hostile_name_stays_text_on_a_page_with_charts() {
     all[10].source.instance = evil.to_owned();
     let interval = Interval::between(&all[0], &all[20]).unwrap().with_timeline(timeline(&all));
     for report in [report(&interval), compare(&interval, &interval)] {
-        let html = report.html();
+        let html = render::html(&report);
         assert!(
             !html.contains("<script") && !html.contains("<img") && !html.contains("onerror=\"")
         );

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::fixture::day::{Day, snapshots};
 use base64::Engine as _;
 use sha2::{Digest as _, Sha256};
-use tiersmith_awr::{Interval, Timeline, compare, report};
+use tiersmith_awr::{Interval, Timeline, compare, render, report};
 
 /// A browser that hangs is ended after so long.
 const HANG: Duration = Duration::from_secs(180);
@@ -191,7 +191,7 @@ fn with_probe(html: &str) -> String {
 fn the_page_sorts_its_tables_and_lets_nothing_else_run_or_load() {
     let Some(browser) = Browser::find() else { return };
     let large = Day { minutes: 1_440, statements: 5_000, files: 10_000, ..Day::default() };
-    let html = report(&interval(large)).html();
+    let html = render::html(&report(&interval(large)));
     let page = browser.page("probe.html", &with_probe(&html));
     let (dom, log) = browser.run(&page, &["--dump-dom"]);
     let said = dom
@@ -245,9 +245,10 @@ fn the_page_sorts_its_tables_and_lets_nothing_else_run_or_load() {
 fn the_page_has_no_error_of_its_own() {
     let Some(browser) = Browser::find() else { return };
     let first = interval(Day { minutes: 30, ..Day::default() });
-    for (name, html) in
-        [("one.html", report(&first).html()), ("two.html", compare(&first, &first).html())]
-    {
+    for (name, html) in [
+        ("one.html", render::html(&report(&first))),
+        ("two.html", render::html(&compare(&first, &first))),
+    ] {
         let (dom, log) = browser.run(&browser.page(name, &html), &["--dump-dom"]);
         assert!(dom.contains("data-ready=\"") && dom.contains("aria-sort=\"none\""), "{log}");
         let errors: Vec<&str> = log.lines().filter(|line| line.contains(":CONSOLE")).collect();
@@ -258,8 +259,10 @@ fn the_page_has_no_error_of_its_own() {
 #[test]
 fn the_page_is_drawn_light_dark_narrow_and_on_paper() {
     let Some(browser) = Browser::find() else { return };
-    let page = browser
-        .page("page.html", &report(&interval(Day { minutes: 240, ..Day::default() })).html());
+    let page = browser.page(
+        "page.html",
+        &render::html(&report(&interval(Day { minutes: 240, ..Day::default() }))),
+    );
     let dir = pictures();
     let picture = |name: &str| dir.join(name);
     let kinds: [(&str, &[&str]); 3] = [

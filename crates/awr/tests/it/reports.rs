@@ -8,7 +8,8 @@ use std::path::Path;
 
 use crate::fixture::{at_home, home_interval, on_tier, tier_interval};
 use tiersmith_awr::{
-    Cell, Interval, IoStat, Item, Report, Snapshot, SnapshotId, Source, Table, compare, report,
+    Cell, Interval, IoStat, Item, Report, Snapshot, SnapshotId, Source, Table, compare, render,
+    report,
 };
 
 fn expect(name: &str, found: &str) {
@@ -23,9 +24,10 @@ fn expect(name: &str, found: &str) {
     assert_eq!(expected.lines().count(), found.lines().count(), "lines of {}", path.display());
 }
 
-fn keep_page(name: &str, report: &Report) {
+/// Keeps a page to be looked at, in the directory that `TIERSMITH_PAGES` names.
+pub(crate) fn keep_page(name: &str, html: &str) {
     if let Some(dir) = std::env::var_os("TIERSMITH_PAGES") {
-        std::fs::write(Path::new(&dir).join(name), report.html()).unwrap();
+        std::fs::write(Path::new(&dir).join(name), html).unwrap();
     }
 }
 
@@ -62,17 +64,17 @@ fn cells(report: &Report) -> impl Iterator<Item = &Cell> {
 fn the_report_of_known_snapshots_is_known_to_the_letter() {
     let home = home_interval().with_ids(SnapshotId::new(1), SnapshotId::new(2));
     let (home, tier) = (report(&home), report(&tier_interval()));
-    keep_page("home.html", &home);
-    keep_page("tier.html", &tier);
-    expect("home.txt", &home.text());
-    expect("tier.txt", &tier.text());
+    keep_page("home.html", &render::html(&home));
+    keep_page("tier.html", &render::html(&tier));
+    expect("home.txt", &render::text(&home));
+    expect("tier.txt", &render::text(&tier));
 }
 
 #[test]
 fn the_comparison_of_known_snapshots_is_known_to_the_letter() {
     let report = compare(&home_interval(), &tier_interval());
-    keep_page("compare.html", &report);
-    expect("compare.txt", &report.text());
+    keep_page("compare.html", &render::html(&report));
+    expect("compare.txt", &render::text(&report));
 }
 
 #[test]
@@ -82,7 +84,7 @@ fn no_line_of_a_report_is_wider_than_a_hundred_columns() {
         report(&tier_interval()),
         compare(&home_interval(), &tier_interval()),
     ] {
-        for line in report.text().lines() {
+        for line in render::text(&report).lines() {
             assert!(line.chars().count() <= 100, "{line}");
         }
     }
@@ -213,11 +215,11 @@ fn a_source_without_waits_transactions_and_db_time_still_gets_a_report() {
     let interval = Interval::between(&begin, &end).unwrap();
     let (single, both) = (report(&interval), compare(&interval, &interval));
     for report in [&single, &both] {
-        assert!(report.text().contains("does not tell DB time"), "{}", report.text());
+        assert!(render::text(report).contains("does not tell DB time"), "{}", render::text(report));
         assert!(
-            !report.html().contains("NaN")
-                && !report.text().contains("NaN")
-                && !report.text().contains("inf")
+            !render::html(report).contains("NaN")
+                && !render::text(report).contains("NaN")
+                && !render::text(report).contains("inf")
         );
         let again: Report = serde_json::from_str(&report.json()).unwrap();
         assert_eq!(&again, report);
@@ -233,9 +235,9 @@ fn an_interval_without_waits_has_no_division_by_zero() {
     let interval = Interval::between(&begin, &end).unwrap();
     for report in [report(&interval), compare(&interval, &home_interval())] {
         assert!(
-            !report.text().contains("NaN")
-                && !report.html().contains("NaN")
-                && !report.html().contains("inf%")
+            !render::text(&report).contains("NaN")
+                && !render::html(&report).contains("NaN")
+                && !render::html(&report).contains("inf%")
         );
         assert!(cells(&report).count() > 20);
     }
@@ -246,16 +248,16 @@ fn emulated_media_are_labelled_in_every_form() {
     let (tier, both) = (report(&tier_interval()), compare(&home_interval(), &tier_interval()));
     for report in [&tier, &both] {
         assert!(
-            report.text().contains("* EMULATED: the medium of fast (file in /dev/shm)"),
+            render::text(report).contains("* EMULATED: the medium of fast (file in /dev/shm)"),
             "{}",
-            report.text()
+            render::text(report)
         );
-        assert!(report.html().contains("role=\"note\"><strong>EMULATED"));
+        assert!(render::html(report).contains("role=\"note\"><strong>EMULATED"));
         assert!(report.json().contains("\"EMULATED: "));
         let media = table(report, "Media");
         assert!(media.rows.iter().flatten().any(|cell| cell.shown() == "EMULATED"));
     }
-    assert!(!report(&home_interval()).text().contains("EMULATED"));
+    assert!(!render::text(&report(&home_interval())).contains("EMULATED"));
 }
 
 #[test]
@@ -268,6 +270,18 @@ fn every_event_is_explained_and_said_whose_name_it_is() {
     }
     assert_eq!(row(explained, "log file sync")[2].shown(), "Oracle");
     assert_eq!(row(explained, "tier block write")[2].shown(), "own");
+}
+
+#[test]
+fn more_processor_time_than_db_time_is_said() {
+    let of = |cpu_s: u64| {
+        let mut interval = home_interval();
+        interval.db_time_ns = Some(10_000_000_000);
+        interval.db_cpu_ns = Some(cpu_s * 1_000_000_000);
+        render::text(&report(&interval)).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(of(12).contains("DB CPU is 120.0 % of DB time"), "{}", of(12));
+    assert!(!of(9).contains("% of DB time, more than all of it"), "{}", of(9));
 }
 
 #[test]
@@ -305,13 +319,15 @@ fn hostile_names_stay_text_in_every_form() {
     }
     let interval = Interval::between(&begin, &end).unwrap().labelled(evil);
     for report in [report(&interval), compare(&interval, &interval)] {
-        let html = report.html();
+        let html = render::html(&report);
         assert!(
             !html.contains("<script") && !html.contains("\" onload") && !html.contains('\u{1b}')
         );
         assert!(html.contains("&lt;script&gt;"));
-        assert!(!report.text().contains('\u{1b}') && !report.text().contains('\u{7}'));
-        for line in report.text().lines() {
+        assert!(
+            !render::text(&report).contains('\u{1b}') && !render::text(&report).contains('\u{7}')
+        );
+        for line in render::text(&report).lines() {
             assert!(line.chars().count() <= 100, "{line}");
         }
         let again: Report = serde_json::from_str(&report.json()).unwrap();
@@ -335,7 +351,7 @@ fn the_page_is_well_formed_and_has_one_script() {
         report(&tier_interval()),
         compare(&home_interval(), &tier_interval()),
     ] {
-        let html = report.html();
+        let html = render::html(&report);
         assert_tags_are_closed(&html);
         assert!(!html.contains("<script") && !html.contains("src="));
         assert_eq!(
@@ -377,7 +393,7 @@ fn assert_tags_are_closed(html: &str) {
 #[test]
 fn the_page_opens_with_figures_and_findings_that_link_to_their_sections() {
     let report = report(&home_interval());
-    let html = report.html();
+    let html = render::html(&report);
     let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("no {text} on the page"));
     assert!(
         at("<nav") < at("class=\"tiles\"") && at("class=\"tiles\"") < at("id=\"findings\""),
@@ -391,15 +407,19 @@ fn the_page_opens_with_figures_and_findings_that_link_to_their_sections() {
             "no tile of {label}: {opening}"
         );
     }
+    let top =
+        opening.split("<span>Top wait</span>").nth(1).unwrap().split("</div>").next().unwrap();
+    assert!(top.contains(" % of DB time, "), "the top wait says how much it is: {top}");
     let links: Vec<&str> =
         opening.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     assert!(!links.is_empty(), "{opening}");
     assert!(links.iter().all(|link| html.contains(&format!("id=\"{link}\""))), "{links:?}");
     // What stands in the opening is not on the page twice, and the text report has it all the same.
     assert!(
-        !html.contains("<caption>What To Do</caption>") && report.text().contains("What To Do")
+        !html.contains("<caption>What To Do</caption>")
+            && render::text(&report).contains("What To Do")
     );
     assert_eq!(html.matches("<summary>What the columns mean</summary>").count(), 1);
-    let compared = compare(&home_interval(), &tier_interval()).html();
+    let compared = render::html(&compare(&home_interval(), &tier_interval()));
     assert!(compared.contains("class=\"figure diff\""), "%Diff stays in view on a phone");
 }

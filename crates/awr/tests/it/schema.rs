@@ -205,7 +205,27 @@ fn full() -> Snapshot {
         id: "1".to_owned(),
         name: "public.t".to_owned(),
         bytes: Some(8192),
+        autovacuums: Some(1),
+        analyzes: Some(2),
+        updated_rows: Some(3),
+        hot_rows: Some(1),
+        vacuumed_unix_s: Some(1_800_000_000),
         ..Default::default()
+    });
+    let mut index =
+        tiersmith_awr::ObjectStat::new(tiersmith_awr::ObjectKind::Index, "7", "public.i");
+    index.detail = "t".to_owned();
+    index.counts.insert("scans".to_owned(), 3);
+    index.levels.insert("bytes".to_owned(), 8192);
+    of.objects.push(index);
+    of.plans.push(tiersmith_awr::PlanStat {
+        id: "p".to_owned(),
+        statement: "5".to_owned(),
+        sql: "SELECT ?".to_owned(),
+        text: "Result  (cost=0.00..0.01 rows=1 width=4)".to_owned(),
+        calls: 2,
+        total_ns: 9,
+        max_ns: 6,
     });
     of.printed.push(tiersmith_awr::Printed {
         title: "Segments by Physical Reads".to_owned(),

@@ -4,7 +4,7 @@
 use crate::servers;
 use crate::servers::{Server, program, until};
 use tiersmith_awr::sources::{LiveSource, Surroundings};
-use tiersmith_awr::{Error, Interval, Sampling, Snapshot, report};
+use tiersmith_awr::{Error, Interval, Sampling, Snapshot, render, report};
 
 fn client(server: &Server) -> postgres::Client {
     let config = format!("host={} user=postgres dbname=postgres", server.path("").display());
@@ -77,7 +77,7 @@ fn what_is_counted_is_what_was_committed() {
     // only now.
     let inserted = interval.counter("rows inserted").unwrap();
     assert!((301..301 + 300).contains(&inserted), "{inserted} rows for 301");
-    let text = report(&interval).text();
+    let text = render::text(&report(&interval));
     assert!(text.contains("PostgreSQL"), "{text}");
     assert!(!end.to_json().contains("topsecret"), "literals are taken out");
     if end.statements.is_empty() {

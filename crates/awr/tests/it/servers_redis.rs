@@ -10,7 +10,7 @@ use crate::servers::{Server, until};
 use tiersmith_awr::archive::Archive;
 use tiersmith_awr::record::{Plan, Recorder};
 use tiersmith_awr::sources::{LiveSource, Surroundings};
-use tiersmith_awr::{Error, Interval, report};
+use tiersmith_awr::{Error, Interval, render, report};
 
 fn url(server: &Server) -> String {
     format!("unix://{}", server.path("r.sock").display())
@@ -60,7 +60,7 @@ fn what_is_counted_is_what_was_run_and_a_restart_is_an_error() {
     assert!((500..500 + 10).contains(&calls), "{calls} commands for 500");
     assert!(interval.db_time_ns.unwrap() >= set.total_ns);
     assert!(!end.to_json().contains("topsecret"));
-    assert!(report(&interval).text().contains("Redis") || end.source.product == "Valkey");
+    assert!(render::text(&report(&interval)).contains("Redis") || end.source.product == "Valkey");
     server.stop();
     assert!(matches!(source.snapshot(), Err(Error::Source { .. })));
     server.start();

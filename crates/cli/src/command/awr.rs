@@ -25,7 +25,7 @@ use tiersmith_awr::export::BESIDE;
 use tiersmith_awr::sources::{Address, LiveSource};
 use tiersmith_awr::{
     AnyRepository, Interval, Report, Repository, Snapshot, SnapshotId, Source, compare, figure,
-    read_snapshot, report,
+    read_snapshot, render, report,
 };
 use tiersmith_sqlite::place::{Place, Statistics, statistics};
 use tiersmith_store::Stats;
@@ -355,13 +355,13 @@ impl Output {
     fn write(&self, report: &Report) -> Result<Outcome> {
         match &self.html {
             Some(file) => {
-                write_file(file, &report.html(), Readers::Owner)?;
+                write_file(file, &render::html(report), Readers::Owner)?;
                 print(&format!("page: {}\n", file.display()))?;
             }
             None if self.json => print(&format!("{}\n", report.json()))?,
-            None if self.csv => print(&report.csv())?,
-            None if self.markdown => print(&report.markdown())?,
-            None => print(&report.text())?,
+            None if self.csv => print(&render::csv(report))?,
+            None if self.markdown => print(&render::markdown(report))?,
+            None => print(&render::text(report))?,
         }
         Ok(Outcome::Good)
     }

@@ -7,7 +7,7 @@
 //! before the first of them.
 
 use tiersmith_awr::page::{Bar, Chart, Line, OverTime, Page, Series, TimeSlot};
-use tiersmith_awr::{Item, Quantity, compare, figure, report};
+use tiersmith_awr::{Quantity, compare, figure, render, report};
 
 use super::result::{Row, StudyResult};
 use super::{operations, tables, text};
@@ -205,13 +205,7 @@ fn details(page: &mut Page, row: &Row<'_>) -> Result<()> {
     page.paragraph(&report.subtitle);
     for section in &report.sections {
         page.subsection(&section.title);
-        for item in &section.items {
-            match item {
-                Item::Text(text) => page.paragraph(text),
-                Item::Table(table) => page.table(table),
-                Item::Chart(chart) => page.chart(chart),
-            };
-        }
+        section.items.iter().for_each(|item| render::add_item(page, item));
     }
     Ok(())
 }

@@ -3,7 +3,9 @@
 //!
 //! Deliberately absent: what the figures of the comparison mean (crate `awr`).
 
-use tiersmith_awr::{AnyRepository, Cell, Interval, Item, Report, Section, Table, compare, figure};
+use tiersmith_awr::{
+    AnyRepository, Cell, Interval, Item, Report, Section, Table, compare, figure, render,
+};
 
 use super::journal::{Journal, Room};
 use super::plan::Step;
@@ -28,8 +30,8 @@ pub(super) fn write(room: &Room, journal: &Journal) -> Result<()> {
     section.items.extend(tier(room).map(Item::Text));
     section.items.extend(ways(journal).into_iter().map(Item::Text));
     report.sections.insert(0, section);
-    room.put(TEXT, &report.text())?;
-    room.put(PAGE, &report.html())
+    room.put(TEXT, &render::text(&report))?;
+    room.put(PAGE, &render::html(&report))
 }
 
 fn recorded(room: &Room, journal: &Journal, name: &str, step: Step) -> Result<Interval> {

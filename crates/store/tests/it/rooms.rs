@@ -378,6 +378,30 @@ fn no_folders_import_each_other() {
     compare("folders that import each other", found, listed.collect());
 }
 
+/// Rooms that show data to people: nothing in their part needs to know them.
+const RENDERERS: [(&str, &str); 1] = [("awr", "render")];
+
+#[test]
+fn nothing_imports_a_renderer() {
+    let mut found = BTreeSet::new();
+    for (part, renderer) in RENDERERS {
+        let sources = sources(part);
+        assert!(
+            sources.iter().any(|source| room(source) == Some(renderer)),
+            "{part} has no {renderer}"
+        );
+        for (from, to) in imports(&sources) {
+            let from = &sources[from];
+            let knows = to.iter().any(|to| room(&sources[*to]) == Some(renderer));
+            // The root shows the room to other parts.
+            if knows && ![None, Some(renderer)].contains(&room(from)) && from.name != "lib.rs" {
+                found.insert(format!("{part}/{}", from.name));
+            }
+        }
+    }
+    compare("a file imports what shows it", found, BTreeSet::new());
+}
+
 /// The name after one of these words at the beginning of a line, behind `pub` or not.
 fn defined<'a>(line: &'a str, words: &[&str]) -> Option<&'a str> {
     let line = line

@@ -77,7 +77,7 @@ fn statements(lines: &[&str], mut at: usize, spans: &[(usize, usize)], grid: &mu
 /// Whether these are the cells of a statement: figures, the first of them not empty, and its id.
 fn are_figures_and_a_number(cells: &[String]) -> bool {
     let is_figure = |cell: &String| {
-        cell.chars().all(|c| c.is_ascii_digit() || ",.#%KMGTP".contains(c)) && cell.len() < 25
+        cell.chars().all(|c| c.is_ascii_digit() || ",.#%KMGTPE+".contains(c)) && cell.len() < 25
     };
     let [figures @ .., id] = cells else { return false };
     let is_id = id.len() >= 6 && id.chars().all(|c| c.is_ascii_alphanumeric());
@@ -119,6 +119,38 @@ fn named(
     at
 }
 
+/// So far to the right dashes begin that have labels without any at their left.
+const RIGHT: usize = 20;
+
+/// Labels that stand at the left of the first dashes are a column too: those of Statspack's
+/// Instance CPU.
+pub(super) fn add_column_of_labels(spans: &mut Vec<(usize, usize)>, row: Option<&&str>) {
+    let Some(first) = spans.first().copied().filter(|(begin, _)| *begin > RIGHT) else { return };
+    let left: String = row.map_or("", |row| row).chars().take(first.0).collect();
+    if left.trim_end().ends_with(':') {
+        spans.insert(0, (0, first.0));
+    }
+}
+
+/// Sizes of caches stand two in a line, the second one without dashes: each gets cells of its own.
+pub(super) fn split_what_stands_beside(grid: &mut Grid) {
+    if !grid.section.starts_with("Cache Sizes") {
+        return;
+    }
+    for row in &mut grid.rows {
+        let Some(last) = row.pop() else { continue };
+        let mut parts: Vec<&str> =
+            last.split("  ").map(str::trim).filter(|part| !part.is_empty()).collect();
+        // The first may be the label of the second size, where this one has nothing in this column.
+        if parts.first().is_some_and(|part| part.ends_with(':')) {
+            parts.insert(0, "");
+        }
+        parts.resize(3, "");
+        row.extend(parts.into_iter().map(str::to_owned));
+    }
+    grid.columns.extend([String::new(), String::new()]);
+}
+
 /// The instance efficiency percentages, which stand in pairs, if they begin with the first of these
 /// lines.
 pub(super) fn efficiency(lines: &[&str]) -> Option<Grid> {
@@ -138,8 +170,32 @@ pub(super) fn efficiency(lines: &[&str]) -> Option<Grid> {
             let value = part.split_whitespace().next().unwrap_or_default();
             let behind =
                 part.trim_start().strip_prefix(value).unwrap_or_default().trim().to_owned();
-            grid.rows.push(vec![std::mem::replace(&mut label, behind), value.to_owned()]);
+            let label = std::mem::replace(&mut label, behind);
+            let words: Vec<&str> = label.split_whitespace().collect();
+            grid.rows.push(vec![words.join(" "), value.to_owned()]);
         }
+    }
+    (!grid.rows.is_empty()).then_some(grid)
+}
+
+/// Labels and figures below an underlined name, without dashes: instance CPU and memory of AWR's
+/// text.
+pub(super) fn labelled(lines: &[&str]) -> Option<Grid> {
+    let [title, underline, first, ..] = lines else { return None };
+    let titles = underline.strip_prefix("~~~~")?.trim_start_matches('~');
+    let known = ["Instance CPU", "Memory Statistics"].contains(&title.trim());
+    if !known || titles.contains('-') || is_rule(first) {
+        return None;
+    }
+    let mut grid = Grid { section: title.trim().to_owned(), ..Grid::default() };
+    grid.columns.push(String::new());
+    grid.columns.extend(titles.split_whitespace().map(str::to_owned));
+    for line in lines[2..].iter().take(12) {
+        let Some((label, figures)) = line.rsplit_once(':') else { break };
+        let mut row = vec![label.trim().to_owned()];
+        row.extend(figures.split_whitespace().map(str::to_owned));
+        grid.columns.resize(grid.columns.len().max(row.len()), String::new());
+        grid.rows.push(row);
     }
     (!grid.rows.is_empty()).then_some(grid)
 }
@@ -178,6 +234,45 @@ mod tests {
         assert_eq!(sql.rows[1], ["1.5", "1,000", "9abcdefghijkl", "", "select 1 from dual"]);
         assert_eq!(files.columns, ["Tablespace", "Filename", "Reads", "Av Rds/s"]);
         assert_eq!(files.rows[0], ["USERS", "/data/users 01.dbf", "12,000", "20.0"]);
+    }
+
+    #[test]
+    fn labels_without_dashes_and_sizes_that_stand_beside_others_have_cells_of_their_own() {
+        let text = "Cache Sizes                       Begin        \
+                    End\n~~~~~~~~~~~                  ---------- ----------\n\
+                    \x20              Buffer Cache:     8,192M     8,193M  Std Block Size:         \
+                    8K\n\
+                    \x20          Shared Pool Size:     2,048M                 Log Buffer:    \
+                    24,576K\n\n\
+                    Instance CPU\n~~~~~~~~~~~~                                       % Time \
+                    (seconds)\n\
+                    \x20                                           -------- --------------\n\
+                    \x20                    Host: Total time (s):                 28,800.0\n\
+                    \x20                  % of time Host is Busy:      37.5\n\n";
+        let read = grids(text).grids;
+        let [sizes, cpu] = &read[..] else { panic!("{read:?}") };
+        assert_eq!(sizes.rows[0], ["Buffer Cache:", "8,192M", "8,193M", "Std Block Size:", "8K"]);
+        assert_eq!(sizes.rows[1], ["Shared Pool Size:", "2,048M", "", "Log Buffer:", "24,576K"]);
+        assert_eq!(sizes.columns.len(), 5);
+        assert_eq!(
+            cpu.rows,
+            [["Host: Total time (s):", "", "28,800.0"], ["% of time Host is Busy:", "37.5", ""]]
+        );
+    }
+
+    #[test]
+    fn figures_below_an_underlined_name_without_dashes_are_read() {
+        let text = "Instance CPU\n~~~~~~~~~~~~\n\
+                    \x20             % of total CPU for Instance:      12.4\n\
+                    \x20 %DB time waiting for CPU - Resource Mgr:       0.0\n\n\
+                    Memory Statistics\n~~~~~~~~~~~~~~~~~                       Begin          End\n\
+                    \x20                 Host Mem (MB):     64,000.0     64,001.0\n\n";
+        let read = grids(text).grids;
+        let [cpu, memory] = &read[..] else { panic!("{read:?}") };
+        assert_eq!((cpu.section.as_str(), cpu.columns.len()), ("Instance CPU", 2));
+        assert_eq!(cpu.rows[1], ["%DB time waiting for CPU - Resource Mgr", "0.0"]);
+        assert_eq!(memory.columns, ["", "Begin", "End"]);
+        assert_eq!(memory.rows, [["Host Mem (MB)", "64,000.0", "64,001.0"]]);
     }
 
     #[test]

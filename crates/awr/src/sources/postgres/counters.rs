@@ -9,6 +9,8 @@
 //! | pg_stat_statements | where it is | statements |
 //! | counts of relations | all | reads by table, scans and dead rows by table |
 //!
+//! `objects.rs` has databases, users, indexes and replication.
+//!
 //! pg_stat_database also has DB time (`active_time`) and the time of reads. Times are there only
 //! while `track_io_timing` and `track_wal_io_timing` are on: a time that was not measured would be
 //! a zero that looks measured, so the waits are left out then and the counts are kept as counters.
@@ -62,14 +64,15 @@ pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redacti
     statements(snapshot, answers, redaction);
     relations(snapshot, answers);
     tables(snapshot, answers);
+    super::objects::fill(snapshot, answers);
 }
 
-fn rows<'a>(answers: &'a Answers, view: &str) -> &'a [Row] {
+pub(super) fn rows<'a>(answers: &'a Answers, view: &str) -> &'a [Row] {
     answers.rows.get(view).map_or(&[], Vec::as_slice)
 }
 
 /// A count; nothing if the version does not have the field, or it is null.
-fn number(row: &Row, field: &str) -> Option<u64> {
+pub(super) fn number(row: &Row, field: &str) -> Option<u64> {
     match row.get(field)? {
         Value::Number(number) => number.as_u64().or_else(|| {
             // Sums are of type numeric and may carry a point.
@@ -83,11 +86,11 @@ fn number(row: &Row, field: &str) -> Option<u64> {
     }
 }
 
-fn milliseconds(row: &Row, field: &str) -> Option<u64> {
+pub(super) fn milliseconds(row: &Row, field: &str) -> Option<u64> {
     row.get(field)?.as_f64().and_then(ms_to_ns)
 }
 
-fn text(row: &Row, field: &str) -> String {
+pub(super) fn text(row: &Row, field: &str) -> String {
     match row.get(field) {
         Some(Value::String(text)) => text.clone(),
         None | Some(Value::Null) => String::new(),
@@ -486,13 +489,18 @@ fn tables(snapshot: &mut Snapshot, answers: &Answers) {
                 index_scans: of("by_index"),
                 changed_rows: of("changed"),
                 vacuums: of("vacuums"),
+                autovacuums: number(row, "autovacuums"),
+                analyzes: number(row, "analyzes"),
+                updated_rows: number(row, "updated"),
+                hot_rows: number(row, "hot"),
+                vacuumed_unix_s: number(row, "vacuumed"),
             });
         }
     }
 }
 
 /// The size of a page, as the server says it; else what nearly every server has.
-fn page_bytes(snapshot: &Snapshot) -> u64 {
+pub(super) fn page_bytes(snapshot: &Snapshot) -> u64 {
     let page = snapshot.source.settings.get("block_size").and_then(|size| size.parse::<u64>().ok());
     page.filter(|bytes| *bytes > 0).unwrap_or(8192)
 }

@@ -8,7 +8,9 @@
 //! | file | what |
 //! |---|---|
 //! | `mod.rs` | connecting and asking |
-//! | `counters.rs` | rows into a snapshot |
+//! | `views.rs` | what is asked for |
+//! | `counters.rs`, `objects.rs` | rows into a snapshot |
+//! | `plans.rs` | plans: of pg_store_plans, and of auto_explain in the server's log |
 //! | `waits.rs` | which class a wait event of PostgreSQL belongs to |
 //! | `versions.rs` | tests: what each version's views have |
 //! | `link.rs` | connecting, encrypted or not |
@@ -20,13 +22,16 @@
 //! (PostgreSQL 15) or at its next report: those of a long statement, its time among them, in the
 //! interval in which it ends.
 //!
-//! Deliberately absent: indexes one by one.
+//! Deliberately absent: changes to the server, its extensions or its settings.
 
 mod counters;
 pub(crate) mod link;
 mod login;
+mod objects;
+mod plans;
 #[cfg(test)]
 mod versions;
+mod views;
 mod waits;
 mod wire;
 
@@ -39,6 +44,8 @@ use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
 use self::link::Place;
+use self::plans::Plans;
+use self::views::VIEWS;
 use self::wire::{Fault, Wire};
 
 use super::tls::{self, Need, Refusal};
@@ -73,6 +80,8 @@ pub(super) struct Postgres {
     version: u64,
     /// Whether this user may see what other sessions do: without it nobody would seem active.
     sees_others: bool,
+    /// What the server's log had of plans since this connection was first made.
+    plans: Plans,
 }
 
 /// What a server answered, a list of rows for each view.
@@ -84,125 +93,6 @@ pub(super) struct Answers {
     /// Whether every statement is there that the server counts.
     pub(super) statements_are_whole: bool,
 }
-
-/// A view, what it needs, and what to say if it does not answer.
-struct View {
-    name: &'static str,
-    /// The first version that has it.
-    since: u64,
-    query: &'static str,
-    /// What is lost without it, and what would give it.
-    without: &'static str,
-}
-
-const VIEWS: [View; 10] = [
-    View {
-        name: "identity",
-        since: 0,
-        query: "SELECT jsonb_build_object('started', pg_postmaster_start_time(), 'database', \
-                current_database(), \
-                'version', current_setting('server_version'), 'redo', CASE WHEN \
-                pg_is_in_recovery() THEN NULL ELSE \
-                pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0') END, 'sessions', (SELECT \
-                count(*) FROM pg_stat_activity \
-                WHERE backend_type = 'client backend'), 'superuser', pg_has_role(current_user, \
-                'pg_read_all_stats', 'USAGE'))::text",
-        without: "the start time of the server",
-    },
-    View {
-        name: "system",
-        since: 0,
-        query: "SELECT jsonb_build_object('id', system_identifier)::text FROM pg_control_system()",
-        without: "the system identifier; GRANT EXECUTE ON FUNCTION pg_control_system() gives it",
-    },
-    View {
-        name: "database",
-        since: 0,
-        query: "SELECT to_jsonb(s)::text FROM pg_stat_database s",
-        without: "pg_stat_database",
-    },
-    View {
-        name: "bgwriter",
-        since: 0,
-        query: "SELECT to_jsonb(s)::text FROM pg_stat_bgwriter s",
-        without: "pg_stat_bgwriter",
-    },
-    View {
-        name: "checkpointer",
-        since: 170_000,
-        query: "SELECT to_jsonb(s)::text FROM pg_stat_checkpointer s",
-        without: "pg_stat_checkpointer",
-    },
-    View {
-        name: "wal",
-        since: 140_000,
-        query: "SELECT to_jsonb(s)::text FROM pg_stat_wal s",
-        without: "pg_stat_wal",
-    },
-    View {
-        name: "io",
-        since: 160_000,
-        query: "SELECT to_jsonb(s)::text FROM pg_stat_io s",
-        without: "pg_stat_io",
-    },
-    View {
-        name: "settings",
-        since: 0,
-        // What is set for this session alone says nothing of the sessions that are recorded.
-        query: "SELECT jsonb_build_object('name', name, 'value', CASE WHEN source = 'session' THEN \
-                reset_val \
-                WHEN source IN ('database', 'user', 'database user', 'client') \
-                THEN current_setting(name) || ' (for this session alone)' ELSE \
-                current_setting(name) END)::text \
-                FROM pg_settings WHERE name IN \
-                ('shared_buffers','effective_cache_size','work_mem','maintenance_work_mem', \
-                'wal_buffers','max_wal_size','min_wal_size','checkpoint_timeout', \
-                'checkpoint_completion_target','full_page_writes','wal_compression', \
-                'synchronous_commit','fsync','wal_sync_method','commit_delay','commit_siblings', \
-                'track_io_timing','track_wal_io_timing','max_connections','random_page_cost', \
-                'effective_io_concurrency','io_method','huge_pages','block_size','wal_block_size', \
-                'data_checksums','autovacuum','wal_level','jit','shared_preload_libraries')",
-        without: "pg_settings",
-    },
-    // Counts from the catalogue's rows, sizes as the last VACUUM or ANALYZE saw them: no table is
-    // locked or opened for it.
-    View {
-        name: "relations",
-        since: 0,
-        query: "SELECT jsonb_build_object('oid', c.oid, 'name', n.nspname || '.' || c.relname, \
-                'pages', greatest(c.relpages, 0), \
-                'read', c.pages_read)::text FROM (SELECT oid, relname, relnamespace, relpages, \
-                pg_stat_get_blocks_fetched(oid) - pg_stat_get_blocks_hit(oid) AS pages_read FROM \
-                pg_class \
-                WHERE relkind IN ('r', 'i', 't', 'm') ORDER BY 5 DESC, 1 LIMIT 100) c \
-                JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.pages_read > 0",
-        without: "reads by table",
-    },
-    // Those that were scanned most and those with most dead rows, as many of each.
-    View {
-        name: "tables",
-        since: 0,
-        query: "SELECT jsonb_build_object('oid', t.oid, 'name', n.nspname || '.' || t.relname, \
-                'pages', greatest(t.relpages, 0), 'scans', pg_stat_get_numscans(t.oid), 'scanned', \
-                t.scanned, \
-                'live', pg_stat_get_live_tuples(t.oid), 'dead', t.dead, \
-                'by_index', (SELECT sum(pg_stat_get_numscans(i.indexrelid)) FROM pg_index i WHERE \
-                i.indrelid = t.oid), \
-                'changed', pg_stat_get_tuples_inserted(t.oid) + pg_stat_get_tuples_updated(t.oid) \
-                + pg_stat_get_tuples_deleted(t.oid), \
-                'vacuums', pg_stat_get_vacuum_count(t.oid) + \
-                pg_stat_get_autovacuum_count(t.oid))::text \
-                FROM (SELECT *, row_number() OVER (ORDER BY scanned DESC, oid) AS by_scans, \
-                row_number() OVER (ORDER BY dead DESC, oid) AS by_dead FROM (SELECT oid, relname, \
-                relnamespace, relpages, \
-                pg_stat_get_tuples_returned(oid) AS scanned, pg_stat_get_dead_tuples(oid) AS dead \
-                FROM pg_class WHERE relkind IN ('r', 'm')) c) t JOIN pg_namespace n ON n.oid = \
-                t.relnamespace \
-                WHERE (t.by_scans <= 50 OR t.by_dead <= 50) AND n.nspname NOT IN ('pg_catalog', \
-                'information_schema')",
-        without: "scans and dead rows by table",
-    },
-];
 
 impl Postgres {
     pub(super) fn connect(
@@ -217,6 +107,7 @@ impl Postgres {
             wire: None,
             version: 0,
             sees_others: false,
+            plans: Plans::new(),
         };
         postgres.wire()?;
         Ok(postgres)
@@ -319,6 +210,7 @@ impl Postgres {
         let statements = self.asking.statements.clamp(1, MOST_STATEMENTS);
         self.wire()?;
         let version = self.version;
+        let (plans, redaction) = (&mut self.plans, self.asking.redaction);
         let mut answers = Answers { version, ..Answers::default() };
         let mut ask = |wire: &mut Wire| -> std::result::Result<(), Fault> {
             wire.run("BEGIN TRANSACTION READ ONLY")?;
@@ -362,6 +254,7 @@ impl Postgres {
                         .to_owned(),
                 ),
             }
+            plans.ask(wire, &mut answers, redaction)?;
             wire.run("COMMIT")
         };
         let patience = self.asking.patience;
@@ -614,6 +507,7 @@ impl LiveSource for Postgres {
             None => None,
         };
         counters::fill(&mut snapshot, &answers, self.asking.redaction);
+        self.plans.fill(&mut snapshot, &answers, self.asking.redaction);
         self.asking.redaction.apply(&mut snapshot);
         Ok(snapshot)
     }

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::counters;
-use super::{Answers, Row, VIEWS, statements_query};
+use super::views::VIEWS;
+use super::{Answers, Row, statements_query};
 use crate::Snapshot;
 use crate::redact::Redaction;
 

@@ -378,6 +378,34 @@ pub(crate) fn postgres(what: &str) -> Option<Server> {
     }))
 }
 
+/// A standby of a PostgreSQL, which replays what is made there.
+pub(crate) fn standby(of: &Server, what: &str) -> Option<Server> {
+    let Some(backup) = program("pg_basebackup") else {
+        skip(what, "there is no pg_basebackup");
+        return None;
+    };
+    let dir = directory()?;
+    let data = dir.path().join("data");
+    let made = run(
+        "pg_basebackup",
+        command(&backup, dir.path()).arg("-D").arg(&data).arg("-h").arg(of.dir.path()).args([
+            "-U",
+            "postgres",
+            "-R",
+            "-X",
+            "stream",
+            "-c",
+            "fast",
+            "--no-sync",
+        ]),
+    );
+    assert!(made, "a copy can be made of a server that runs");
+    let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+    let own = |argument: &String| argument.replace(&text(of.dir.path()), &text(dir.path()));
+    let start = of.start.iter().map(own).collect();
+    Some(Server::launch(dir, start, of.ready))
+}
+
 /// A MariaDB or MySQL that times its waits.
 pub(crate) fn mariadb(what: &str) -> Option<Server> {
     mariadb_with(what, &["--skip-networking"])
