@@ -57,6 +57,8 @@ pub fn number(value: f64) -> String {
 
 /// A short time, with the unit that fits it.
 pub fn nanoseconds(ns: f64) -> String {
+    // The sum of nothing is minus zero.
+    let ns = ns + 0.0;
     match ns.abs() {
         size if !size.is_finite() => "-".to_owned(),
         size if size < 999.5 => format!("{ns:.0}ns"),
@@ -142,6 +144,7 @@ mod tests {
 
     #[test]
     fn figures_print_as_the_table_says() {
+        assert_eq!(nanoseconds([0.0; 0].iter().sum()), "0ns");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(count(999), "999");
         assert_eq!(
