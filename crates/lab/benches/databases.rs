@@ -71,7 +71,7 @@ use tiersmith_lab::case::{self, Case, Load};
 use tiersmith_lab::place::{self, Leftovers, Places, Wishes};
 use tiersmith_lab::run::{Measured, Plans, Program};
 use tiersmith_lab::study::result::RunResult;
-use tiersmith_lab::target::{self, Ground, Opened};
+use tiersmith_lab::target::{self, Ground, Opened, room};
 use tiersmith_lab::{ByteSize, mounted, server};
 
 /// What a benchmark that cannot go on says.
@@ -370,8 +370,8 @@ fn product(
     let mut places: Vec<Places> = Vec::new();
     for case in &cases {
         let wishes = Wishes {
-            home_bytes: 4 * case.database_bytes(),
-            tier_bytes: case.tier_bytes().max(64 << 20),
+            home_bytes: 4 * room::database_bytes(case),
+            tier_bytes: room::tier_bytes(case).max(64 << 20),
             members: 1,
             reachable_by: account.clone(),
             ..Wishes::default()

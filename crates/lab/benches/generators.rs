@@ -35,7 +35,8 @@ use tiersmith_lab::case::{self, Load};
 use tiersmith_lab::run::{self, Plans};
 use tiersmith_lab::sql::{self, Outcome, Row, Sql, Table, Value};
 use tiersmith_lab::target::{
-    CALLS, COMMIT, COMMITS, EXECUTES, ROWS, SELECT, Session, Target, UPDATE, Work, transactions,
+    CALLS, COMMIT, COMMITS, EXECUTES, ROWS, SELECT, Session, Target, UPDATE, Work, loads,
+    transactions,
 };
 use tiersmith_lab::workload::slob::{self, RedoStress};
 use tiersmith_lab::workload::{Operation, keys, tpcc as company};
@@ -226,7 +227,7 @@ fn of_one_row(
         value: load.name().into(),
         reason: "its transactions are no statements of its own".into(),
     };
-    transactions::of(&case, scale).ok_or(refused)
+    loads::of(&case, scale).ok_or(refused)
 }
 
 fn unsynced(database: &std::path::Path) -> tiersmith_lab::Result<Box<dyn Sql>> {

@@ -20,7 +20,6 @@ use crate::error::{During, Error, Result};
 use crate::published;
 use crate::server;
 use crate::size::ByteSize;
-use crate::target::transactions;
 use crate::workload::{clients, keys, oltp, slob, tpcc, ycsb};
 
 pub use crate::workload::Load;
@@ -365,7 +364,7 @@ impl Case {
         self.server.load
     }
 
-    fn is_embedded(&self) -> bool {
+    pub(crate) fn is_embedded(&self) -> bool {
         self.target == SQLITE
     }
 
@@ -446,43 +445,6 @@ impl Case {
     /// The load of each run.
     pub fn runs(&self) -> impl Iterator<Item = slob::Settings> + '_ {
         self.update_pcts.iter().map(|pct| slob::Settings { update_pct: *pct, ..self.slob.clone() })
-    }
-
-    /// Bytes of one loaded database, about: the table, its index and the scan table.
-    pub fn database_bytes(&self) -> u64 {
-        /// What a server's own tables and logs take.
-        const SERVER: u64 = 192 << 20;
-        let page = self.block_bytes();
-        if let Some(load) = transactions::of(self, &self.slob) {
-            return load.bytes() + if self.is_embedded() { 0 } else { SERVER };
-        }
-        let rows = self.slob.blocks(page) + self.slob.scan_blocks(page);
-        if !self.is_embedded() {
-            return rows * page * 5 / 4 + SERVER;
-        }
-        // An index entry is at most 24 bytes; two thirds of a page are filled when keys come in
-        // random order.
-        rows * page + rows * 36 + (1 << 20)
-    }
-
-    /// Bytes of the tier of one database: as the case says, or enough for everything the case puts
-    /// there.
-    pub fn tier_bytes(&self) -> u64 {
-        const REDO: u64 = 96 << 20;
-        /// A server's redo is several files of 16 to 64 MiB.
-        const SERVER_REDO: u64 = 256 << 20;
-        let wanted = match self.placement {
-            Placement::Home => 0,
-            Placement::Disk | Placement::Directory => 2 * SERVER_REDO,
-            Placement::Redo if !self.is_embedded() => SERVER_REDO,
-            Placement::All if !self.is_embedded() => SERVER_REDO + self.database_bytes() * 3 / 2,
-            Placement::Redo => REDO,
-            // A quarter of a tier is kept free by its background work.
-            Placement::All => REDO + self.database_bytes() * 3 / 2,
-        };
-        let told = if self.is_embedded() { self.sqlite.tier } else { self.server.tier };
-        let bytes = told.map_or(wanted, ByteSize::bytes);
-        if self.placement == Placement::Home { 0 } else { bytes.next_multiple_of(1 << 20) }
     }
 }
 
@@ -598,14 +560,12 @@ mod tests {
     }
 
     #[test]
-    fn the_default_study_has_the_four_cases_at_100_and_25_with_a_database_larger_than_the_page_cache()
-     {
+    fn the_default_study_has_the_four_cases_at_100_and_25() {
         let cases = choose(&[], false).unwrap();
         let ids: Vec<&str> = cases.iter().map(|c| c.id.as_str()).collect();
         assert_eq!(ids, ["redo-on-home", "redo-on-tier", "all-on-tier", "batch-on-tier"]);
         for case in &cases {
             assert_eq!(case.update_pcts, [100, 25]);
-            assert!(case.database_bytes() >= 8 * case.sqlite.page_cache.bytes(), "{}", case.id);
             assert_eq!(case.sqlite.synchronous, "full");
             assert!(
                 case.slob.blocks(u64::from(case.sqlite.page_size)) >= slob::SLOB_SCALE_MIN_BLOCKS

@@ -14,7 +14,6 @@ use crate::case;
 use crate::error::{Error, Result};
 use crate::published::{self, Source};
 use crate::size::ByteSize;
-use crate::study::Options;
 use crate::workload::{Load, keys};
 
 /// The name and the text of one file.
@@ -133,19 +132,6 @@ pub struct Instead {
     pub buffer_pct: Option<u32>,
     /// The application's share of `client-copy`.
     pub application_pct: Option<u32>,
-}
-
-impl Instead {
-    /// Puts them into the options of a study.
-    pub fn apply(&self, options: &mut Options) {
-        options.clients = self.clients.or(options.clients);
-        options.keys.ratio = self.ratio.or(options.keys.ratio);
-        options.keys.pipeline = self.pipeline.or(options.keys.pipeline);
-        options.keys.value = self.value.or(options.keys.value);
-        options.oltp.tables = self.tables.or(options.oltp.tables);
-        options.oltp.buffer_pct = self.buffer_pct.or(options.oltp.buffer_pct);
-        options.application_pct = self.application_pct.or(options.application_pct);
-    }
 }
 
 #[derive(Deserialize)]

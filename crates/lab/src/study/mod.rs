@@ -38,8 +38,7 @@ use crate::published;
 use crate::run::Plans;
 use crate::server;
 use crate::size::ByteSize;
-use crate::target::transactions;
-use crate::target::{self, Ground, Kind};
+use crate::target::{self, Ground, Kind, loads, room};
 use crate::workload::{clients, keys, oltp, slob, tpcc};
 use result::{CaseSummary, Machine, PlaceSummary, RunResult, StudyResult};
 
@@ -297,8 +296,7 @@ fn load_of(cases: &[Case]) -> String {
             )
         }
         (Some(case), load) if load.is_transactional() => {
-            let described =
-                transactions::of(case, &case.slob).map(|of| of.describe(case.server.clients));
+            let described = loads::of(case, &case.slob).map(|of| of.describe(case.server.clients));
             let label =
                 if load == Load::Tpcc { format!(" ({})", tpcc::LABEL) } else { String::new() };
             format!("{}: {}{label}", load.title(), described.unwrap_or_default())
@@ -317,14 +315,18 @@ fn wishes(options: &Options, cases: &[Case]) -> Wishes {
     let per_schema = |case: &Case, bytes: u64| bytes * u64::from(case.slob.schemas);
     let home = cases
         .iter()
-        .map(|case| per_schema(case, 3 * case.database_bytes() + case.tier_bytes()))
+        .map(|case| per_schema(case, 3 * room::database_bytes(case) + room::tier_bytes(case)))
         .max();
     Wishes {
         home: options.home.clone(),
         fast: options.fast.clone(),
         emulate: options.emulate,
         home_bytes: home.unwrap_or(0) + (64 << 20),
-        tier_bytes: cases.iter().map(|case| per_schema(case, case.tier_bytes())).max().unwrap_or(0),
+        tier_bytes: cases
+            .iter()
+            .map(|case| per_schema(case, room::tier_bytes(case)))
+            .max()
+            .unwrap_or(0),
         // A server has one directory, whatever the number of schemas.
         members: cases
             .iter()

@@ -16,6 +16,7 @@ use crate::place::{Places, TierPlace};
 use crate::published::Published;
 use crate::run::Measured;
 use crate::server::REDO_SYNC;
+use crate::target::room;
 
 /// What servers call writing redo, and making it durable. Their processes share these waits: they
 /// are no request's alone.
@@ -206,8 +207,8 @@ impl CaseSummary {
             baseline: case.baseline.clone(),
             placement: case.placement,
             published: case.published.clone(),
-            tier_bytes: case.tier_bytes(),
-            database_bytes: case.database_bytes(),
+            tier_bytes: room::tier_bytes(case),
+            database_bytes: room::database_bytes(case),
         }
     }
 }

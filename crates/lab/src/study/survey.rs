@@ -284,7 +284,7 @@ fn options(group: &Group, wanted: &Wanted) -> Result<Options> {
     }
     let mut options = Options::new(cases);
     options.load = group.load;
-    group.instead.apply(&mut options);
+    put(&group.instead, &mut options);
     options.seconds = wanted.seconds.unwrap_or(if wanted.quick { QUICK_SECONDS } else { SECONDS });
     options.scale = wanted.quick.then_some(QUICK_SCALE);
     options.home.clone_from(&wanted.home);
@@ -292,6 +292,17 @@ fn options(group: &Group, wanted: &Wanted) -> Result<Options> {
     options.emulate = wanted.emulate;
     options.command.clone_from(&wanted.command);
     Ok(options)
+}
+
+/// Puts what an experiment has instead of its case into the options of a study.
+fn put(instead: &Instead, options: &mut Options) {
+    options.clients = instead.clients.or(options.clients);
+    options.keys.ratio = instead.ratio.or(options.keys.ratio);
+    options.keys.pipeline = instead.pipeline.or(options.keys.pipeline);
+    options.keys.value = instead.value.or(options.keys.value);
+    options.oltp.tables = instead.tables.or(options.oltp.tables);
+    options.oltp.buffer_pct = instead.buffer_pct.or(options.oltp.buffer_pct);
+    options.application_pct = instead.application_pct.or(options.application_pct);
 }
 
 /// The progress of one study of several.

@@ -16,7 +16,7 @@ use super::result::{Machine, RunResult};
 use crate::case::{Case, JournalMode, Load, Placement, SQLITE};
 use crate::mounted;
 use crate::place::{Places, memory_available};
-use crate::target::sqlite;
+use crate::target::{room, sqlite};
 use crate::workload::slob::{self, SLOB_SCALE_MIN_BLOCKS};
 use crate::workload::tpcc;
 
@@ -142,7 +142,8 @@ pub fn before(machine: &Machine, busy: Option<f64>, cases: &[Case]) -> Vec<Warni
             );
             found.push(note("more-sessions-than-processors", sentence));
         }
-        if case.target == SQLITE && case.database_bytes() < 4 * case.sqlite.page_cache.bytes() {
+        if case.target == SQLITE && room::database_bytes(case) < 4 * case.sqlite.page_cache.bytes()
+        {
             let sentence = format!(
                 "{}: the database is less than four times SQLite's page cache; few reads leave it.",
                 case.id
@@ -176,7 +177,7 @@ pub fn places(places: &Places, cases: &[Case]) -> Vec<Warning> {
     }
     let largest = cases
         .iter()
-        .map(|case| case.database_bytes() * u64::from(case.slob.schemas))
+        .map(|case| room::database_bytes(case) * u64::from(case.slob.schemas))
         .max()
         .unwrap_or(0);
     if largest < memory_available() {

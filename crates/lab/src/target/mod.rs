@@ -11,8 +11,10 @@
 //! **Deliberately absent**: the order of a study: `study/`.
 
 mod clients;
+pub mod loads;
 mod oltp;
 pub mod recovery;
+pub mod room;
 pub mod server;
 pub mod sqlite;
 mod tier;

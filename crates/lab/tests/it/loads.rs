@@ -12,7 +12,7 @@ use tiersmith_lab::server;
 use tiersmith_lab::sql::{self, Sql};
 use tiersmith_lab::study::result::{RunResult, StudyResult};
 use tiersmith_lab::study::{self, Options, Silent, text};
-use tiersmith_lab::target::transactions;
+use tiersmith_lab::target::loads;
 
 /// The loads, each with what its transactions are called.
 const LOADS: [(Load, &[&str]); 10] = [
@@ -222,7 +222,7 @@ fn finds(load: Load, prepare: &str, planted: &[(&str, &str, &str)]) {
     let dir = tempfile::tempdir().unwrap();
     let mut sql = sql::open_sqlite(&dir.path().join("planted.db")).unwrap();
     let case = case_of(load);
-    let of = transactions::of(&case, &case.slob).unwrap();
+    let of = loads::of(&case, &case.slob).unwrap();
     of.fill(sql.as_mut(), 1, &|_| true).unwrap();
     let at = Path::new("planted");
     sql.batch(prepare).unwrap();
@@ -308,7 +308,7 @@ fn the_same_seed_loads_the_same_rows() {
     let sum = |load: Load, name: &str, seed, query: &str| {
         let mut sql: Box<dyn Sql> = sql::open_sqlite(&dir.path().join(name)).unwrap();
         let case = case_of(load);
-        transactions::of(&case, &case.slob).unwrap().fill(sql.as_mut(), seed, &|_| true).unwrap();
+        loads::of(&case, &case.slob).unwrap().fill(sql.as_mut(), seed, &|_| true).unwrap();
         sql.table(query).unwrap()
     };
     for (load, query) in [

@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 use tiersmith_awr::{Snapshot, Source, statistic};
 
 use super::{
-    CALLS, COMMITS, EXECUTES, Ground, Kind, Opened, ROWS, Session, Target, Work, db_time_ns, tier,
-    tpcc, transactions,
+    CALLS, COMMITS, EXECUTES, Ground, Kind, Opened, ROWS, Session, Target, Work, db_time_ns, loads,
+    tier, tpcc, transactions,
 };
 use crate::case::{Case, Load};
 use crate::error::{During, Error, Result};
@@ -91,7 +91,7 @@ impl Kind for ServerKind {
         format!(
             "{:?} {:?} {:?} {scale} {scan} {} {} {:?}",
             case.load(),
-            transactions::of(case, slob),
+            loads::of(case, slob),
             case.server.keys,
             slob.schemas,
             slob.seed,
@@ -123,14 +123,14 @@ impl Kind for ServerKind {
             }
             load if load.is_transactional() => {
                 let report = |part: f64| (ground.progress)(0.5 + 0.4 * part);
-                let records = transactions::ycsb_of(ground.case, ground.slob);
+                let records = loads::ycsb_of(ground.case, ground.slob);
                 if let Some(load) = records.filter(|_| !product.speaks_sql()) {
                     ycsb::fill(&running.socket(), &load, ground.slob.seed, &report)?;
                     running.stop()?;
                     return (ground.progress)(0.95).then_some(()).ok_or(Error::Interrupted);
                 }
                 let mut sql = running.sql()?;
-                if let Some(load) = transactions::of(ground.case, ground.slob) {
+                if let Some(load) = loads::of(ground.case, ground.slob) {
                     load.fill(sql.as_mut(), ground.slob.seed, &report)?;
                 }
             }
@@ -166,8 +166,8 @@ impl Kind for ServerKind {
             remote: None,
         };
         let target = ServerTarget {
-            load: transactions::of(case, ground.slob).filter(|_| product.speaks_sql()),
-            records: transactions::ycsb_of(case, ground.slob).filter(|_| !product.speaks_sql()),
+            load: loads::of(case, ground.slob).filter(|_| product.speaks_sql()),
+            records: loads::ycsb_of(case, ground.slob).filter(|_| !product.speaks_sql()),
             case: case.clone(),
             slob: ground.slob.clone(),
             product,
@@ -289,7 +289,7 @@ fn settings(case: &Case, slob: &slob::Settings, site: &Site) -> BTreeMap<String,
         }
     } else {
         pairs.insert("clients".into(), case.server.clients.to_string());
-        if let Some(load) = transactions::of(case, slob) {
+        if let Some(load) = loads::of(case, slob) {
             pairs.insert("tables".into(), load.describe(case.server.clients));
             pairs.insert("seed".into(), slob.seed.to_string());
         }

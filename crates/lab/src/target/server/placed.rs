@@ -17,7 +17,7 @@ use crate::installed::system_program;
 use crate::mounted::{MountedHome, Wishes};
 use crate::place::{Places, TierPlace, unmount};
 use crate::server::{Product, Site, account};
-use crate::target::Ground;
+use crate::target::{Ground, room};
 
 /// Programs that make a file system on a loop device.
 const DISK_PROGRAMS: [&str; 2] = ["mkfs.ext4", "mount"];
@@ -144,7 +144,7 @@ impl Placed {
             let wishes = Wishes {
                 profile: profile(case, product)?,
                 member,
-                bytes: if holds_nothing { SMALL_TIER } else { case.tier_bytes() },
+                bytes: if holds_nothing { SMALL_TIER } else { room::tier_bytes(case) },
                 emulated: places.emulated,
                 holds_nothing,
                 atomic_pages: case.server.atomic_pages,
@@ -160,7 +160,7 @@ impl Placed {
         let image = on_medium_path(places, "disk")?;
         self.made.push(image.clone());
         fs::File::create(&image)
-            .and_then(|file| file.set_len(case.tier_bytes()))
+            .and_then(|file| file.set_len(room::tier_bytes(case)))
             .during("make", &image)?;
         run("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"], &[&image])?;
         let at = site.data.with_file_name("disk");

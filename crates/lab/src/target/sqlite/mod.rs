@@ -22,14 +22,15 @@ use tiersmith_awr::{Snapshot, Source, WaitStat, statistic};
 use tiersmith_sqlite::place::Place;
 
 use super::{
-    CALLS, COMMITS, EXECUTES, Ground, Kind, Opened, ROWS, Session, Target, Work, db_time_ns, tier,
-    transactions,
+    CALLS, COMMITS, EXECUTES, Ground, Kind, Opened, ROWS, Session, Target, Work, db_time_ns, loads,
+    tier, transactions,
 };
 use crate::case::{Case, Load, Placement};
 use crate::error::{During, Error, Result};
 use crate::place::Places;
 use crate::run::{self, Measured, Plans};
 use crate::sql::{Sql, SqliteSql, Table};
+use crate::target::room;
 use crate::workload::slob;
 
 /// Numbers the instances of a process, so that snapshots of two runs cannot be mixed up.
@@ -77,13 +78,13 @@ impl Kind for SqliteKind {
         let slob = ground.slob;
         let (scale, scan) = (slob.scale.bytes(), slob.scan_table.bytes());
         let case = ground.case;
-        let load = format!("{} {:?}", case.load().name(), transactions::of(case, slob));
+        let load = format!("{} {:?}", case.load().name(), loads::of(case, slob));
         format!("{load} {} {scale} {scan} {} {}", case.sqlite.page_size, slob.schemas, slob.seed)
     }
 
     fn load(&self, ground: &Ground<'_>, dir: &Path) -> Result<()> {
         let schemas = ground.slob.schemas;
-        if let Some(load) = transactions::of(ground.case, ground.slob) {
+        if let Some(load) = loads::of(ground.case, ground.slob) {
             let (page_size, path) = (ground.case.sqlite.page_size, database(dir, 0));
             return load::load_tables(
                 &path,
@@ -278,7 +279,7 @@ impl SqliteTarget {
             settings: settings(case, slob),
             remote: None,
         };
-        let load = transactions::of(case, slob);
+        let load = loads::of(case, slob);
         let (case, slob) = (case.clone(), slob.clone());
         Ok(SqliteTarget {
             case,
@@ -434,7 +435,7 @@ fn uri(case: &Case, spot: &Spot) -> String {
     uri.push_str(&format!(
         "&fast={}&size={}&place={place}",
         escape(&spot.member),
-        case.tier_bytes()
+        room::tier_bytes(case)
     ));
     if spot.emulated {
         uri.push_str("&emulate=1");
@@ -494,7 +495,7 @@ fn configure(connection: &Connection, case: &Case, path: &Path) -> Result<()> {
 /// What a report says of the settings.
 fn settings(case: &Case, slob: &slob::Settings) -> std::collections::BTreeMap<String, String> {
     let sqlite = &case.sqlite;
-    let load = match transactions::of(case, slob) {
+    let load = match loads::of(case, slob) {
         Some(load) => vec![
             ("load", case.load().title().to_owned()),
             ("tables", load.describe(case.server.clients)),
@@ -616,7 +617,7 @@ mod tests {
         for (id, place) in [("redo-on-tier", "&place=redo"), ("all-on-tier", "&place=all")] {
             let cases = case::choose(&[id.into()], false).unwrap();
             let uri_of = |emulated| uri(&cases[1], &spot(emulated));
-            let size = format!("&fast=/f/t%2C1.tier&size={}", cases[1].tier_bytes());
+            let size = format!("&fast=/f/t%2C1.tier&size={}", room::tier_bytes(&cases[1]));
             assert!(
                 uri_of(true).contains(place) && uri_of(true).contains(&size),
                 "{}",

@@ -2,7 +2,7 @@
 //! YCSB, OLTP like sysbench's, SAP's client copy. One client drives all of them.
 //!
 //! To add one: what comes next in `workload/` (it knows no database), a [`Transactional`] here in
-//! `target/` that says it in SQL, and a line in [`of`].
+//! `target/` that says it in SQL, and a line in [`of`](super::loads::of).
 //!
 //! **Invariants**: a transaction that the database ended because of another one is tried again with
 //! the same input, and its time is from its first beginning; what is counted as done was
@@ -17,14 +17,10 @@ use std::time::{Duration, Instant};
 
 use tiersmith_awr::events::{EventDef, EventId, Recorder, counters};
 
-use super::{clients, oltp, ycsb};
-use crate::case::{Case, Load};
 use crate::error::{Error, Result};
 use crate::run::{self, Arrivals, Client, Going, Measured, Plans};
 use crate::session::{DATABASE_LOCK, RESPONSE, Target, Work, thread_cpu_ns};
 use crate::sql::{Broken, Outcome, Sql, Table};
-use crate::workload::ycsb::{Mix, Ycsb};
-use crate::workload::{oltp as rows, slob};
 
 pub(in crate::target) use timed::Timed;
 
@@ -92,44 +88,6 @@ pub trait Transactions {
 
     /// It was acknowledged after so long; how long the client does nothing now.
     fn done(&mut self, took: Duration, kinds: &Recorder) -> Option<Duration>;
-}
-
-/// The load of a case; nothing if its load is none of these. `scale` is the one of this run.
-pub fn of(case: &Case, scale: &slob::Settings) -> Option<Box<dyn Transactional>> {
-    if let Some(load) = ycsb_of(case, scale) {
-        return Some(Box::new(ycsb::YcsbLoad(load)));
-    }
-    let oltp = |kind| -> Option<Box<dyn Transactional>> {
-        let table_rows = case.oltp.table_rows(scale);
-        Some(Box::new(oltp::OltpLoad { kind, settings: case.oltp, table_rows }))
-    };
-    match case.load() {
-        Load::Tpcc => Some(Box::new(case.tpcc)),
-        Load::OltpReadOnly => oltp(rows::Kind::ReadOnly),
-        Load::OltpReadWrite => oltp(rows::Kind::ReadWrite),
-        Load::OltpWriteOnly => oltp(rows::Kind::WriteOnly),
-        Load::ClientCopy => {
-            let clients = case.server.clients;
-            let rows = case.client_copy.rows(scale, clients);
-            let bytes = case.client_copy.bytes(scale, clients);
-            Some(Box::new(clients::ClientCopy { settings: case.client_copy, rows, bytes }))
-        }
-        _ => None,
-    }
-}
-
-/// The load of a case, if it is one of YCSB's.
-pub(super) fn ycsb_of(case: &Case, scale: &slob::Settings) -> Option<Ycsb> {
-    let mix = match case.load() {
-        Load::YcsbA => Mix::A,
-        Load::YcsbB => Mix::B,
-        Load::YcsbC => Mix::C,
-        Load::YcsbD => Mix::D,
-        Load::YcsbE => Mix::E,
-        Load::YcsbF => Mix::F,
-        _ => return None,
-    };
-    Some(Ycsb::new(mix, case.ycsb, case.ycsb.records(scale)))
 }
 
 /// Opens a connection of its own for each client, which may tell what it waits for.
