@@ -16,7 +16,8 @@ pub(super) fn pass_on(context: &mut Context<'_>, row: &Row, args: &Arguments<'_>
     let instead = context.shared.instead.take();
     let taken = context.shared.taken.take();
     if row.name == "publish" {
-        return context.keys.feed_for_all(args);
+        // For a database, as all commands of clients are in Redis's stream.
+        return context.keys.feed(context.session.db, args);
     }
     if row.flags & flag::WRITE == 0 || context.keys.changes() == changes {
         return;

@@ -22,10 +22,17 @@ pub(super) struct Feed {
     bytes: Vec<u8>,
     /// The position before the first of them.
     begin: u64,
-    /// Where commands begin.
-    marks: Vec<u64>,
+    marks: Vec<Mark>,
     /// What the server sends does not fit what it was sent.
     torn: bool,
+}
+
+/// Where a command begins.
+#[derive(Debug)]
+struct Mark {
+    position: u64,
+    /// Bytes of the SELECT in front of it.
+    select: usize,
 }
 
 /// Appends a command as the protocol has it.
@@ -115,7 +122,7 @@ impl Keyspace {
         let position = self.position();
         let feed = &mut self.feed;
         feed.bytes.truncate(position.saturating_sub(feed.begin) as usize);
-        while feed.marks.last().is_some_and(|mark| *mark >= position) {
+        while feed.marks.last().is_some_and(|mark| mark.position >= position) {
             feed.marks.pop();
         }
         feed.torn |= feed.begin + feed.bytes.len() as u64 != position;
@@ -125,11 +132,13 @@ impl Keyspace {
     pub(crate) fn feed(&mut self, db: u8, words: &[&[u8]]) {
         if self.feeds() {
             self.trim_feed();
-            self.feed.marks.push(self.position());
+            let before = self.feed.bytes.len();
             if self.heap.word(COPY_DB) != u64::from(db) {
                 encode(&[b"SELECT", db.to_string().as_bytes()], &mut self.feed.bytes);
                 self.heap.set(COPY_DB, db.into());
             }
+            let select = self.feed.bytes.len() - before;
+            self.feed.marks.push(Mark { position: self.position(), select });
             self.append_to_feed(words);
         }
     }
@@ -138,7 +147,7 @@ impl Keyspace {
     pub(crate) fn feed_for_all(&mut self, words: &[&[u8]]) {
         if self.feeds() {
             self.trim_feed();
-            self.feed.marks.push(self.position());
+            self.feed.marks.push(Mark { position: self.position(), select: 0 });
             self.append_to_feed(words);
         }
     }
@@ -148,17 +157,18 @@ impl Keyspace {
         self.heap.set(COPY_POSITION, self.feed.begin + self.feed.bytes.len() as u64);
     }
 
-    /// Makes one transaction of the commands behind `from`, if they are several.
+    /// Makes one transaction of the commands behind `from`, if they are several. The SELECT of the
+    /// first is in front of it, as in Redis.
     pub(crate) fn wrap_feed(&mut self, from: u64) {
         if !self.feeds() || self.position() == from {
             return;
         }
         self.trim_feed();
-        let first = self.feed.marks.partition_point(|mark| *mark < from);
+        let first = self.feed.marks.partition_point(|mark| mark.position < from);
         if self.feed.marks.len() - first < 2 {
             return;
         }
-        let at = (from - self.feed.begin) as usize;
+        let at = (from - self.feed.begin) as usize + self.feed.marks[first].select;
         let mut multi = Vec::new();
         encode(&[b"MULTI"], &mut multi);
         self.feed.bytes.splice(at..at, multi);

@@ -365,8 +365,9 @@ fn the_stream_says_what_commands_did() {
         ("HINCRBYFLOAT h f 0.5", "HSET h f 0.5"),
         ("SET now here PX 1", "SET now here PXAT *"),
         ("FLUSHALL", "FLUSHALL"),
-        ("SELECT 3", ""),
-        ("SET three 1", "SELECT 3|SET three 1"),
+        // The mark is for that database.
+        ("SELECT 3", "SELECT 3"),
+        ("SET three 1", "SET three 1"),
     ] {
         let reply = client.say(said);
         assert!(!matches!(reply, Value::Error(_)), "{said}: {reply:?}");
@@ -402,6 +403,82 @@ fn the_stream_says_what_commands_did() {
         told.join("|"),
         "MULTI|INCR n|INCR n|EXEC|MULTI|set x 1|incr x|EXEC".replace("set x 1", "SET x 1")
     );
+}
+
+#[test]
+fn a_transaction_selects_its_first_database_before_it_begins_as_in_redis() {
+    let Some(pair) = lead(|_| {}, &[]) else {
+        println!("skipped: redis-server is not installed");
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let settings = ["--repl-diskless-sync-delay", "0"];
+    let redis = Served::redis_at(directory.path(), free_port(), &settings).unwrap();
+    let script =
+        "redis.call('SET', 'q', '1') redis.call('SELECT', '2') redis.call('SET', 'w', '1')";
+    let commands = [
+        "SELECT 1",
+        "SET a 1",
+        "MULTI",
+        "SET b 1",
+        "SELECT 3",
+        "SET c 1",
+        "SELECT 1",
+        "SET d 1",
+        "EXEC",
+        "SELECT 2",
+        "MULTI",
+        "SET x 1",
+        "INCR x",
+        "EXEC",
+        "MULTI",
+        "SELECT 0",
+        "SELECT 3",
+        "EXEC",
+        "SET z 1",
+        "SELECT 0",
+        "MULTI",
+        "PUBLISH channel text",
+        "SET y 1",
+        "EXEC",
+        "SELECT 3",
+        "EVAL",
+        "SET t 1",
+        "PUBLISH end end",
+    ];
+    let streams = [&pair.ours, &redis].map(|server| {
+        let mut client = server.connect();
+        let (mut stream, position) = by_hand(&server.socket);
+        // Redis waits for what a replica says after it has noticed that the copy is made.
+        wait_for("the replica", || info(&mut client, "slave0").contains("state=online"));
+        stream.write_all(format!("REPLCONF ACK {position}\r\n").as_bytes()).unwrap();
+        for command in commands {
+            let said = match command {
+                "EVAL" => client.ask(&[b"EVAL", script.as_bytes(), b"0"]),
+                command => client.say(command),
+            };
+            assert!(!matches!(said, Value::Error(_)), "{command}: {said:?}");
+        }
+        let mut told = Vec::new();
+        while told.last().is_none_or(|last| last != "PUBLISH end end") {
+            let command = next_command(&mut stream);
+            if command != "PING" {
+                told.push(command);
+            }
+        }
+        told
+    });
+    let [ours, theirs] = &streams;
+    assert_eq!(ours, theirs);
+    assert!(ours.join("|").contains("|SELECT 2|MULTI|SET x 1|INCR x|EXEC|"), "{ours:?}");
+    // A real replica has the same.
+    let (mut ours, mut theirs) = (pair.ours.connect(), pair.redis.connect());
+    wait_until_up(&mut theirs);
+    for command in commands.iter().filter(|command| **command != "EVAL") {
+        ours.say(command);
+    }
+    assert_eq!(ours.say("WAIT 1 20000"), Value::Int(1));
+    same(&mut ours, &mut theirs, "after transactions in several databases");
 }
 
 /// The next command of the stream, in words.
