@@ -57,6 +57,7 @@ pub(crate) use session::{Replies, Session, Shared, new_name};
 pub(crate) use step::{refusals, step};
 pub use table::table_for_people;
 pub(crate) use table::{Row, TABLE, flag, lookup};
+pub(crate) use transactions::beside_a_script;
 
 /// Arguments, the command's name first.
 pub(crate) type Arguments<'a> = [&'a [u8]];

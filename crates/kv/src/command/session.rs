@@ -64,6 +64,8 @@ pub(crate) struct Session {
     pub(crate) identity: Identity,
     pub(crate) multi: Option<Queued>,
     pub(crate) watching: Vec<Watched>,
+    /// What it watches is to be forgotten, which waits for the end of a script.
+    pub(crate) unwatches: bool,
     /// A command that waits for a key.
     pub(crate) waiting: Option<Waiting>,
     pub(crate) channels: BTreeSet<Vec<u8>>,
@@ -99,6 +101,7 @@ impl Session {
             identity,
             multi: None,
             watching: Vec::new(),
+            unwatches: false,
             waiting: None,
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),

@@ -3,19 +3,53 @@
 //! An EXEC is part of one transaction of the heap: nothing is committed in its middle.
 
 use super::session::{Queued, Watched};
-use super::{Arguments, Context, Done, Refusal, acl, lookup, run};
+use super::{Arguments, Context, Done, Refusal, Reply, Session, acl, lookup, run, word};
 use crate::planted::Planted;
 
+const NOT_BEGUN: &str = "ERR DISCARD without MULTI";
 /// Bytes of commands that may wait for an EXEC.
 const QUEUE_BYTES_MAX: usize = 1 << 30;
 
 pub(crate) fn multi(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
-    if context.session.multi.is_some() {
-        return Err(Refusal::Said("ERR MULTI calls can not be nested"));
-    }
-    context.session.multi = Some(Queued::default());
+    begin(context.session)?;
     context.reply.ok();
     Ok(())
+}
+
+fn begin(session: &mut Session) -> Done {
+    if session.multi.is_some() {
+        return Err(Refusal::Said("ERR MULTI calls can not be nested"));
+    }
+    session.multi = Some(Queued::default());
+    Ok(())
+}
+
+/// What somebody says of transactions while a script keeps everybody waiting, as Redis has it: one
+/// can be begun and discarded, and none executed. Returns whether it was about that.
+pub(crate) fn beside_a_script(
+    session: &mut Session,
+    args: &Arguments<'_>,
+    reply: &mut Reply<'_>,
+    busy: &str,
+) -> bool {
+    let [name] = args else { return false };
+    match word(name).as_str() {
+        "multi" => match begin(session) {
+            Ok(()) => reply.ok(),
+            Err(refusal) => reply.error(&refusal.text()),
+        },
+        "discard" if session.multi.take().is_some() => {
+            session.unwatches = true;
+            reply.ok();
+        }
+        "discard" => reply.error(NOT_BEGUN),
+        "exec" => {
+            (session.multi, session.unwatches) = (None, true);
+            reply.error(&format!("EXECABORT Transaction discarded because of: {busy}"));
+        }
+        _ => return false,
+    }
+    true
 }
 
 /// Keeps a command for the EXEC.
@@ -79,7 +113,7 @@ pub(crate) fn exec(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
 
 pub(crate) fn discard(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
     if context.session.multi.is_none() {
-        return Err(Refusal::Said("ERR DISCARD without MULTI"));
+        return Err(Refusal::Said(NOT_BEGUN));
     }
     end(context);
     context.reply.ok();

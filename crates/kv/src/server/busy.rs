@@ -1,4 +1,5 @@
-//! The other clients while a script takes long: -BUSY, SCRIPT KILL, SHUTDOWN NOSAVE.
+//! The other clients while a script takes long: -BUSY, SCRIPT KILL, SHUTDOWN NOSAVE, and what
+//! begins and discards a transaction.
 //!
 //! **Invariant**: nobody is sent anything here who still waits for a reply: that reply belongs to
 //! the batch of the script, which is not committed.
@@ -15,7 +16,9 @@ use super::accept::{Door, Taken};
 use super::client::{Client, Io};
 use super::listen::Listener;
 use super::request::{Limits, Next};
-use crate::command::{Bystanders, Configuration, Reply, Session, Told, Users, log_in, may_run};
+use crate::command::{
+    Bystanders, Configuration, Reply, Session, Told, Users, beside_a_script, log_in, may_run,
+};
 
 /// Connections that are taken at one go.
 const ACCEPT_MAX: usize = 16;
@@ -178,6 +181,11 @@ fn answer(
             return Told::Kill;
         }
         [_, _] if is(0, "shutdown") && is(1, "nosave") => return Told::ShutDown,
+        [_] if is(0, "quit") => {
+            session.closing = true;
+            reply.ok();
+        }
+        _ if beside_a_script(session, arguments, reply, BUSY) => {}
         _ => {
             if let Some(queued) = &mut session.multi {
                 queued.refused = true;

@@ -443,7 +443,11 @@ impl Server {
         for id in touched {
             // What it sent behind what was answered is executed now.
             self.resumed.push(id);
-            if let Some(client) = self.clients.get_mut(&id).filter(|client| !client.pending) {
+            let Some(client) = self.clients.get_mut(&id) else { continue };
+            if std::mem::take(&mut client.session.unwatches) {
+                self.shared.unwatch(&mut client.session, &mut self.keys);
+            }
+            if !client.pending {
                 client.pending = true;
                 self.pending.push(id);
             }

@@ -246,6 +246,87 @@ fn a_script_that_takes_long_is_ended_by_script_kill_and_only_before_it_wrote() {
     assert_eq!(client.say("EXISTS half"), Value::Int(0));
 }
 
+/// The steps of Redis's own tests "MULTI and script timeout", each with the reply of a real Redis.
+#[test]
+fn transactions_beside_and_around_a_script_that_takes_long_end_as_in_redis() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(redis) = Served::redis(directory.path()) else {
+        println!("skipped: redis-server is not installed");
+        return;
+    };
+    let server = server(&directory, "");
+    let told = [&server, &redis].map(|server| {
+        let [mut runner, mut other, mut third] = [(); 3].map(|()| server.connect());
+        other.say("CONFIG SET lua-time-limit 10");
+        let mut told = Vec::new();
+        for steps in [
+            // The script begins before the transaction, in its middle, before the EXEC.
+            "* MULTI|INCR n|^|INCR n|EXEC|GET n|PING text",
+            "MULTI|INCR n|*|INCR n|^|EXEC|GET n|PING text",
+            "MULTI|INCR n|*|EXEC|^|GET n|PING text|EXEC",
+            "MULTI|INCR n|*|DISCARD|DISCARD|MULTI|MULTI|^|INCR n|EXEC|GET n",
+            // What was watched is forgotten with the transaction that did not come about.
+            "WATCH n|MULTI|INCR n|*|EXEC|^|!SET n 5|MULTI|INCR n|EXEC",
+            "WATCH n|MULTI|*|DISCARD|^|!SET n 7|MULTI|INCR n|EXEC",
+            "WATCH n|*|MULTI|^|!SET n 8|INCR n|EXEC",
+        ] {
+            third.say("SET n 1");
+            for step in steps.split('|') {
+                let step = step.strip_prefix("* ").map_or(step, |rest| {
+                    begin(&mut runner, &mut third);
+                    rest
+                });
+                let said = match step {
+                    "*" => {
+                        begin(&mut runner, &mut third);
+                        continue;
+                    }
+                    "^" => {
+                        let killed = third.say("SCRIPT KILL");
+                        Value::List(vec![killed, runner.read().unwrap()])
+                    }
+                    step => match step.strip_prefix('!') {
+                        Some(step) => third.say(step),
+                        None => other.say(step),
+                    },
+                };
+                told.push((steps, step, said));
+            }
+        }
+        // Two scripts inside a transaction: each is ended, and the rest of it is done.
+        for command in ["MULTI", "SET n 3", "*", "*", "INCR n"] {
+            match command {
+                "*" => eval(&mut runner, "while true do end", &["0"]),
+                command => runner.say(command),
+            };
+        }
+        runner.send(&[b"EXEC"]).unwrap();
+        for _ in 0..2 {
+            wait_until_busy(&mut third);
+            told.push(("", "kill", other.say("SCRIPT KILL")));
+        }
+        told.push(("", "exec", runner.read().unwrap()));
+        told.push(("", "after", third.say("GET n")));
+        // One that leaves meanwhile is let go.
+        begin(&mut runner, &mut third);
+        let mut late = server.connect();
+        told.push(("", "quit", late.say("QUIT")));
+        assert!(late.read().is_err());
+        told.push(("", "kill", third.say("SCRIPT KILL")));
+        told
+    });
+    let [ours, theirs] = told;
+    for (mine, their) in ours.iter().zip(&theirs) {
+        assert_eq!(mine, their);
+    }
+}
+
+/// Begins a script that does not end, and waits until others are told so.
+fn begin(runner: &mut Client, other: &mut Client) {
+    runner.send(&[b"EVAL", b"while true do end", b"0"]).unwrap();
+    wait_until_busy(other);
+}
+
 /// What client libraries do with scripts: a lock that only its owner releases, a limit of calls, a
 /// queue whose jobs are taken, delayed and completed.
 #[test]

@@ -37,7 +37,7 @@ const PATTERN_MAX: i64 = 4096;
 const INSTRUCTIONS: u32 = 1000;
 /// The name that scripts have in messages.
 const CHUNK: &str = "@user_script";
-const KILLED: &str = "ERR Error running script. Script killed by user with SCRIPT KILL.";
+const KILLED: &str = "ERR Script killed by user with SCRIPT KILL...";
 
 struct Script {
     function: Function,
