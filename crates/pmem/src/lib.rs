@@ -43,7 +43,6 @@ mod sync;
 #[cfg(feature = "interleavings")]
 pub mod sync;
 mod sysfs;
-mod view;
 
 pub use access::{Access, OpenOptions};
 pub use alone::is_only_opening;
@@ -52,9 +51,8 @@ pub use faults::{Explain, SigbusWatch, watch_sigbus};
 pub use frames::Use;
 pub use journal::{Bytes, Journal};
 pub use kernel::{hash_bytes, prefetch_for_write, prefetch_whole_for_write};
-pub use mapping::{Mapping, PreparedWrite};
+pub use mapping::{Mapping, PreparedWrite, View, ViewRef};
 pub use report::{FlushInstruction, HugePages, NonTemporal, PersistenceDomain, Report};
-pub use view::{View, ViewRef};
 
 /// The unit of views and claims: 4 KiB, the smallest block the store keeps.
 pub const FRAME: usize = 4096;

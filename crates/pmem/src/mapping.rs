@@ -10,8 +10,10 @@
 //! promise.
 
 mod prepared;
+mod view;
 
 pub use prepared::PreparedWrite;
+pub use view::{View, ViewRef};
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
@@ -25,7 +27,6 @@ use crate::kernel::{Kernel, Keys};
 use crate::memory::Memory;
 use crate::sim::Watcher;
 use crate::sync::{first_part, turn, turns_in_copy};
-use crate::view::{View, ViewRef};
 use crate::{Error, FRAME, LINE, OpenOptions, Report, open};
 
 /// A backing mapped into memory. Send and Sync; one per backing.

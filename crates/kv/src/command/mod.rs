@@ -15,6 +15,7 @@ mod deliveries;
 mod dumps;
 mod effects;
 mod failover;
+pub(crate) mod flag;
 mod hashes;
 mod hyperloglog;
 mod information;
@@ -53,10 +54,10 @@ pub(crate) use replicas::Phase;
 pub(crate) use replication::{Following, Link, Wanted, wanted};
 pub(crate) use reply::Reply;
 pub(crate) use scripting::{Bystanders, Told};
-pub(crate) use session::{Replies, Session, Shared, new_name};
+pub(crate) use session::{Replies, Session, Shared};
 pub(crate) use step::{refusals, step};
 pub use table::table_for_people;
-pub(crate) use table::{Row, TABLE, flag, lookup};
+pub(crate) use table::{Row, TABLE, lookup};
 pub(crate) use transactions::beside_a_script;
 
 /// Arguments, the command's name first.

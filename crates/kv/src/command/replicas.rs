@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use super::arguments::{integer, integer_or_refusal};
 use super::blocking::Waiting;
 use super::replication::{Link, Wanted};
-use super::session::new_name;
 use super::{Arguments, Context, Done, Refusal, SYNTAX, Session, Shared, word};
+use crate::keyspace::new_name;
 
 /// What a replica said of itself before it began to follow.
 #[derive(Clone, Debug, Default)]

@@ -5,9 +5,8 @@ use std::time::Instant;
 
 use super::arguments::integer;
 use super::replicas::{self, Downstream, Phase};
-use super::session::new_name;
 use super::{Arguments, Context, Done, Refusal, Shared, word};
-use crate::keyspace::{Copied, Keyspace};
+use crate::keyspace::{Copied, Keyspace, new_name};
 
 /// Whom the server should follow.
 #[derive(Clone, Debug, PartialEq, Eq)]

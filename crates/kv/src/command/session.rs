@@ -13,7 +13,7 @@ use super::failover::{Failover, Pause};
 use super::replicas::{Announced, Downstream};
 use super::replication::{Following, Wanted};
 use super::scripting::{Bystanders, Scripts};
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Keyspace, new_name};
 
 /// Commands that wait for their EXEC.
 #[derive(Debug, Default)]
@@ -345,9 +345,4 @@ impl Shared {
             }
         }
     }
-}
-
-/// A name for a server or a history: 40 digits in base 16.
-pub(crate) fn new_name(random: &mut fastrand::Rng) -> String {
-    (0..40).map(|_| random.digit(16)).collect()
 }

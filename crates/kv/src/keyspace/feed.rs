@@ -35,6 +35,11 @@ struct Mark {
     select: usize,
 }
 
+/// A name for a server or a history: 40 digits in base 16.
+pub(crate) fn new_name(random: &mut fastrand::Rng) -> String {
+    (0..40).map(|_| random.digit(16)).collect()
+}
+
 /// Appends a command as the protocol has it.
 pub(crate) fn encode(words: &[&[u8]], into: &mut Vec<u8>) {
     let head = |kind: u8, number: usize, into: &mut Vec<u8>| {

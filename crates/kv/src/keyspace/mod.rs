@@ -20,7 +20,7 @@ mod walk;
 mod zset;
 
 pub(crate) use eviction::{Order, Policy};
-pub(crate) use feed::encode;
+pub(crate) use feed::{encode, new_name};
 pub(crate) use load::Copied;
 pub(crate) use stream::{Child, NodeLimits, Pending, Trim, TrimTo};
 pub(crate) use zset::{Scored, order};

@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 
 use super::Server;
 use super::backlog::Backlog;
-use crate::command::{Phase, Reply, new_name};
+use crate::command::{Phase, Reply};
 use crate::format::DATABASE_COUNT;
-use crate::keyspace::Copied;
+use crate::keyspace::{Copied, new_name};
 use crate::rdb::{Item, Writer};
 
 /// Bytes that wait for a replica to take them, beyond which it is given no more for now.

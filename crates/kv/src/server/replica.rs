@@ -21,8 +21,8 @@ use rustix::net::SendFlags;
 
 use super::Server;
 use super::link::{self, Address, Line, Place, Resume, Said};
-use crate::command::{Following, Identity, Link, Session, Wanted, new_name, refusals, step};
-use crate::keyspace::{Copied, encode};
+use crate::command::{Following, Identity, Link, Session, Wanted, refusals, step};
+use crate::keyspace::{Copied, encode, new_name};
 
 /// The bell's number among the events.
 pub(super) const BELL: u64 = u64::MAX;

@@ -5,7 +5,7 @@ use super::super::{Arguments, Context, Done, Refusal, lookup, subcommands, word}
 use super::catalogue::{CATEGORIES, catalogue};
 use super::user::{Denied, Selector, has_spaces};
 use super::{DEFAULT, User, file, full_name};
-use crate::command::table::flag;
+use crate::command::flag;
 
 /// Bits of a password that GENPASS makes at most, and unless it is told.
 const PASSWORD_BITS: std::ops::RangeInclusive<i64> = 1..=4096;

@@ -20,8 +20,7 @@ pub(crate) use file::load_at_start;
 pub(crate) use log::Where;
 pub(crate) use user::User;
 
-use super::table::flag;
-use super::{Arguments, Context, Refusal, Row, Session, lookup};
+use super::{Arguments, Context, Refusal, Row, Session, flag, lookup};
 use catalogue::catalogue;
 use log::{Log, Reason};
 use user::Denied;

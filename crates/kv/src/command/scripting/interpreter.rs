@@ -10,9 +10,9 @@ use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, V
 
 use super::super::acl;
 use super::super::arguments::print_score;
+use super::super::flag;
 use super::super::space::OVER;
 use super::super::subcommands::{self, Fit};
-use super::super::table::flag;
 use super::super::{Arguments, Context, Refusal, Reply, Session, lookup, run};
 use super::library::{add, one, said};
 use super::values::{Room, number, read_reply, write_reply};

@@ -6,7 +6,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::Mapping;
+use super::Mapping;
 
 /// Bytes of whole frames, unchanging while this lives.
 pub struct ViewRef<'a> {
