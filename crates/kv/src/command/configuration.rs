@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::acl::Acl;
+use super::acl::{Acl, for_configuration};
 use super::rewrite::rewrite;
 use super::{Arguments, Context, Done, Refusal, glob, word};
 use crate::error::Error;
@@ -225,12 +225,14 @@ impl Configuration {
     /// The first line that means nothing, with its number.
     pub fn read(&mut self, text: &str, path: &str) -> Result<(), Error> {
         for (number, line) in (1..).zip(text.lines()) {
-            let line = line.trim();
+            // Other spaces than these may be part of a name or a password.
+            let line = line.trim_ascii();
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            let value = value.trim();
+            let space = |c: char| c.is_ascii_whitespace();
+            let (name, value) = line.split_once(space).unwrap_or((line, ""));
+            let value = value.trim_ascii();
             let value =
                 value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
             self.set(&name.to_ascii_lowercase(), value)
@@ -244,14 +246,19 @@ impl Configuration {
         self.file = Some(std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
     }
 
-    fn rewrite(&self) -> Result<(), Refusal> {
+    fn rewrite(&self, acl: &Acl) -> Result<(), Refusal> {
         let Some(file) = &self.file else {
             return Err(Refusal::Said("ERR The server is running without a config file"));
         };
         let all: Vec<_> =
             SETTINGS.iter().map(|one| (one.name, self.text(one.name), one.default)).collect();
-        rewrite(file, &all, current_name)
-            .map_err(|why| Refusal::Words(format!("ERR Rewriting config file: {why}")))
+        let failed = |why| Refusal::Words(format!("ERR Rewriting config file: {why}"));
+        // Those of a file of their own are written by ACL SAVE.
+        let users = match self.text("aclfile") {
+            "" => Some(for_configuration(acl, self.text("requirepass")).map_err(failed)?),
+            _ => None,
+        };
+        rewrite(file, &all, users.as_ref(), current_name).map_err(failed)
     }
 
     /// Sets one setting.
@@ -295,7 +302,7 @@ impl Configuration {
 
     /// Adds a user, who is not there yet.
     fn add_user(&mut self, line: &str) -> Result<(), String> {
-        let name = |line: &str| line.split_whitespace().next().unwrap_or_default().to_owned();
+        let name = |line: &str| line.split_ascii_whitespace().next().unwrap_or_default().to_owned();
         if self.users.iter().any(|known| name(known) == name(line)) {
             return Err(format!("the user `{}` is there twice", name(line).escape_debug()));
         }
@@ -413,7 +420,7 @@ pub(crate) fn config(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             context.reply.ok();
         }
         ("rewrite", []) => {
-            context.shared.configuration.rewrite()?;
+            context.shared.configuration.rewrite(&context.shared.acl)?;
             context.reply.ok();
         }
         (name, _) => {

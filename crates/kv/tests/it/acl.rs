@@ -511,3 +511,69 @@ fn rules_of_any_bytes_are_refused_or_taken_and_end_no_server() {
     }
     assert_eq!(client.say("PING"), text("PONG"));
 }
+
+#[test]
+fn config_rewrite_keeps_the_users_for_the_next_start_also_of_a_real_redis() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("conf");
+    let mut served = server(directory.path(), "user carl on >c ~c:* +get\nrequirepass first\n");
+    let mut client = served.connect();
+    client.say("AUTH first");
+    for command in [
+        "ACL SETUSER anna on >secret ~a:* resetchannels &x -@all +get +set (%R~b:* -@all +@read)",
+        "ACL SETUSER b\u{2003}ert on nopass ~\u{a0}k:* +@all",
+        "ACL DELUSER carl",
+        "CONFIG SET requirepass second",
+        "CONFIG REWRITE",
+    ] {
+        let said = client.say(command);
+        assert!(!matches!(said, Value::Error(_)), "{command}: {said:?}");
+    }
+    let before = without_default(&client.say("ACL LIST"));
+    served.kill();
+    let written = std::fs::read_to_string(&path).unwrap();
+    assert!(!written.contains("carl") && !written.contains(">secret"), "{written}");
+    let served = server(directory.path(), &written);
+    let mut client = served.connect();
+    assert_eq!(client.say("AUTH second"), text("OK"));
+    assert_eq!(without_default(&client.say("ACL LIST")), before);
+    assert_eq!(client.say("AUTH anna secret"), text("OK"));
+    assert_eq!(client.say("GET a:1"), Value::Nil);
+    let lines = written.lines().filter(|line| line.starts_with("user "));
+    std::fs::write(&path, lines.collect::<Vec<_>>().join("\n")).unwrap();
+    if let Some(redis) = Served::redis_at(
+        directory.path(),
+        crate::served::free_port(),
+        &["--include", path.to_str().unwrap()],
+    ) {
+        let mut client = redis.connect();
+        assert_eq!(client.say("AUTH second"), text("OK"));
+        assert_eq!(ordered(&without_default(&client.say("ACL LIST"))), ordered(&before));
+    }
+}
+
+/// A list of users without the rule that a line of a file shows and that holds anyway.
+fn without_default(list: &Value) -> Value {
+    let Value::List(all) = list else { panic!("no list: {list:?}") };
+    let each = |user: &Value| match user {
+        Value::Text(user) => Value::Text(user.replace(" sanitize-payload", "")),
+        other => panic!("no text: {other:?}"),
+    };
+    Value::List(all.iter().map(each).collect())
+}
+
+#[test]
+fn config_rewrite_says_nothing_of_users_whom_nobody_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(directory.path(), "timeout 5\n");
+    let mut client = served.connect();
+    client.say("CONFIG SET requirepass x");
+    assert_eq!(client.say("CONFIG REWRITE"), text("OK"));
+    let written = std::fs::read_to_string(directory.path().join("conf")).unwrap();
+    assert!(written.contains("requirepass x") && !written.contains("user "), "{written}");
+    // A name that no line of text can hold leaves the file as it is.
+    client.ask(&[b"ACL", b"SETUSER", b"\xff\xfe"]);
+    let said = client.say("CONFIG REWRITE");
+    assert!(matches!(&said, Value::Error(said) if said.contains("no text")), "{said:?}");
+    assert_eq!(std::fs::read_to_string(directory.path().join("conf")).unwrap(), written);
+}

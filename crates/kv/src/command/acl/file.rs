@@ -19,6 +19,30 @@ pub(super) fn lines(users: &Users) -> Vec<Vec<u8>> {
     users.iter().map(line).collect()
 }
 
+/// The users as the configuration has them, names and rules; nothing if they are those whom this
+/// password makes, so that `requirepass` alone says it.
+///
+/// # Errors
+/// A name or a rule is no text.
+pub(crate) fn for_configuration(
+    acl: &Acl,
+    password: &str,
+) -> Result<BTreeMap<String, String>, String> {
+    if lines(&acl.users) == lines(&Acl::new(password).users) {
+        return Ok(BTreeMap::new());
+    }
+    let text = |bytes: &[u8]| {
+        String::from_utf8(bytes.to_vec()).map_err(|_| {
+            format!(
+                "the user `{}` has bytes that are no text, which a line cannot hold",
+                bytes.escape_ascii()
+            )
+        })
+    };
+    let each = |(name, user): (&Vec<u8>, &Rc<User>)| Ok((text(name)?, text(&user.describe())?));
+    acl.users.iter().map(each).collect()
+}
+
 /// The users that a text has; otherwise everything that is wrong with it, without passwords.
 fn parse(text: &str, path: &str) -> Result<BTreeMap<Vec<u8>, Rc<User>>, String> {
     let (mut users, mut errors) = (BTreeMap::new(), String::new());

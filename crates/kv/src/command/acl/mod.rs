@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 pub(crate) use commands::acl;
-pub(crate) use file::load_at_start;
+pub(crate) use file::{for_configuration, load_at_start};
 pub(crate) use log::Where;
 pub(crate) use user::User;
 
@@ -170,7 +170,7 @@ impl Acl {
     /// # Errors
     /// What is wrong with it; no password is in it.
     pub(crate) fn set_user_line(&mut self, line: &str) -> Result<(), String> {
-        let words: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
+        let words: Vec<&[u8]> = line.split_ascii_whitespace().map(str::as_bytes).collect();
         let (name, rules) = words.split_first().ok_or("`user` takes a name and rules")?;
         let first: &[&[u8]] = if *name == DEFAULT { &[b"reset"] } else { &[] };
         self.set_user(name, &[first, rules].concat()).map_err(|wrong| wrong.without_password())
