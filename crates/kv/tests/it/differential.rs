@@ -501,6 +501,34 @@ fn close(mine: &Value, their: &Value) -> bool {
 }
 
 #[test]
+fn a_number_that_setrange_and_append_change_is_what_it_is_in_redis() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(redis) = Served::redis(directory.path()) else {
+        println!("skipped: redis-server is not installed");
+        return;
+    };
+    let server = Served::start(directory.path(), &full_name!(CHILD));
+    let (mut ours, mut theirs) = (server.connect(), redis.connect());
+    for first in ["1234", "-9", "9223372036854775807", "0"] {
+        for steps in [
+            "SETRANGE n 0 2|INCR n|OBJECT ENCODING n",
+            "SETRANGE n 1 3|GET n|APPEND n 4|INCRBY n 5",
+            "SETRANGE n 6 7|GET n|INCR n|STRLEN n",
+            "SETRANGE n 1 x|DECR n|GETRANGE n 0 -1",
+            "INCR n|SETRANGE n 0 99|GET n|BITCOUNT n",
+            "SETBIT n 6 1|GET n|GETBIT n 6|INCR n",
+            "EXPIRE n 100|SETRANGE n 0 8|TTL n|PERSIST n|GET n",
+        ] {
+            ours.say(&format!("SET n {first}"));
+            theirs.say(&format!("SET n {first}"));
+            for step in steps.split('|') {
+                assert_eq!(ours.say(step), theirs.say(step), "{first}, {steps}, {step}");
+            }
+        }
+    }
+}
+
+#[test]
 fn hyperloglogs_count_as_in_redis_and_each_reads_the_others() {
     let directory = tempfile::tempdir().unwrap();
     let Some(redis) = Served::redis(directory.path()) else {
