@@ -89,6 +89,7 @@ pub fn attach(home: &Path, tiers: &[TierSpec], options: Options) -> Result<Attac
 /// Opens the home and becomes its owner. Another process may attach or detach it between the two,
 /// which moves the directory.
 fn open_and_lock(home: &Path) -> Result<RealHome> {
+    let _ = crate::home::finish_move(home).map_err(|e| home_error(home, e))?;
     for _ in 0..100 {
         let real = RealHome::open(home).map_err(|e| home_error(home, e))?;
         refuse_aside(&real)?;
@@ -317,7 +318,7 @@ pub(crate) fn attach_mapped(
     }
     let first = note.is_none();
     let home_files = counted.map(|files| files.redo + files.data);
-    let taken = Taken { attachment, note, path, identity, recovery_reopened: reopened, home_files };
+    let taken = Taken { attachment, note, path, recovery_reopened: reopened, home_files };
     let was_closed = home.door_closed().unwrap_or(true);
     let attached = take(home.clone(), taken, tiers, profile, options, started);
     if attached.is_err() && first && !was_closed && !reopened {
@@ -331,7 +332,6 @@ struct Taken<'a> {
     attachment: [u8; 16],
     note: Option<Note>,
     path: &'a Path,
-    identity: HomeStat,
     recovery_reopened: bool,
     home_files: Option<u64>,
 }
@@ -380,14 +380,7 @@ fn take(
     mut options: Options,
     started: Instant,
 ) -> Result<AttachedHome> {
-    let Taken {
-        attachment,
-        note,
-        path,
-        identity,
-        recovery_reopened: reopened,
-        home_files: counted,
-    } = taken;
+    let Taken { attachment, note, path, recovery_reopened: reopened, home_files: counted } = taken;
     let events = if options.record_waits {
         Registry::new(waits::EVENTS, waits::COUNTERS)
     } else {
@@ -420,6 +413,8 @@ fn take(
         home.close_door(&people_note(path, &tiers))
             .map_err(|e| Error::Home { path: path.to_path_buf(), reason: e.to_string() })?;
     }
+    // The files of a mount point have moved into another directory by now.
+    let identity = home.identity().map_err(Error::io("cannot look at", path))?;
     for tier in &tiers {
         tier.update_superblocks(|sb| {
             sb.state = TierState::Attached;

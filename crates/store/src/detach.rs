@@ -14,11 +14,10 @@ pub(crate) fn people_note(path: &Path, tiers: &[Arc<Ledger>]) -> String {
         "The directory {} is attached to fast storage by Tiersmith.\n\
          The newest version of some of its blocks is on that storage only, so the plain files are \
          not a usable\n\
-         database at the moment. They are in {}.\n\n\
+         database at the moment.\n\n\
          To use the database, mount it with Tiersmith. To have the plain directory back, detach \
          it.\n\n",
-        path.display(),
-        crate::home::files_aside(path).display()
+        path.display()
     );
     for tier in tiers {
         for member in &tier.members {
