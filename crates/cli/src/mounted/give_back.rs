@@ -134,6 +134,7 @@ fn files_by_note(place: &Place) -> Option<PathBuf> {
 /// Detaches a home that no daemon serves.
 fn detach_unserved(place: &Place, fast: &[PathBuf], give_up: GiveUp) -> Result<Detached> {
     let mut done = Detached::of(place);
+    done.remarks.extend(finish_move(place)?);
     let Some(note) = attachment(place.path())? else {
         if let Some(why) = super::unreachable(place) {
             return Err(Error::Usage(why));
@@ -201,6 +202,29 @@ fn patience(place: &Place) -> Duration {
     }
 }
 
+/// Finishes moving the files of a home that is a mount point, if that was interrupted. Nothing
+/// while the process that moves them lives, which is waited for a while.
+///
+/// # Errors
+/// When they cannot be moved.
+pub(super) fn finish_move(place: &Place) -> Result<Option<String>> {
+    let began = Instant::now();
+    loop {
+        match tiersmith_store::home::finish_move(place.path()) {
+            Ok(false) => return Ok(None),
+            Ok(true) => {
+                return Ok(Some(
+                    "moving the home's files had been interrupted; they were moved back".into(),
+                ));
+            }
+            Err(tiersmith_store::home::HomeError::Owned { .. }) if began.elapsed() < DYING => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(e) => return Err(Error::Usage(e.to_string())),
+        }
+    }
+}
+
 /// Unmounts what dead daemons have left at the home's path and at `at`. The caller has the home
 /// locked, so no daemon of this home lives.
 ///
@@ -231,7 +255,7 @@ pub(super) fn clear_dead_mounts(
             }
         }
     }
-    Ok(())
+    Ok(tiersmith_mount::clear_passage(place.path())?)
 }
 
 /// The store's part of detaching. With `skip`, gives up unreadable blocks and returns them.
