@@ -280,17 +280,18 @@ pub(super) fn give_back(
     made: &[TierSpec],
     skip: bool,
 ) -> Result<(Vec<String>, Vec<String>)> {
-    let identity = home.home().identity().map_err(|source| Error::Io {
-        what: "look at",
-        path: place.path().into(),
-        source,
-    })?;
+    let look_at = |source| Error::Io { what: "look at", path: place.path().into(), source };
+    let identity = home.home().identity().map_err(look_at)?;
+    // The files of a mount point go back into another directory.
+    let plain = home.home().identity_of_top().map_err(look_at)?;
+    let plain = plain.as_ref().unwrap_or(&identity);
     // The home's lock goes with the last of these: until the end nobody else attaches it.
     let _locked = home.clone();
-    let (list, mut left) = ToRemove::of(&identity, made.iter().flat_map(|spec| &spec.members));
+    let (list, mut left) =
+        ToRemove::of(&identity, plain, made.iter().flat_map(|spec| &spec.members));
     list.write(place)?;
     let lost = detach_store(home, skip).inspect_err(|_| leavings::forget(place))?;
-    left.extend(leavings::remove(place, &identity)?.left);
+    left.extend(leavings::remove(place, plain)?.left);
     Ok((lost, left))
 }
 
@@ -323,6 +324,9 @@ pub(super) fn finish_interrupted(place: &Place) -> Result<Removed> {
     if attachment(place.path())?.is_some() {
         return Ok(Removed::default());
     }
+    // A note that a killed attach had begun. What else has its name, a directory for instance,
+    // stays.
+    let _ = home.remove_attachment();
     let identity = home.identity().map_err(|source| Error::Io {
         what: "look at",
         path: place.path().into(),

@@ -3,6 +3,7 @@
 //! The steps themselves are in the store's `home/inside_tests.rs`, a real database in
 //! `databases.rs`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
@@ -15,8 +16,11 @@ use crate::volume::{Volume, kinds_at, run};
 
 /// The user who has the database.
 const OWNER: u32 = 65534;
-/// At most this many kills, spread over all, unless `TIERSMITH_ATTACH_KILLS` is `all`.
-const KILLS: usize = 12;
+/// Of the calls of one kind every so manieth is one to be killed at, unless `TIERSMITH_ATTACH_KILLS`
+/// is `all`.
+const EVERY: usize = 4;
+/// More calls of one kind than the program makes.
+const MOST: usize = 200;
 
 /// A home that looks like PostgreSQL's, of its own user, on a volume of its own.
 fn site(what: &str) -> Option<(Site, Volume)> {
@@ -192,25 +196,25 @@ fn who_is_not_root_cannot_attach_a_mount_point() {
 }
 
 /// The calls that change a name or an owner, a mode or a mount, and those that make it durable.
-const CALLS: &str =
-    "renameat2,renameat,mkdirat,unlinkat,fchown,fchownat,fchmod,move_mount,umount2,fsync";
+const CALLS: [&str; 10] = [
+    "renameat2",
+    "renameat",
+    "mkdirat",
+    "unlinkat",
+    "fchown",
+    "fchownat",
+    "fchmod",
+    "move_mount",
+    "umount2",
+    "fsync",
+];
 
-/// Runs the program and kills whichever of its processes comes to its call number `n`; whether that
-/// came to be.
-fn killed_at(n: usize, arguments: &[&str]) -> bool {
-    let inject = format!("inject={CALLS}:signal=SIGKILL:when={n}");
+/// Runs the program and kills whichever of its processes comes to number `n` of this call; whether
+/// that came to be.
+fn killed_at(call: &str, n: usize, arguments: &[&str]) -> bool {
+    let inject = format!("inject={call}:signal=SIGKILL:when={n}");
     let done = Command::new("strace")
-        .args([
-            "-D",
-            "-f",
-            "-qq",
-            "-o",
-            "/dev/null",
-            "-e",
-            &format!("trace={CALLS}"),
-            "-e",
-            &inject,
-        ])
+        .args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject])
         .arg(env!("CARGO_BIN_EXE_tiersmith"))
         .args(arguments)
         .stdin(Stdio::null())
@@ -245,9 +249,16 @@ fn kills(what: &str, detaching: bool) {
     let first = ["attach", home, "--fast", site.fast_str(), "--emulate", "--size", "24M"];
     let all = std::env::var("TIERSMITH_ATTACH_KILLS").is_ok_and(|value| value == "all");
     let table = site.home.join("base/1/1259");
-    let (mut n, mut step, mut kills, mut between) = (1, 1, 0, 0);
-    loop {
-        let written = blocks(n as u8, 64);
+    let (mut kills, mut between) = (0, 0);
+    let step = if all { 1 } else { EVERY };
+    let mut ended = BTreeSet::new();
+    for (call, n) in
+        CALLS.into_iter().flat_map(|call| (1..MOST).step_by(step).map(move |n| (call, n)))
+    {
+        if ended.contains(call) {
+            continue;
+        }
+        let written = blocks(kills as u8 + 1, 64);
         if detaching {
             let attached = site.attach(&[]);
             fs::write(&table, &written).unwrap();
@@ -259,15 +270,20 @@ fn kills(what: &str, detaching: bool) {
             assert!(run("sync", &["-f", home]));
         }
         let command: &[&str] = if detaching { &["detach", home] } else { &first };
-        if !killed_at(n, command) {
-            break;
+        if !killed_at(call, n, command) {
+            // It ran to its end.
+            ended.insert(call);
+            if !detaching {
+                good(&["detach", home]);
+            }
+            continue;
         }
         kills += 1;
-        let when = format!("{what}, call {n}");
+        let when = format!("{what}, {call} {n}");
         for pid in crate::daemon::daemons_of(site.path()) {
             wait_until("the killed process is gone", || !is_alive(pid));
         }
-        if n % 2 == 0 {
+        if kills % 2 == 0 {
             volume.cut_power();
         }
         no_back_door(&site, &when);
@@ -280,7 +296,7 @@ fn kills(what: &str, detaching: bool) {
                 text(&status)
             );
         }
-        if n % 3 == 0 {
+        if kills % 3 == 0 {
             // On, where the tier is known; a first attach names it again.
             let attached = json(&good(&[&first[..], &["--json"]].concat()));
             assert_eq!(fs::read(&table).unwrap(), written, "{when}");
@@ -296,14 +312,10 @@ fn kills(what: &str, detaching: bool) {
         }
         let _ = fs::remove_file(site.path().join("db.tiersmith-log"));
         is_plain(&site);
-        if kills == 1 && !all {
-            step = 5;
-        }
-        n += step;
-        assert!(all || kills < 20 * KILLS, "it never ends");
     }
     eprintln!("{what}: {kills} kills, {between} of them between");
-    assert!(kills >= 5, "only {kills} kills");
+    assert!(kills >= 10 && between > 0, "only {kills} kills, {between} of them between");
+    assert_eq!(ended.len(), CALLS.len(), "it never ends");
 }
 
 #[test]

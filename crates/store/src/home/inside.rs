@@ -40,7 +40,7 @@ use super::vault::{ASIDE_SUFFIX, FILES_NAME, Vault};
 use super::{FileKind, HomeError};
 
 /// The vault's name in the top directory.
-pub(crate) const INSIDE: &str = ASIDE_SUFFIX;
+pub(super) const INSIDE: &str = ASIDE_SUFFIX;
 /// The files' directory in the vault, until it has its attributes.
 const MAKING: &str = "making";
 /// What `fsck` has at the top of a file system.

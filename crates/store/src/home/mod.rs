@@ -303,6 +303,16 @@ pub trait Home: Send + Sync + Debug {
     /// What the file system says.
     fn identity(&self) -> io::Result<HomeStat>;
 
+    /// What it says about the directory at the home's path, if the files are in a vault inside that
+    /// because it is a mount point. They are at its top before and after. Asked only while nothing
+    /// is mounted over it.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn identity_of_top(&self) -> io::Result<Option<HomeStat>> {
+        Ok(None)
+    }
+
     /// Makes everything on the home's file system durable: names, contents, lengths, time stamps.
     ///
     /// # Errors

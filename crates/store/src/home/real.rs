@@ -26,6 +26,7 @@ use rustix::io::Errno;
 use super::dirs::Directory;
 use super::guard::Located;
 use super::look::{device, home_stat, kind, name_of, names, status, without_links};
+use super::vault::Vault;
 use super::{
     ATTACHMENT, ATTACHMENT_NEW, Clear, FileKind, FileTime, Home, HomeError, HomeFile, HomeStat,
     NOTE_MAX, OpenMode, PROBE, RenameFlags, inside,
@@ -318,6 +319,21 @@ impl Home for RealHome {
 
     fn identity(&self) -> io::Result<HomeStat> {
         Ok(home_stat(&status(&self.dir, OsStr::new(""))?))
+    }
+
+    fn identity_of_top(&self) -> io::Result<Option<HomeStat>> {
+        let (Some(parent), Some(name)) = (&self.parent, self.path.file_name()) else {
+            return Ok(None);
+        };
+        if !self.is_inside() {
+            return Ok(None);
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let top = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+        // What is there by now need not be the directory that the files are in.
+        let vault = Vault::above(&self.dir, PathBuf::new())?;
+        let is_its = vault.is_at(&top, OsStr::new(super::inside::INSIDE))?;
+        Ok(if is_its { Some(home_stat(&status(&top, OsStr::new(""))?)) } else { None })
     }
 
     fn sync_all(&self) -> io::Result<()> {
