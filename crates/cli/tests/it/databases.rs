@@ -26,7 +26,6 @@ use crate::database::{
     Load, Subject, numbers, payload_bytes, run, sql_consistent, sql_transaction, stop_and_check,
     tool, verify,
 };
-use crate::volume::Volume;
 use serde_json::Value;
 use tiersmith_lab::server::{self, Server, Site};
 
@@ -58,12 +57,11 @@ fn rounds() -> u32 {
 }
 
 fn kill_loop(subject: &Subject) {
-    kill_loop_in(subject, "on", false);
+    kill_loop_in(subject, "on");
 }
 
-/// `pages`: what `--atomic-pages` is. `volume`: the home is a mount point, whose disk loses power
-/// when both are killed.
-fn kill_loop_in(subject: &Subject, pages: &str, volume: bool) {
+/// `pages`: what `--atomic-pages` is.
+fn kill_loop_in(subject: &Subject, pages: &str) {
     let name = subject.product.title();
     let what = format!("{name} on a mounted home");
     let programs = match database::programs(subject.product) {
@@ -93,10 +91,6 @@ fn kill_loop_in(subject: &Subject, pages: &str, volume: bool) {
     }
     drop(client);
     server.stop().unwrap();
-    let mut volume = volume.then(|| Volume::of(&place, 512));
-    if volume.as_ref().is_some_and(Option::is_none) {
-        return;
-    }
     let mut attached = place.attach_sized("64M", &["--atomic-pages", pages]);
     assert_eq!(attached["door"]["atomic_pages"], pages == "on", "{attached}");
     assert_eq!(attached["profile"], subject.product.name(), "{attached}");
@@ -120,9 +114,6 @@ fn kill_loop_in(subject: &Subject, pages: &str, volume: bool) {
                 daemon::kill("KILL", pid);
                 server.kill();
                 place.kill_daemon(&attached);
-                if let Some(Some(volume)) = &mut volume {
-                    volume.cut_power();
-                }
             }
         }
         acknowledged.extend(load.end());
@@ -178,12 +169,7 @@ fn postgresql_in_the_page_cache_keeps_what_it_acknowledged_whoever_is_killed() {
     let subject = database::postgres();
     let others = subject.settings.iter().filter(|(name, _)| *name != "full_page_writes");
     let settings: Vec<_> = others.copied().chain([("full_page_writes", "on")]).collect();
-    kill_loop_in(&Subject { settings: settings.leak(), ..subject }, "off", false);
-}
-
-#[test]
-fn postgresql_on_a_mount_point_keeps_what_it_acknowledged_whoever_is_killed() {
-    kill_loop_in(&database::postgres(), "on", true);
+    kill_loop_in(&Subject { settings: settings.leak(), ..subject }, "off");
 }
 
 /// What `status` says while a server runs with this setting on its command line.
