@@ -14,10 +14,8 @@ use tiersmith_awr::{MediumStat, Snapshot, Source};
 use tiersmith_store::{AttachedHome, FileClass, Stats};
 
 use super::control::{self, Done, Listener, Reply, Request, To};
-use super::dirty_since::DirtySince;
-use super::live::{self, Known};
+use super::live::{self, DirtySince, Known};
 use super::log::say;
-use super::scrub::Scrubs;
 
 /// Connections served at one time.
 const CONNECTIONS_MAX: usize = 16;
@@ -47,7 +45,6 @@ pub(super) struct Shared {
     dirty: Mutex<(DirtySince, Instant)>,
     orders: Mutex<Sender<Order>>,
     connections: AtomicUsize,
-    scrubs: Scrubs,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -63,7 +60,6 @@ impl Shared {
             dirty,
             orders: Mutex::new(orders),
             connections: AtomicUsize::new(0),
-            scrubs: Scrubs::default(),
         })
     }
 
@@ -74,16 +70,7 @@ impl Shared {
 
     /// Takes the home away, or gives it again.
     pub(super) fn put(&self, home: Option<AttachedHome>) {
-        let taken = home.is_none();
         *lock(&self.home) = home;
-        if taken {
-            let _ = self.scrubs.end();
-        }
-    }
-
-    /// Before the home is given back: nobody reads its tiers any more.
-    pub(super) fn end_scrub(&self) {
-        let _ = self.scrubs.end();
     }
 
     /// Remembers which files are dirty; called now and then.
@@ -252,8 +239,7 @@ fn try_to_answer(shared: &Arc<Shared>, request: &Request) -> Result<Reply, Strin
     let done = match request {
         Request::Status => {
             shared.look();
-            let live =
-                live::look(&home, &shared.known, &lock(&shared.dirty).0, shared.scrubs.live());
+            let live = live::look(&home, &shared.known, &lock(&shared.dirty).0);
             return Ok(Reply::Status { live: Box::new(live) });
         }
         Request::Snapshot => {
@@ -286,11 +272,6 @@ fn try_to_answer(shared: &Arc<Shared>, request: &Request) -> Result<Reply, Strin
                 move_one(&home, file, *to)
             })?
         }
-        Request::Scrub { bytes_per_s } => {
-            shared.scrubs.begin(home, *bytes_per_s)?;
-            Done::default()
-        }
-        Request::ScrubStop => Done { files: u64::from(shared.scrubs.end()), ..Done::default() },
         Request::Unmount | Request::Detach => return Err("BUG: answered before".into()),
     };
     Ok(Reply::Done { done })

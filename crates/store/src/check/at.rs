@@ -2,9 +2,8 @@
 //!
 //! Deliberately not the structures of `format/`: a mistake there must not be one here.
 
-/// The word in eight bytes, and the checksum behind an entry.
+/// The word in eight bytes.
 pub(super) const WORD: usize = 0;
-pub(super) const SUM: usize = 8;
 
 /// The superblock.
 pub(super) mod superblock {

@@ -23,11 +23,11 @@ use super::Ledger;
 use super::map::{FileMap, Leaf};
 use crate::address::{BlockIndex, BlockSize, Frame, WordAt};
 use crate::error::Result;
-use crate::format::entry::{Entry, NO_SUM, Place, State, block_sum, seal};
+use crate::format::entry::{Entry, Place, State, seal};
 use crate::medium::{InPlace, Pin};
 use crate::planted::Planted;
 use crate::sync::atomic::Ordering;
-use crate::tier::{Few, Tier};
+use crate::tier::Few;
 
 /// A block of a file, and its entry in the file's map.
 #[derive(Clone, Copy)]
@@ -52,15 +52,6 @@ impl Spot<'_> {
         seal(seed, self.file, Place::Block(self.block.0), entry)
     }
 
-    /// The checksum at rest of bytes with the checksum `hash` as this block.
-    #[inline]
-    pub(super) fn sum(&self, tier: &Tier, hash: u64) -> u64 {
-        if tier.planted.is(Planted::SumWithoutPlace) {
-            return hash.max(1);
-        }
-        block_sum(tier.seed, self.file, self.block, hash)
-    }
-
     /// Where that word is; `None` while the leaf has no page. Asked under the lane
     /// ([`super::map`]).
     #[inline]
@@ -79,13 +70,6 @@ pub(crate) enum Version<'a> {
         part: &'a [u8],
         whole: &'a mut [u8],
     },
-}
-
-/// What a part of a block is added to.
-struct Old {
-    entry: Entry,
-    /// What its bytes are compared with, if they are.
-    sum: u64,
 }
 
 /// How a change of a block came out. Except for `Done` nothing is changed.
@@ -170,11 +154,8 @@ impl Ledger {
             return Ok(Outcome::NoPiece);
         };
         self.point_too_early(spot, at, frame);
-        let old = spot.entry();
-        // With the lane locked: what a part is added to stays as it is.
-        let adds_to = || Old { entry: old, sum: self.sum_to_see(&guard, spot, old) };
-        match self.write_version(spot, adds_to, version, frame) {
-            Ok(sum) => self.commit_filled(&mut guard, spot, at, frame, sum),
+        match self.write_version(spot.entry(), version, spot.size, frame) {
+            Ok(checksum) => self.commit_filled(&mut guard, spot, at, frame, checksum),
             Err(e) => {
                 self.give_piece(&mut guard.lane, frame, spot.size);
                 return Err(e);
@@ -221,48 +202,37 @@ impl Ledger {
         if let Some(at) = spot.at() {
             self.point_too_early(spot, at, frame);
         }
-        let old_sum = match adds_to_old {
-            true => match self.sum_of(spot, old) {
-                Some(sum) => sum,
-                None => return Ok(Outcome::Moved),
-            },
-            false => NO_SUM,
-        };
-        let sum = self.write_version(spot, || Old { entry: old, sum: old_sum }, version, frame)?;
+        let checksum = self.write_version(old, version, spot.size, frame)?;
         let mut guard = self.lock_lane(spot.file, spot.block);
         let moved =
             || adds_to_old && spot.entry() != old && !self.planted.is(Planted::PartOverMoved);
         let Some(at) = spot.at().filter(|_| holds() && !moved()) else { return Ok(Outcome::Moved) };
-        self.commit_filled(&mut guard, spot, at, frame, sum);
+        self.commit_filled(&mut guard, spot, at, frame, checksum);
         spot.leaf.set(spot.index, Entry::dirty(frame));
         Ok(Outcome::Done)
     }
 
-    /// Fills a piece with a new version of a block, durable with the next fence. Its checksum at
-    /// rest. `adds_to` is what the tier has of it, for a version that is a part.
+    /// Fills a piece with a new version of a block that was `old`, durable with the next fence. Its
+    /// checksum.
     fn write_version(
         &self,
-        spot: Spot<'_>,
-        adds_to: impl FnOnce() -> Old,
+        old: Entry,
         version: Version<'_>,
+        size: BlockSize,
         frame: Frame,
     ) -> Result<u64> {
         let data = match version {
             Version::Whole(data) => data,
             Version::Part { inner, part, whole } => {
-                debug_assert_eq!(whole.len(), spot.size.bytes());
-                let Old { entry, sum } = adds_to();
-                self.read_block(entry.frame(), 0, whole)?;
-                if !self.planted.is(Planted::PartUnseen) {
-                    self.compare(spot, entry, whole, sum)?;
-                }
+                debug_assert_eq!(whole.len(), size.bytes());
+                self.read_block(old.frame(), 0, whole)?;
                 whole[inner..inner + part.len()].copy_from_slice(part);
                 whole
             }
         };
         let written = self.write_block(frame, data)?;
         self.wait_apart(frame, written.ticket)?;
-        Ok(spot.sum(self, written.checksum))
+        Ok(written.checksum)
     }
 
     /// Gives a block that is `Home` a piece with `data`, or zeros: as a clean copy, or as the first
@@ -290,9 +260,7 @@ impl Ledger {
             self.fence();
         }
         let held = self.is_quick.then_some((guard, at));
-        let copy = state == State::Cached;
-        let beside = held.as_ref().map(|(_, at)| *at);
-        let written = self.write_first(spot, frame, data, count, copy, beside);
+        let written = self.write_first(frame, spot.size, data, count, state == State::Cached);
         let (mut guard, at) = match held {
             Some((guard, at)) => (guard, Some(at)),
             None => {
@@ -301,14 +269,10 @@ impl Ledger {
                 (guard, spot.at().filter(|_| unmoved()))
             }
         };
-        let (Ok(sum), Some(at)) = (&written, at) else {
+        let (Ok(()), Some(at)) = (&written, at) else {
             self.give_piece(&mut guard.lane, frame, spot.size);
-            return written.map(|_| Outcome::Moved);
+            return written.map(|()| Outcome::Moved);
         };
-        if beside.is_none() && copy {
-            self.store_sum(at, *sum);
-            self.order();
-        }
         self.replace_entry(&mut guard, spot, at, new);
         if state == State::Dirty {
             self.order();
@@ -320,17 +284,15 @@ impl Ledger {
     }
 
     /// Fills a piece, durable on return. A `copy` is not changed in place, so its checksum will do
-    /// where a log knows it: the entry's record counts only with the block. Its checksum at rest is
-    /// durable too, with the entry that is at `beside`; without that it is the caller's to store.
+    /// where a log knows it: the entry's record counts only with the block.
     fn write_first(
         &self,
-        spot: Spot<'_>,
         frame: Frame,
+        size: BlockSize,
         data: Option<&[u8]>,
         count: usize,
         copy: bool,
-        beside: Option<WordAt>,
-    ) -> Result<u64> {
+    ) -> Result<()> {
         let cut;
         let data = match data {
             Some(data) if data.get(count..).is_some_and(|rest| rest.iter().any(|b| *b != 0)) => {
@@ -340,25 +302,14 @@ impl Ledger {
             data => data,
         };
         let ticket = match data {
-            Some(data) if copy => {
+            Some(data) if copy && self.has_log => {
                 let written = self.write_block(frame, data)?;
-                let sum = spot.sum(self, written.checksum);
-                // Nobody looks at it while the entry is `Home`.
-                if let Some(at) = beside {
-                    self.store_sum(at, sum);
-                }
-                if self.has_log {
-                    self.wait_apart(frame, written.ticket)?;
-                } else {
-                    self.wait_for(frame, written.ticket)?;
-                }
-                return Ok(sum);
+                return self.wait_apart(frame, written.ticket);
             }
             Some(data) => self.write_part(frame, 0, data)?,
-            None => self.zero_part(frame, 0, spot.size.bytes())?,
+            None => self.zero_part(frame, 0, size.bytes())?,
         };
-        self.wait_for(frame, ticket)?;
-        Ok(NO_SUM)
+        self.wait_for(frame, ticket)
     }
 
     /// Changes an entry to what `to` makes of it; `None`: it stays. Waits where somebody gives the

@@ -8,12 +8,7 @@ use tiersmith_store::Planted;
 use tiersmith_store::crash::{Budget, Recorder, Report, explore};
 
 /// Cuts the run, records the recovery of a sample of what is found, and cuts that too.
-pub(crate) fn explore_recovery(
-    run: &Run,
-    (first, second): (usize, usize),
-    seed: u64,
-    planted: Planted,
-) -> Report {
+pub(crate) fn explore_recovery(run: &Run, first: usize, second: usize, seed: u64) -> Report {
     let outer = Budget { images_per_cut: first, seed, threads: 1, stop_after: 1 };
     let total = std::sync::Mutex::new(None::<Report>);
     let report = explore(&run.recording(), &outer, |found| {
@@ -22,7 +17,7 @@ pub(crate) fn explore_recovery(
         recorder.rebase();
         let attached = run
             .shape
-            .attach_lending(recorder.home(), recorder.lent(), members, planted)
+            .attach_lending(recorder.home(), recorder.lent(), members, Planted::None)
             .map_err(|e| format!("attach after the first cut: {e}"))?;
         drop(attached);
         let budget = Budget { images_per_cut: second, seed, threads: 2, stop_after: 1 };
@@ -30,7 +25,7 @@ pub(crate) fn explore_recovery(
             let members = run.shape.found(again.tiers);
             let deep = again.id.tier.is_multiple_of(8);
             let (home, lent) = (Arc::new(again.home), Arc::new(again.lent));
-            run.check_opened(&home, &lent, members, found.acked, deep, planted)
+            run.check_opened(&home, &lent, members, found.acked, deep, Planted::None)
         });
         let mut total = total.lock().expect("nobody panics with it");
         let sum = total.get_or_insert_with(|| Report {
