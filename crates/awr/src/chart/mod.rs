@@ -21,7 +21,7 @@ pub(crate) use over_time::{most_of_area, most_of_heat};
 
 use crate::table::Quantity;
 
-/// A chart: data only, drawn by [`Page::chart`](crate::Page::chart).
+/// A chart: data only, drawn by [`Page::chart`](crate::page::Page::chart).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Chart {
