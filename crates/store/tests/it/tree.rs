@@ -3,6 +3,7 @@
 //! Deliberately absent: what lints hold already (missing documentation, `unwrap`, undocumented
 //! `unsafe`).
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -213,6 +214,33 @@ fn what_is_released_carries_no_line_tables() {
     let release = &manifest["profile"]["release"];
     assert_eq!(release["strip"].as_str(), Some("debuginfo"), "{release}");
     assert!(release.get("debug").is_none(), "{release}");
+}
+
+#[test]
+fn every_source_file_is_a_module_that_is_compiled() {
+    let all: BTreeMap<PathBuf, String> = sources(&[".rs"]).into_iter().collect();
+    let declares = |path: &Path, name: &str| {
+        let says = |line: &str| line.trim().ends_with(&format!("mod {name};"));
+        all.get(path).is_some_and(|text| text.lines().any(says))
+    };
+    let (mut faults, mut seen) = (Vec::new(), 0);
+    for path in all.keys().filter(|path| path.components().any(|part| part.as_os_str() == "src")) {
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        if ["lib", "main"].contains(&stem) {
+            continue;
+        }
+        // What declares `a/b.rs` or `a/b/mod.rs` is the front page of `a`.
+        let own = if stem == "mod" { path.parent().unwrap() } else { &path.with_extension("") };
+        let (above, name) = (own.parent().unwrap(), own.file_name().unwrap().to_str().unwrap());
+        let fronts = ["mod.rs", "lib.rs", "main.rs"].map(|front| above.join(front));
+        let fronts = fronts.into_iter().chain([above.with_extension("rs")]);
+        seen += 1;
+        if !fronts.into_iter().any(|front| declares(&front, name)) {
+            faults.push(path.display().to_string());
+        }
+    }
+    assert!(seen > 500, "only {seen} files were looked at");
+    assert_none("files that nothing declares as a module, so nobody compiles them", &faults);
 }
 
 #[test]
