@@ -14,7 +14,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         )],
         advice: "Nothing is lost of these: home has them. But the same medium holds blocks that \
                  home does not have yet. `tiersmith status HOME` and the daemon's log name those \
-                 that are lost. Look at the medium's own errors (dmesg, smartctl), bring everything \
+                 that are lost. Look at the medium's own errors (dmesg, smartctl), bring all of it \
                  home (`tiersmith flush HOME`), and replace it."
             .to_owned(),
         tiersmith: None,
