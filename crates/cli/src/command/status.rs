@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
@@ -12,7 +12,7 @@ use tiersmith_store::check::{CheckError, CheckOptions, CheckReport, Finding, Sev
 use super::home::{Home, Subject, names_a_tier};
 use super::{print, print_as_it_is, print_json};
 use crate::Outcome;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::messages;
 use crate::mounted::control::{Reply, Request, ask};
 use crate::mounted::place::Place;
@@ -101,8 +101,20 @@ impl Status {
 
     fn directory(&self) -> Result<Outcome> {
         let place = Place::find(&self.home.path)?;
-        let Some(live) = self.live(&place)? else { return self.at_rest(&place) };
-        let mut live = live;
+        let began = Instant::now();
+        let mut live = loop {
+            if let Some(live) = self.live(&place)? {
+                break live;
+            }
+            match self.at_rest(&place) {
+                // A daemon that ends has unmounted before it lets go of its tier, and one that
+                // begins has the tier before it is mounted.
+                Err(Error::Check(CheckError::Owned { .. })) if began.elapsed() < CHANGING_MAX => {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                told => return told,
+            }
+        };
         loop {
             self.show(&live)?;
             let Some(every) = self.watch else {
@@ -254,6 +266,10 @@ impl Status {
         Ok(Outcome::Findings)
     }
 }
+
+/// How long another process may have the tier of a home that is not mounted before that is an
+/// error: between two states it has it for a moment.
+const CHANGING_MAX: Duration = Duration::from_secs(10);
 
 /// Findings that are shown; `check` shows all.
 const SHOWN: usize = 5;

@@ -7,6 +7,7 @@ use crate::daemon;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Stdio;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::daemon::{
@@ -176,6 +177,30 @@ fn after_a_killed_daemon_status_tells_and_detach_recovers_first() {
     assert!(detached["recovery"].as_str().unwrap().starts_with("opened in"), "{detached}");
     site.assert_plain();
     assert_eq!(fs::read(site.home.join("base/1/9")).unwrap(), blocks(4, 100));
+}
+
+/// A daemon that ends has unmounted before it lets go of its tier.
+#[test]
+fn status_waits_for_a_daemon_that_still_has_the_tier() {
+    if !can_mount("status beside a daemon that ends") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let _ = site.attach(&[]);
+    good(&["unmount", site.home_str()]);
+    let told = json(&tiersmith(&["status", site.home_str(), "--json"]));
+    assert_eq!(told["standing"], "attached, not mounted", "{told}");
+    let member = fs::File::open(told["members"][0].as_str().unwrap()).unwrap();
+    member.lock().unwrap();
+    let arguments = ["status", site.home_str(), "--json"];
+    let mut looking = command(&arguments).spawn().unwrap();
+    thread::sleep(Duration::from_secs(1));
+    assert!(looking.try_wait().unwrap().is_none(), "it did not wait");
+    member.unlock().unwrap();
+    let looked = output(looking, &arguments);
+    assert_eq!(looked.status.code(), Some(1), "{}", text(&looked));
+    assert_eq!(json(&looked), told);
+    good(&["detach", site.home_str()]);
 }
 
 #[test]
