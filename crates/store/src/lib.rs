@@ -84,6 +84,7 @@ pub use medium::SigbusWatch;
 /// Whether an open file is open anywhere else, for doors that keep files of their own.
 pub use medium::is_only_opening;
 pub use medium::{Durability, Medium};
+pub use mover::scrub::Scrubbed;
 pub use mover::unreadable::LostBlock;
 pub use note::{AttachedTier, Attachment, attachment};
 pub use plain::lent_beside;

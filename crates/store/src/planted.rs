@@ -26,6 +26,18 @@ pub enum Planted {
     OneRecordSlot,
     /// A block is evicted while a lane record still points to it.
     EvictWithoutRetire,
+    /// An entry is stored without the checksum that belongs beside it.
+    SumLeftBehind,
+    /// The checksum at rest says nothing of the block's place.
+    SumWithoutPlace,
+    /// Destaging does not compare a block with its checksum.
+    DestageUnseen,
+    /// A part of a block is added to a block that is not compared.
+    PartUnseen,
+    /// A read from a device does not compare the block with its checksum.
+    ReadUnseen,
+    /// A read from memory does not compare the block the first time.
+    FirstTouchUnseen,
     /// A batch is a loop of single switches.
     BatchOneByOne,
     /// Recovery applies a batch record without looking at the blocks' checksums.
@@ -144,6 +156,10 @@ pub enum Planted {
     PlainCutFirst,
     /// What is cut off within a block of redo stays there.
     TailNotZeroed,
+    /// Recovery makes the rest of a last block zero while the block's checksum still counts.
+    TailSumKept,
+    /// Recovery does not state the checksum of a last block that has none.
+    TailSumUnstated,
 
     // Between threads, each by the name that the model of the protocol has for it
     // (`tests/it/interleavings.rs`).
@@ -194,7 +210,7 @@ pub enum Planted {
 impl Planted {
     /// All planted bugs that cutting the power shows. [`Planted::SentinelUnchecked`] shows when a
     /// server has run between two attaches (`tests/it/hostile_offline.rs`).
-    pub const ALL: [Planted; 51] = [
+    pub const ALL: [Planted; 52] = [
         Planted::DropFenceBeforeAck,
         Planted::PointerBeforeBlock,
         Planted::ReuseTooEarly,
@@ -202,6 +218,7 @@ impl Planted {
         Planted::DropEntryFlush,
         Planted::OneRecordSlot,
         Planted::EvictWithoutRetire,
+        Planted::SumLeftBehind,
         Planted::BatchOneByOne,
         Planted::SkipBatchChecksum,
         Planted::BatchRetiredEarly,
@@ -262,6 +279,19 @@ impl Planted {
         Planted::BatchNewerFirst,
         Planted::BatchNewestReplayedFirst,
     ];
+
+    /// Those that show where the medium gives other bytes than were written there
+    /// (`tests/it/at_rest.rs`).
+    pub const AT_REST: [Planted; 5] = [
+        Planted::SumWithoutPlace,
+        Planted::DestageUnseen,
+        Planted::PartUnseen,
+        Planted::ReadUnseen,
+        Planted::FirstTouchUnseen,
+    ];
+
+    /// Those that show when recovery finds a last block with bytes past the end, and is cut itself.
+    pub const TAILS: [Planted; 2] = [Planted::TailSumKept, Planted::TailSumUnstated];
 
     /// Those that show where metadata goes through a log. [`Planted::LogBlockRewritten`] and
     /// [`Planted::LogPageOverBlock`] show with the log alone (`medium/log/tests.rs`),

@@ -20,7 +20,9 @@
 
 use crate::address::{BlockIndex, FRAME, Frame, WordAt};
 use crate::error::{Error, HomeStamp, Result};
-use crate::format::entry::{Entry, PAGE_WORDS, Place, State, unseal, unseal_value, words_of};
+use crate::format::entry::{
+    Entry, LEAF_BLOCKS, LEAF_SLOT, PAGE_WORDS, Place, State, unseal, unseal_value, words_of,
+};
 use crate::format::slot::{
     self, DESTAGING, IDENTITY_AT, Identity, LENT, LINE, LINES_AT, ROOTS_AT, SLOT, StateLine,
     TRUNCATING, UNLINKING, decode_path, decode_time, loan_of,
@@ -234,9 +236,9 @@ impl MapReader<'_> {
     fn leaf(&mut self, map: &FileMap, number: u64, page: Frame, purpose: Purpose) -> Result<()> {
         let base = self.tier.page_at(page);
         let leaf = map.adopt_leaf(number, base);
-        for (n, word) in self.words(page)?.into_iter().enumerate() {
-            let block = number * PAGE_WORDS + n as u64;
-            let at = base.plus(n as u64 * 8);
+        for (n, word) in self.words(page)?.into_iter().step_by(2).enumerate() {
+            let block = number * LEAF_BLOCKS + n as u64;
+            let at = base.plus(n as u64 * LEAF_SLOT);
             let entry =
                 unseal(self.tier.seed, self.id, Place::Block(block), word).ok_or_else(|| {
                     self.damaged(at, &format!("map entry of block {block}"), word, None)
@@ -256,7 +258,10 @@ impl MapReader<'_> {
                     Some("its frames are taken".into()),
                 ));
             }
-            leaf.set(n, entry);
+            // On a device every read is compared, and what is written in place never is.
+            let is_memory = self.tier.memory_of(entry.frame()).is_some();
+            let unseen = self.class == FileClass::Data && is_memory;
+            leaf.set(n, if unseen { entry.unseen() } else { entry });
         }
         Ok(())
     }
@@ -330,9 +335,9 @@ fn match_home(home: &Arc<HomeFiles>, tier: &Arc<Ledger>, file: OnTier) -> Result
     let mut meta = Meta { line, ..Meta::default() };
     if identity.class == FileClass::Redo {
         map.for_each_leaf(|number, leaf| {
-            for n in 0..PAGE_WORDS {
+            for n in 0..LEAF_BLOCKS {
                 if leaf.get(n as usize).state() == State::Dirty {
-                    meta.redo.note(BlockIndex(number * PAGE_WORDS + n));
+                    meta.redo.note(BlockIndex(number * LEAF_BLOCKS + n));
                 }
             }
         });
@@ -627,8 +632,8 @@ fn finish_file(store: &Store, state: &FileState, placed: &Placed, size: u64) -> 
     let mut past_end = Vec::new();
     let first = size.div_ceil(placed.block_size.bytes() as u64);
     placed.map.for_each_leaf(|number, leaf| {
-        for n in 0..PAGE_WORDS {
-            let block = number * PAGE_WORDS + n;
+        for n in 0..LEAF_BLOCKS {
+            let block = number * LEAF_BLOCKS + n;
             if block >= first && leaf.get(n as usize) != Entry::HOME {
                 past_end.push(BlockIndex(block));
             }
@@ -639,7 +644,7 @@ fn finish_file(store: &Store, state: &FileState, placed: &Placed, size: u64) -> 
     let block = placed.block_size.block_of(size);
     let within = (size - placed.block_size.start_of(block)) as usize;
     if within > 0 {
-        placed.zero_tail_in_place(placed.map.get(block), within)?;
+        placed.zero_tail_in_place(block, within)?;
     }
     if flags & (DESTAGING | UNLINKING) != 0 {
         let mut meta = placed.meta.lock();

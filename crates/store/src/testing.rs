@@ -4,7 +4,7 @@ use crate::address::{BlockIndex, FRAME};
 use crate::api::{AttachedHome, File};
 use crate::attach::{Options, TierSpec, attach_mapped};
 use crate::error::{Error, Result};
-use crate::format::entry::{Entry, PAGE_WORDS, Place, seal};
+use crate::format::entry::{Entry, LEAF_BLOCKS, NO_SUM, Place, seal};
 use crate::home::{Home, RealHome};
 use crate::ledger::map::Kept;
 use crate::medium::{Backing, Mapped, Medium, OnSectors, TAKES_TIME};
@@ -198,6 +198,43 @@ pub fn forget_claims(members: &[Arc<Mapping>], data_start: u64) {
     }
 }
 
+/// Lets two blocks of a data file change places on the medium, each with its checksum: entries and
+/// everything else stay. What a medium does that gives one for the other.
+///
+/// # Errors
+/// [`Error::Invalid`] when the tier has not both; what the medium says.
+///
+/// # Durability
+/// Durable on return.
+pub fn swap_at_rest(file: &File, one: u64, other: u64) -> Result<()> {
+    let state = &file.state;
+    let absent = || state.invalid("swap blocks of", "the tier has not both of them");
+    let placed = state.placed.as_ref().ok_or_else(absent)?;
+    let tier = &placed.tier;
+    tier.quiesce_lanes();
+    let mut found = Vec::new();
+    for block in [one, other] {
+        let spot = placed.spot(BlockIndex(block)).ok_or_else(absent)?;
+        let entry = spot.entry();
+        let frame = entry.held_frame().ok_or_else(absent)?;
+        let mut bytes = vec![0; placed.block_size.bytes()];
+        tier.read_block(frame, 0, &mut bytes)?;
+        let sum = tier.sum_of(spot, entry).ok_or_else(absent)?;
+        found.push((spot, frame, bytes, sum));
+    }
+    for (n, (spot, frame, ..)) in found.iter().enumerate() {
+        let (_, _, bytes, sum) = &found[1 - n];
+        tier.let_go(*spot);
+        assert!(tier.latch(*frame, placed.block_size.frames()), "BUG: somebody reads it");
+        let ticket = tier.write_part(*frame, 0, bytes)?;
+        tier.wait_for(*frame, ticket)?;
+        tier.unlatch(*frame, placed.block_size.frames());
+        tier.store_sum(spot.at().ok_or_else(absent)?, *sum);
+    }
+    tier.fence();
+    Ok(())
+}
+
 /// Links the first `blocks` blocks of an empty data file to free pieces of the tier, as if they had
 /// been written, without writing them: maps of many GiB in a moment. What the blocks hold is
 /// whatever the pieces held.
@@ -221,15 +258,15 @@ pub fn fabricate_entries(file: &File, blocks: u64) -> Result<()> {
         free_bytes: tier.allocator.free_frames() * FRAME as u64,
         reason: format!("{blocks} blocks were to be fabricated"),
     };
-    for first in (0..blocks).step_by(PAGE_WORDS as usize) {
+    for first in (0..blocks).step_by(LEAF_BLOCKS as usize) {
         let mut kept = Kept::default();
         if !placed.make_leaf(BlockIndex(first), &mut kept)? {
             return Err(full());
         }
         let (leaf, _) = placed.map.leaf(BlockIndex(first)).expect("BUG: make_leaf has made it");
         let mut pieces = Vec::new();
-        tier.allocator.take(purpose, PAGE_WORDS.min(blocks - first) as usize, &mut pieces);
-        if (pieces.len() as u64) < PAGE_WORDS.min(blocks - first) {
+        tier.allocator.take(purpose, LEAF_BLOCKS.min(blocks - first) as usize, &mut pieces);
+        if (pieces.len() as u64) < LEAF_BLOCKS.min(blocks - first) {
             return Err(full());
         }
         let mut words = Vec::with_capacity(FRAME);
@@ -239,6 +276,7 @@ pub fn fabricate_entries(file: &File, blocks: u64) -> Result<()> {
             words.extend_from_slice(
                 &seal(tier.seed, placed.id, place, Entry::dirty(*piece)).to_le_bytes(),
             );
+            words.extend_from_slice(&NO_SUM.to_le_bytes());
         }
         let at = leaf.word_at(0).expect("BUG: its page is kept");
         tier.write_meta(at, &words);

@@ -58,8 +58,10 @@ counters! {
     REDO_SIZE = "redo size", "bytes";
     /// Blocks written to home.
     DESTAGED = "blocks destaged", "blocks";
-    /// Clean copies that the medium lost, and that are read from home since.
+    /// Clean copies that the medium lost or changed, and that are read from home since.
     REPAIRED = "blocks repaired from home", "blocks";
+    /// Blocks read and compared with their checksums by a scrub.
+    SCRUBBED = "blocks scrubbed", "blocks";
     /// Clean copies given up.
     EVICTED = "blocks evicted", "blocks";
     /// Files that gave their slot of the file table to others.

@@ -11,6 +11,7 @@ mod home;
 mod kv;
 mod manual;
 mod probe;
+mod scrub;
 mod status;
 mod study;
 mod top;
@@ -42,6 +43,7 @@ pub(crate) enum Command {
     Detach(detach::Detach),
     Status(status::Status),
     Check(check::Check),
+    Scrub(scrub::Scrub),
     Flush(files::Flush),
     Pin(files::Pin),
     Unpin(files::Unpin),
@@ -64,6 +66,7 @@ impl Command {
             Command::Top(top) => top.run(),
             Command::Status(status) => status.run(),
             Command::Check(check) => check.run(),
+            Command::Scrub(scrub) => scrub.run(),
             Command::Detach(detach) => detach.run(),
             Command::Attach(wish) => attach::run(wish),
             Command::Flush(flush) => flush.run(),

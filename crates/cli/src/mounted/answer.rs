@@ -14,8 +14,10 @@ use tiersmith_awr::{MediumStat, Snapshot, Source};
 use tiersmith_store::{AttachedHome, FileClass, Stats};
 
 use super::control::{self, Done, Listener, Reply, Request, To};
-use super::live::{self, DirtySince, Known};
+use super::dirty_since::DirtySince;
+use super::live::{self, Known};
 use super::log::say;
+use super::scrub::Scrubs;
 
 /// Connections served at one time.
 const CONNECTIONS_MAX: usize = 16;
@@ -45,6 +47,7 @@ pub(super) struct Shared {
     dirty: Mutex<(DirtySince, Instant)>,
     orders: Mutex<Sender<Order>>,
     connections: AtomicUsize,
+    scrubs: Scrubs,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -60,6 +63,7 @@ impl Shared {
             dirty,
             orders: Mutex::new(orders),
             connections: AtomicUsize::new(0),
+            scrubs: Scrubs::default(),
         })
     }
 
@@ -70,7 +74,16 @@ impl Shared {
 
     /// Takes the home away, or gives it again.
     pub(super) fn put(&self, home: Option<AttachedHome>) {
+        let taken = home.is_none();
         *lock(&self.home) = home;
+        if taken {
+            let _ = self.scrubs.end();
+        }
+    }
+
+    /// Before the home is given back: nobody reads its tiers any more.
+    pub(super) fn end_scrub(&self) {
+        let _ = self.scrubs.end();
     }
 
     /// Remembers which files are dirty; called now and then.
@@ -239,7 +252,8 @@ fn try_to_answer(shared: &Arc<Shared>, request: &Request) -> Result<Reply, Strin
     let done = match request {
         Request::Status => {
             shared.look();
-            let live = live::look(&home, &shared.known, &lock(&shared.dirty).0);
+            let live =
+                live::look(&home, &shared.known, &lock(&shared.dirty).0, shared.scrubs.live());
             return Ok(Reply::Status { live: Box::new(live) });
         }
         Request::Snapshot => {
@@ -272,6 +286,11 @@ fn try_to_answer(shared: &Arc<Shared>, request: &Request) -> Result<Reply, Strin
                 move_one(&home, file, *to)
             })?
         }
+        Request::Scrub { bytes_per_s } => {
+            shared.scrubs.begin(home, *bytes_per_s)?;
+            Done::default()
+        }
+        Request::ScrubStop => Done { files: u64::from(shared.scrubs.end()), ..Done::default() },
         Request::Unmount | Request::Detach => return Err("BUG: answered before".into()),
     };
     Ok(Reply::Done { done })

@@ -77,6 +77,13 @@ pub(crate) enum Request {
         /// Where to.
         to: To,
     },
+    /// Begin to compare every block in the tiers with its checksum.
+    Scrub {
+        /// No faster than that.
+        bytes_per_s: Option<u64>,
+    },
+    /// End that.
+    ScrubStop,
     /// A snapshot for the workload repository.
     Snapshot,
     /// Unmount; the home stays attached.

@@ -5,7 +5,7 @@
 //! **Deliberately absent**: differences between two looks; the workload repository has those.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -16,8 +16,10 @@ use tiersmith_mount::Reporter;
 use tiersmith_store::{AttachedHome, Durability, FileClass, TierStats, waits};
 
 use super::confine::Confined;
+use super::dirty_since::DirtySince;
 use super::links::OutsideHome;
 use super::pages;
+use super::scrub::LiveScrub;
 
 /// How requests reach the daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -380,6 +382,13 @@ pub(crate) struct Live {
     /// How many there are.
     #[serde(default)]
     pub(crate) unreadable_blocks: u64,
+    /// Clean copies that were not what was written, or could not be read, since the daemon started:
+    /// home has them.
+    #[serde(default)]
+    pub(crate) repaired_blocks: u64,
+    /// Comparing all blocks with their checksums.
+    #[serde(default)]
+    pub(crate) scrub: LiveScrub,
     /// Redo files that the kernel writes itself.
     #[serde(default)]
     pub(crate) lent: LiveLent,
@@ -389,28 +398,6 @@ pub(crate) struct Live {
     /// What belongs to the database and lies outside the home.
     #[serde(default)]
     pub(crate) outside_home: OutsideHome,
-}
-
-/// Since when each file has had blocks that home has not, as seen by looking now and then.
-#[derive(Debug, Default)]
-pub(super) struct DirtySince {
-    since: HashMap<PathBuf, Instant>,
-}
-
-impl DirtySince {
-    /// Looks at all files. A file's time is that of the look before it was found dirty, so an age
-    /// is never too small.
-    pub(super) fn look(&mut self, home: &AttachedHome, last_look: Instant) {
-        let before = std::mem::take(&mut self.since);
-        for path in home.dirty_files() {
-            let since = before.get(&path).copied().unwrap_or(last_look);
-            let _ = self.since.insert(path, since);
-        }
-    }
-
-    fn oldest_s(&self) -> Option<u64> {
-        self.since.values().map(|since| since.elapsed().as_secs()).max()
-    }
 }
 
 /// What is known of the daemon besides the store's figures.
@@ -475,7 +462,12 @@ impl Known {
 }
 
 /// Looks at a home.
-pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Live {
+pub(super) fn look(
+    home: &AttachedHome,
+    known: &Known,
+    dirty: &DirtySince,
+    scrub: LiveScrub,
+) -> Live {
     let stats = home.stats();
     let files = home.files();
     let of_class = |class: FileClass| {
@@ -553,6 +545,8 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince) -> Li
             .map(ToString::to_string)
             .collect(),
         unreadable_blocks: stats.unreadable.len() as u64,
+        repaired_blocks: counter(waits::REPAIRED),
+        scrub,
         lent: LiveLent {
             files: stats.lending.files,
             bytes: stats.lending.bytes,
@@ -722,6 +716,19 @@ impl Live {
                 );
             }
             None => out.push_str("  dirty age: home has everything\n"),
+        }
+        out.push_str(
+            "  checksums: blocks of data files have them; redo has none, nor have files that the \
+             kernel writes\n",
+        );
+        out.push_str(&format!("  scrub:     {}\n", self.scrub));
+        if self.repaired_blocks > 0 {
+            out.push_str(&format!(
+                "  repaired:  {} clean copies were not what was written or could not be read, and \
+                 are read from home; look \
+                 after the medium\n",
+                self.repaired_blocks
+            ));
         }
         if !self.waits.is_empty() {
             out.push_str(&format!(

@@ -14,6 +14,7 @@
 mod answer;
 mod confine;
 pub(crate) mod control;
+mod dirty_since;
 mod give_back;
 mod launch;
 mod leavings;
@@ -26,6 +27,7 @@ pub(crate) mod place;
 mod plan;
 mod refuse;
 mod report;
+mod scrub;
 mod serve;
 mod tier;
 
@@ -43,6 +45,7 @@ pub(crate) use give_back::{Detached, GiveUp, detach, detach_store};
 pub(crate) use launch::launch;
 pub(crate) use live::{Live, size};
 pub(crate) use plan::{as_noted, noted_tiers};
+pub(crate) use scrub::LiveScrub;
 pub(crate) use serve::serve;
 pub(crate) use tier::{place as tier_place, trusted};
 

@@ -590,6 +590,7 @@ impl Daemon {
             Ok(home) => home,
             Err((back, e)) => return Attempt::GoesOn(back, e),
         };
+        self.shared.end_scrub();
         self.restore_note();
         let again = home.clone();
         match give_back(&self.place, home, &self.made, false) {

@@ -374,6 +374,88 @@ fn a_daemon_whose_disk_lost_blocks_reads_from_home_what_home_has_and_names_the_o
 }
 
 #[test]
+fn a_scrub_of_a_mounted_home_repairs_what_home_has_and_names_what_is_lost() {
+    if !can_mount("a scrub of a mounted home") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let attached = site.attach(&[]);
+    let home = site.home_str();
+    let file = OpenOptions::new().write(true).open(site.home.join("base/1/1259")).unwrap();
+    let flushed = || assert!(tiersmith(site.path(), &["flush", home]).status.success());
+    file.write_all_at(&[0xd1; 8192], 4 * 8192).unwrap();
+    file.sync_all().unwrap();
+    flushed();
+    file.write_all_at(&[0xd7; 8192], 5 * 8192).unwrap();
+    file.sync_all().unwrap();
+    let sound = tiersmith(site.path(), &["scrub", home, "--rate", "0"]);
+    assert!(
+        sound.status.success() && text(&sound).contains("all are what was written"),
+        "{}",
+        text(&sound)
+    );
+
+    let member = Path::new(attached["members"][0].as_str().unwrap());
+    let tier = OpenOptions::new().read(true).write(true).open(member).unwrap();
+    let bytes = std::fs::read(member).unwrap();
+    let position = |byte: u8| {
+        bytes.chunks(4096).position(|frame| frame == [byte; 4096]).unwrap() as u64 * 4096
+    };
+    let (clean, dirty) = (position(0xd1), position(0xd7));
+    tier.write_all_at(&[0xd0], clean + 100).unwrap();
+    tier.write_all_at(&[0xd0], dirty + 5000).unwrap();
+    let scrubbed = tiersmith(site.path(), &["scrub", home, "--rate", "0"]);
+    let said = text(&scrubbed);
+    assert_eq!(scrubbed.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("1 clean copies were not what was written")
+            && said.contains("1 blocks are lost"),
+        "{said}"
+    );
+
+    let status = tiersmith(site.path(), &["status", home]);
+    let said = text(&status);
+    assert_eq!(status.status.code(), Some(1), "{said}");
+    for part in [
+        "checksums: blocks of data files have them; redo has none",
+        "scrub:     ended",
+        "repaired:  1 clean copies",
+        "is nowhere else: block 5 of base/1/1259",
+    ] {
+        assert!(said.contains(part), "{part:?} in {said}");
+    }
+    let live = &json(&tiersmith(site.path(), &["status", home, "--json"]))["live"];
+    assert_eq!(
+        (&live["repaired_blocks"], &live["scrub"]["lost"]),
+        (&1.into(), &1.into()),
+        "{live}"
+    );
+    let log = std::fs::read_to_string(attached["log"].as_str().unwrap()).unwrap();
+    assert!(log.contains("the tier's copy of block 4 of base/1/1259"), "{log}");
+    assert!(log.contains("cannot read block 5 of base/1/1259"), "{log}");
+    drop(file);
+    let said = refused(&["detach", home]);
+    assert!(said.contains("block 5 of base/1/1259") && said.contains("checksum"), "{said}");
+
+    // Restored from a copy.
+    tier.write_all_at(&[0xd7], dirty + 5000).unwrap();
+    flushed();
+    let again = json(&tiersmith(site.path(), &["scrub", home, "--rate", "0", "--json"]));
+    assert_eq!(
+        (&again["scrub"]["whole"], &again["scrub"]["lost"]),
+        (&true.into(), &0.into()),
+        "{again}"
+    );
+    let stopped = tiersmith(site.path(), &["scrub", home, "--stop"]);
+    assert!(text(&stopped).contains("no scrub ran"), "{}", text(&stopped));
+    let detached = tiersmith(site.path(), &["detach", home]);
+    assert!(detached.status.success(), "{}", text(&detached));
+    site.assert_plain();
+    let plain = std::fs::read(site.home.join("base/1/1259")).unwrap();
+    assert!(plain[4 * 8192..][..8192] == [0xd1; 8192] && plain[5 * 8192..][..8192] == [0xd7; 8192]);
+}
+
+#[test]
 fn skipping_unreadable_blocks_where_there_are_none_is_a_plain_detach_and_is_for_directories() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

@@ -117,7 +117,7 @@ impl Device {
     pub fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = lock_running(&self.state, false);
         let mut medium = self.medium();
-        let range = self.range(&medium, at, bytes.len())?;
+        self.range(&medium, at, bytes.len())?;
         if !at.is_multiple_of(self.sector as u64) || !bytes.len().is_multiple_of(self.sector) {
             return Err(Errno::INVAL.into());
         }
@@ -127,6 +127,10 @@ impl Device {
         if medium.gone {
             return Err(Errno::IO.into());
         }
+        let Some(at) = state.arrives(at, bytes.len(), medium.bytes.len() as u64) else {
+            return Ok(());
+        };
+        let range = self.range(&medium, at, bytes.len())?;
         let call = state.next_call();
         let good = !countdown(&mut medium.fail_write_in);
         state.push(Event::Write { device: self.index, at, len: bytes.len(), call });

@@ -176,6 +176,30 @@ pub enum Sabotage {
     DropNthSync(u64),
 }
 
+/// A write that goes astray: the medium says that it was done, and the bytes are not where they
+/// should be. Of all stores to mappings and writes to devices that have `len` bytes and begin at
+/// `from` or behind, it is the one of this number, counted from [`Simulator::set_astray`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Astray {
+    /// Bytes of such a write: those of a block.
+    pub len: usize,
+    /// Where blocks begin.
+    pub from: u64,
+    /// Which one.
+    pub nth: u64,
+    /// So many bytes further it arrives, from the end of the medium on behind `from` again. `None`:
+    /// it is lost, and what was there before stays.
+    pub by: Option<u64>,
+}
+
+impl Astray {
+    /// Where the bytes of a write arrive on a medium of `end` bytes; `None`: nowhere.
+    fn place(self, at: u64, end: u64) -> Option<u64> {
+        let span = (end - self.from) / self.len as u64 * self.len as u64;
+        self.by.map(|by| self.from + (at - self.from + by) % span)
+    }
+}
+
 /// An event with what the player needs to know of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
@@ -209,9 +233,25 @@ struct State {
     left: Option<u64>,
     stopped: bool,
     hook: Option<Hook>,
+    astray: Option<Astray>,
 }
 
 impl State {
+    /// Where a write of `len` bytes at `at` arrives; `None`: nowhere.
+    fn arrives(&mut self, at: u64, len: usize, end: u64) -> Option<u64> {
+        match &mut self.astray {
+            Some(astray) if astray.len == len && at >= astray.from => {
+                if astray.nth > 0 {
+                    astray.nth -= 1;
+                    return Some(at);
+                }
+                let astray = self.astray.take().expect("BUG: it was there a moment ago");
+                astray.place(at, end)
+            }
+            _ => Some(at),
+        }
+    }
+
     /// Adds a mapping, or a device with sectors of this many bytes.
     fn add(&mut self, base: Vec<u8>, sector: usize) -> usize {
         self.bases.push(base);
@@ -356,6 +396,16 @@ impl Simulator {
         lock(&self.state).hook = hook;
     }
 
+    /// Lets a write go astray, or takes that back.
+    pub fn set_astray(&self, astray: Option<Astray>) {
+        lock(&self.state).astray = astray;
+    }
+
+    /// Whether a write is to go astray and has not yet.
+    pub fn is_to_go_astray(&self) -> bool {
+        lock(&self.state).astray.is_some()
+    }
+
     /// Plants a fault from here on, replacing the one before.
     pub fn set_dropped(&self, fault: Sabotage) {
         let mut state = lock(&self.state);
@@ -377,6 +427,7 @@ impl Recorder {
             return;
         }
         let mut state = lock_running(&self.state, false);
+        let Some(at) = state.arrives(at, bytes.len(), mapping.len()) else { return };
         let mut recorded_nt = nt;
         if nt {
             let number = state.non_temporal;

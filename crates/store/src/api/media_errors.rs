@@ -17,7 +17,7 @@
 use super::AttachedHome;
 use crate::address::{FRAME, WordAt};
 use crate::error::{Error, Result};
-use crate::format::entry::{PAGE_WORDS, State};
+use crate::format::entry::{LEAF_BLOCKS, State};
 use crate::known::Placed;
 use crate::ledger::Ledger;
 use crate::ledger::map::Leaf;
@@ -107,14 +107,17 @@ fn in_leaf(
     member: usize,
     at: u64,
 ) -> Option<(String, &'static str)> {
-    let first = number * PAGE_WORDS;
+    let first = number * LEAF_BLOCKS;
     let inside = |page: WordAt| {
         page.member() == member && (page.offset()..page.offset() + FRAME as u64).contains(&at)
     };
     if leaf.word_at(0).is_some_and(inside) {
-        return Some((format!("the map page of blocks {first} to {}", first + PAGE_WORDS - 1), ""));
+        return Some((
+            format!("the map page of blocks {first} to {}", first + LEAF_BLOCKS - 1),
+            "",
+        ));
     }
-    (0..PAGE_WORDS).find_map(|index| {
+    (0..LEAF_BLOCKS).find_map(|index| {
         let entry = leaf.get(index as usize);
         let state = match entry.state() {
             State::Home => return None,

@@ -20,6 +20,7 @@ use crate::file::resize::Resize;
 use crate::home::{Home, HomeStat, Named, RenameFlags};
 use crate::known::FileState;
 use crate::medium::Durability;
+use crate::mover::scrub::Scrubbed;
 use crate::names::settle::Settled;
 use crate::planted::Planted;
 use crate::process;
@@ -244,6 +245,26 @@ impl AttachedHome {
     /// The home files are synced on return.
     pub fn flush_all(&self) -> Result<u64> {
         self.destage(None)
+    }
+
+    /// Reads every block of data files that the tiers have, and compares it with its checksum: what
+    /// a medium has lost is known before somebody needs it. A clean copy that is not what it should
+    /// be is given up, and read from home from then on; a newest version is reported by
+    /// [`Stats::unreadable`], and reading it is an error. `bytes_per_s`: no faster than that.
+    /// `goes_on` is asked after each block, and now and then while nothing is read; `false` ends
+    /// it. Programs go on meanwhile.
+    ///
+    /// Redo files have no checksums, and are not read.
+    ///
+    /// # Errors
+    /// When the home is detached. What is wrong with blocks is in the answer.
+    pub fn scrub(
+        &self,
+        bytes_per_s: Option<u64>,
+        goes_on: impl FnMut(&Scrubbed) -> bool,
+    ) -> Result<Scrubbed> {
+        self.store.env.usable()?;
+        Ok(self.store.mover.scrub(bytes_per_s, goes_on))
     }
 
     /// Gives up clean copies: of one file (all of them), or `blocks` of any file that were not read

@@ -20,7 +20,7 @@
 //! `cargo bench -p tiersmith-store --bench hit_ratio` plays traces against this policy and others.
 
 use super::policy::{Policy, Read};
-use crate::format::entry::PAGE_WORDS;
+use crate::format::entry::LEAF_BLOCKS;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
@@ -39,7 +39,7 @@ const CHUNK: u64 = 1 << 13;
 /// A bit per block of a map page, set by reads and cleared by the search.
 #[derive(Default)]
 pub(crate) struct Epochs {
-    read: [AtomicU64; PAGE_WORDS as usize / 64],
+    read: [AtomicU64; LEAF_BLOCKS as usize / 64],
 }
 
 /// What is remembered of home's blocks, and how long copies stay.

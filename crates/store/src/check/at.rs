@@ -2,8 +2,9 @@
 //!
 //! Deliberately not the structures of `format/`: a mistake there must not be one here.
 
-/// The word in eight bytes.
+/// The word in eight bytes, and the checksum behind an entry.
 pub(super) const WORD: usize = 0;
+pub(super) const SUM: usize = 8;
 
 /// The superblock.
 pub(super) mod superblock {

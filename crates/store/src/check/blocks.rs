@@ -5,13 +5,14 @@ use std::io;
 
 use super::frames::{Frames, Misuse, Use};
 use super::home::HomeFileView;
-use super::map::{BadWords, Visitor};
+use super::map::{BadWords, LEAF_BLOCKS, Visitor};
 use super::report::{Place, Severity};
-use super::seal::{Held, Level, all_zero};
+use super::seal::{Held, Level, Seal, all_zero};
 use super::source::Spot;
 use super::superblock::FRAME;
 use super::table::FileFacts;
-use super::verify::{Checker, Claim, Text};
+use super::verify::{Checker, Claim, OtherSum, Text};
+use crate::medium::hash_bytes;
 
 /// The first block of several that one finding is about.
 #[derive(Clone, Copy)]
@@ -109,16 +110,15 @@ impl Reader<'_, '_> {
         false
     }
 
-    /// Invariants 12 and 13: the bytes of a block that begins within the file.
-    fn contents(&mut self, first: First, held: Held, frame: u64) {
+    /// Invariants 12, 13 and 24: the bytes of a block that begins within the file.
+    fn contents(&mut self, first: First, held: Held, frame: u64, sum: u64) {
         let (bytes, size) = (self.file.block_bytes(), self.file.size());
         let inside = bytes.min(size - first.byte) as usize;
         let tail = self.checker.options.after_recovery && (inside as u64) < bytes;
-        let compare =
-            held == Held::Cached && self.checker.options.compare_blocks && self.file.line.is_some();
-        let home = self.home.filter(|_| compare);
+        let copy = held == Held::Cached && self.checker.options.compare_blocks;
+        let home = self.home.filter(|_| copy && self.file.line.is_some());
         let only_copy = held == Held::Dirty && self.checker.options.read_dirty;
-        if !tail && !only_copy && home.is_none() {
+        if !tail && !only_copy && !copy {
             return;
         }
         let [mut space, mut home_space] = std::mem::take(&mut self.checker.space);
@@ -127,10 +127,11 @@ impl Reader<'_, '_> {
         match tier.source(at.member).and_then(|s| s.block(at.offset, bytes as usize, &mut space)) {
             Ok(block) => {
                 let (data, rest) = block.split_at(inside);
+                let has_sum = self.has_sum(first, held, at, block, sum);
                 if tail && !all_zero(rest) {
                     self.tail_not_zero(first, inside);
                 }
-                if let Some(home) = home {
+                if let Some(home) = home.filter(|_| has_sum) {
                     self.compare(first, data, home, &mut home_space);
                 }
             }
@@ -140,6 +141,24 @@ impl Reader<'_, '_> {
             }
         }
         self.checker.space = [space, home_space];
+    }
+
+    /// Invariant 24. `false`: the block has another checksum.
+    fn has_sum(&mut self, first: First, held: Held, at: Spot, block: &[u8], sum: u64) -> bool {
+        if self.file.redo {
+            return true;
+        }
+        let layout = &self.checker.tier.layout;
+        let found =
+            Seal::new(layout.seed, self.file.id).sum(first.block, hash_bytes(block, layout.seed));
+        // A file whose last block recovery was changing has none for that until it has run again.
+        let unstated = sum == 0 && !self.checker.options.after_recovery;
+        if found == sum || unstated {
+            return true;
+        }
+        let other = OtherSum { file: self.index, first, held, at, found, sum };
+        self.checker.note_other_sum(other);
+        false
     }
 
     fn compare(&mut self, first: First, data: &[u8], home: &dyn HomeFileView, space: &mut Vec<u8>) {
@@ -220,7 +239,7 @@ impl Visitor for Reader<'_, '_> {
         fine
     }
 
-    fn block(&mut self, block: u64, held: Held, frame: u64, spot: Spot) {
+    fn block(&mut self, block: u64, held: Held, frame: u64, spot: Spot, sum: u64) {
         match held {
             Held::Cached => self.counts.cached += 1,
             Held::Dirty => self.counts.dirty += 1,
@@ -230,7 +249,7 @@ impl Visitor for Reader<'_, '_> {
         if first.byte >= self.file.size() {
             count(&mut self.counts.past_end, first);
         } else if fine {
-            self.contents(first, held, frame);
+            self.contents(first, held, frame, sum);
         } else {
             self.counts.dirty_lost += u64::from(held == Held::Dirty);
         }
@@ -239,14 +258,15 @@ impl Visitor for Reader<'_, '_> {
     fn damaged(&mut self, bad: BadWords) {
         self.counts.unknown = true;
         let (structure, block) = match bad.level {
-            Level::Block(n) => (
-                format!("map page of blocks {} to {}", n / 512 * 512, n / 512 * 512 + 511),
-                Some(n),
-            ),
-            Level::Leaf(n) => (
-                format!("pointer to the map page of blocks {} to {}", n * 512, n * 512 + 511),
-                None,
-            ),
+            Level::Block(n) => {
+                let first = n / LEAF_BLOCKS * LEAF_BLOCKS;
+                (format!("map page of blocks {} to {}", first, first + LEAF_BLOCKS - 1), Some(n))
+            }
+            Level::Leaf(n) => {
+                let first = n * LEAF_BLOCKS;
+                let last = first + LEAF_BLOCKS - 1;
+                (format!("pointer to the map page of blocks {first} to {last}"), None)
+            }
             Level::Middle(n) => (format!("pointer to middle map page {n}"), None),
             Level::Top | Level::Slot(_) => ("pointer to the top map page".to_owned(), None),
         };
@@ -314,7 +334,7 @@ impl Visitor for Search {
         self.frames.claim(frame, Use::Page).is_ok()
     }
 
-    fn block(&mut self, block: u64, _: Held, frame: u64, spot: Spot) {
+    fn block(&mut self, block: u64, _: Held, frame: u64, spot: Spot, _: u64) {
         self.look(frame, Use::Block(self.class), spot, Some(block));
     }
 

@@ -5,13 +5,16 @@
 
 use std::io;
 
-use super::at::WORD;
+use super::at::{SUM, WORD};
 use super::seal::{Held, Level, Seal, u64_at};
 use super::source::{Source, Spot};
 use super::superblock::{FRAME, Layout};
 use super::table::FileFacts;
 
 const PAGE_WORDS: u64 = 512;
+/// Blocks of a leaf, and the bytes that it has for each: an entry, and a checksum.
+pub(super) const LEAF_BLOCKS: u64 = 256;
+const LEAF_SLOT: u64 = 16;
 
 /// Words that are not whole at their place: how many of one page, and the first of them.
 pub(super) struct BadWords {
@@ -26,8 +29,8 @@ pub(super) trait Visitor {
     /// A pointer to the map page in `frame`. Returns whether to read that page.
     fn pointer(&mut self, level: Level, frame: u64, spot: Spot) -> bool;
 
-    /// The entry of a block that is in the tier.
-    fn block(&mut self, block: u64, held: Held, frame: u64, spot: Spot);
+    /// The entry of a block that is in the tier, and the checksum beside it.
+    fn block(&mut self, block: u64, held: Held, frame: u64, spot: Spot, sum: u64);
 
     /// Words that do not unseal.
     fn damaged(&mut self, bad: BadWords);
@@ -96,15 +99,17 @@ impl<'s> Tier<'s> {
                 Err(e) => return visitor.unreadable(level, spot, e),
             };
         let mut bad: Option<BadWords> = None;
-        for (n, word) in (0..PAGE_WORDS).zip(page.chunks_exact(8)) {
-            let (word, spot) = (u64_at(word, WORD), Spot { offset: spot.offset + n * 8, ..spot });
+        let slot = if matches!(level, Level::Leaf(_)) { LEAF_SLOT } else { 8 };
+        for (n, bytes) in (0..).zip(page.chunks_exact(slot as usize)) {
+            let (word, spot) =
+                (u64_at(bytes, WORD), Spot { offset: spot.offset + n * slot, ..spot });
             let (level, fine) = match level {
                 Level::Leaf(leaf) => {
-                    let block = leaf * PAGE_WORDS + n;
+                    let block = leaf * LEAF_BLOCKS + n;
                     match seal.block(block, word) {
                         Some(None) => continue,
                         Some(Some((held, frame))) => {
-                            visitor.block(block, held, frame, spot);
+                            visitor.block(block, held, frame, spot, u64_at(bytes, SUM));
                             continue;
                         }
                         None => (Level::Block(block), false),
@@ -133,13 +138,13 @@ impl<'s> Tier<'s> {
     /// it.
     pub(super) fn entry(&self, file: &FileFacts, block: u64) -> Option<(Spot, u64)> {
         let seal = Seal::new(self.layout.seed, file.id);
-        let into = |level, word, index: u64| {
+        let into = |level, word, within: u64| {
             let frame = seal.pointer(level, word)??;
             let spot = (frame < self.layout.frames()).then(|| self.spot(frame))?;
-            let spot = Spot { offset: spot.offset + index % PAGE_WORDS * 8, ..spot };
+            let spot = Spot { offset: spot.offset + within, ..spot };
             Some((spot, self.word(spot)?))
         };
-        let (leaf, middle) = (block / PAGE_WORDS, block / PAGE_WORDS / PAGE_WORDS);
+        let (leaf, middle) = (block / LEAF_BLOCKS, block / LEAF_BLOCKS / PAGE_WORDS);
         if middle >= PAGE_WORDS {
             return None;
         }
@@ -148,9 +153,9 @@ impl<'s> Tier<'s> {
             first_leaf
         } else {
             let middle_word =
-                if middle == 0 { first_middle } else { into(Level::Top, top, middle)?.1 };
-            into(Level::Middle(middle), middle_word, leaf)?.1
+                if middle == 0 { first_middle } else { into(Level::Top, top, middle * 8)?.1 };
+            into(Level::Middle(middle), middle_word, leaf % PAGE_WORDS * 8)?.1
         };
-        into(Level::Leaf(leaf), leaf_word, block)
+        into(Level::Leaf(leaf), leaf_word, block % LEAF_BLOCKS * LEAF_SLOT)
     }
 }

@@ -34,6 +34,7 @@
 //! | 21 | the plain file of a lent file is beside the first member, as long as its state line says or longer, and nobody's but its owner's; after recovery none of its blocks is in the tier | missing, short: Lost; else Inconsistent; unreadable: Damage |
 //! | 22 | an extent of the file table is a unit of the tier that is nothing else | Damage |
 //! | 23 | the log of a member on flash has a whole header, and its records change nothing but metadata | Damage |
+//! | 24 | a block of a data file has the checksum beside its map entry, unless a record that counts says otherwise | Dirty: Damage; Cached: Inconsistent |
 //!
 //! **Invariant**: no input makes this panic, run without end, or take memory out of proportion to
 //! the bytes it was given.

@@ -237,6 +237,7 @@ impl Checker<'_> {
     }
 
     fn judge(&self, n: usize, switch: Switch) -> Verdict {
+        self.recorded.borrow_mut().insert((n, switch.block));
         let Some(file) = self.files.get(n) else { return Verdict::Stale };
         let Some((spot, current)) = self.tier.entry(file, switch.block) else {
             return Verdict::Stale;
@@ -267,7 +268,8 @@ impl Checker<'_> {
                 switch.frames
             ));
         }
-        let whole = self.block_hash(frame, file.block_bytes() as usize) == Some(switch.hash);
+        let hash = self.block_hash(frame, file.block_bytes() as usize);
+        let whole = hash.map(|hash| seal.sum(switch.block, hash)) == Some(switch.hash);
         match seal.block(switch.block, current) {
             // The map's own finding.
             None => Verdict::Stale,

@@ -137,9 +137,22 @@ impl Seal {
         Self { base: seed ^ file.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
     }
 
+    /// What only this place of this file has.
+    fn key(self, level: Level) -> u64 {
+        mix(self.base ^ mix(level.bits()))
+    }
+
     /// The upper 24 bits that `value` must carry at `level`.
     fn check_bits(self, level: Level, value: u64) -> u64 {
-        u64::from(crc24(value)) ^ mix(self.base ^ mix(level.bits())) >> VALUE_BITS
+        u64::from(crc24(value)) ^ self.key(level) >> VALUE_BITS
+    }
+
+    /// The checksum at rest of a block whose bytes have the checksum `hash`.
+    pub(super) fn sum(self, block: u64, hash: u64) -> u64 {
+        match hash ^ self.key(Level::Block(block)) {
+            0 => 1,
+            sum => sum,
+        }
     }
 
     /// The 40-bit value in `word`, when the word is whole and belongs here.

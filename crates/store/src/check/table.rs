@@ -19,7 +19,7 @@ const SLOTS_AT_ONCE: u64 = 64;
 const SLOTS_IN_FRAME: u64 = 4;
 const HINT_MAX: usize = 630;
 /// Blocks a file can have at most.
-const BLOCKS_MAX: u64 = 1 << 27;
+const BLOCKS_MAX: u64 = 1 << 26;
 
 pub(super) const TRUNCATING: u64 = 1;
 pub(super) const UNLINKING: u64 = 2;

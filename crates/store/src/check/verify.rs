@@ -4,19 +4,22 @@
 //! Frames referred to twice are only noted during the walk ([`super::blocks`]); a second walk at
 //! the end finds out by whom, so that a sound tier pays for one.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
 use super::CheckOptions;
-use super::blocks::{Counts, Reader, Search};
+use super::blocks::{Counts, First, Reader, Search};
 use super::frames::{Frames, Use};
 use super::home::{HomeFileView, HomeView};
 use super::map::Tier;
 use super::report::{CheckReport, Finding, Place, Severity};
+use super::seal::Held;
 use super::source::Spot;
 use super::superblock::Phase;
 use super::table::{DESTAGING, FileFacts, LENT, TRUNCATING, UNLINKING};
-use crate::medium::held::Held;
+use crate::medium::held;
 use crate::plain::{BesideMember, PlainName, Unfit, directory_of, path_beside};
 
 /// The words of a finding.
@@ -53,6 +56,18 @@ impl Claim {
     }
 }
 
+/// A block that has another checksum than its map says.
+pub(super) struct OtherSum {
+    /// Index into the files.
+    pub(super) file: usize,
+    pub(super) first: First,
+    pub(super) held: Held,
+    /// Where the block is.
+    pub(super) at: Spot,
+    pub(super) found: u64,
+    pub(super) sum: u64,
+}
+
 /// A check under way.
 pub(super) struct Checker<'s> {
     pub(super) tier: &'s Tier<'s>,
@@ -66,6 +81,10 @@ pub(super) struct Checker<'s> {
     /// The first member, beside which plain files are.
     first: Option<&'s Path>,
     claims: Vec<Claim>,
+    other_sums: Vec<OtherSum>,
+    /// Blocks, by the index of their file, of which a whole record speaks: what their map says is
+    /// not the last word.
+    pub(super) recorded: RefCell<HashSet<(usize, u64)>>,
     /// Space for one block of the tier and one of the home.
     pub(super) space: [Vec<u8>; 2],
 }
@@ -79,7 +98,22 @@ impl<'s> Checker<'s> {
     ) -> Self {
         let frames = Frames::new(tier.layout.unit_frames(), tier.layout.frames());
         let (files, by_id, claims, space) = Default::default();
-        Self { tier, options, report, frames, files, by_id, home, first: None, claims, space }
+        let (other_sums, recorded) = Default::default();
+        let first = None;
+        Self {
+            tier,
+            options,
+            report,
+            frames,
+            files,
+            by_id,
+            home,
+            first,
+            claims,
+            other_sums,
+            recorded,
+            space,
+        }
     }
 
     /// Looks for plain files beside this member.
@@ -104,6 +138,7 @@ impl<'s> Checker<'s> {
         self.verify_phase();
         self.read_lanes();
         self.read_batches();
+        self.conclude_sums();
         self.settle_claims();
         self.report.summary.frames_used = self.frames.used();
         self.report
@@ -130,6 +165,61 @@ impl<'s> Checker<'s> {
             // Too many to look for their partners: counted, like any finding that is left out.
             self.report.counts[Severity::Inconsistent as usize] += 1;
             self.report.omitted += 1;
+        }
+    }
+
+    /// Remembers a block whose checksum is another, until the records have been read.
+    pub(super) fn note_other_sum(&mut self, other: OtherSum) {
+        if self.other_sums.len() < self.options.findings_max.max(16) {
+            self.other_sums.push(other);
+        } else {
+            self.report.counts[Severity::Damage as usize] += 1;
+            self.report.omitted += 1;
+        }
+    }
+
+    /// Invariant 24: of blocks that no record speaks of. What is wrong with the others, invariants
+    /// 16 to 19 say.
+    fn conclude_sums(&mut self) {
+        for other in std::mem::take(&mut self.other_sums) {
+            let OtherSum { file, first, held, at, found, sum } = other;
+            let Some(facts) = self.files.get(file) else { continue };
+            if self.recorded.borrow().contains(&(file, first.block)) {
+                continue;
+            }
+            let (severity, meaning, remedy) = match held {
+                Held::Dirty => (
+                    Severity::Damage,
+                    "the newest version of the block is gone: the medium changed it, wrote it \
+                     elsewhere or gives an older one; the \
+                     home file may hold an older version",
+                    "restore the member from a copy of the medium, or the file from a backup",
+                ),
+                Held::Cached => (
+                    Severity::Inconsistent,
+                    "the medium changed the copy, wrote it elsewhere or gives an older one; the \
+                     home file has the block",
+                    "nothing is lost: attached, the block is read from home; look after the medium",
+                ),
+            };
+            let mut place = entry_place(facts, first.block, at);
+            place.structure = "block".into();
+            let text = Text {
+                expected: match sum {
+                    0 => "a checksum of the block beside its map entry".into(),
+                    sum => {
+                        format!("a block with the checksum {sum:#018x} as this block of this file")
+                    }
+                },
+                found: format!("checksum {found:#018x}"),
+                meaning: meaning.into(),
+                remedy,
+            };
+            if held == Held::Dirty {
+                self.report.summary.dirty_lost += 1;
+                self.report.summary.dirty_lost_bytes += facts.block_bytes();
+            }
+            self.add(severity, 24, place, text);
         }
     }
 
@@ -325,7 +415,8 @@ impl<'s> Checker<'s> {
         let plain = path_beside(first, name);
         self.report.summary.lent_in = Some(directory_of(first).display().to_string());
         let least = file.size();
-        let place = Held::find(first).ok().and_then(|member| BesideMember::new(&member, false));
+        let place =
+            held::Held::find(first).ok().and_then(|member| BesideMember::new(&member, false));
         let looked = place.map_or(Err(Unfit::Missing), |place| place.look(name));
         let back = "put the plain file back, with the tier if that was moved or copied without the \
                     directory beside it";

@@ -20,7 +20,7 @@ use super::FileIo;
 use crate::address::BlockIndex;
 use crate::error::{Error, Result};
 use crate::file::resize::Resize;
-use crate::format::entry::{Entry, PAGE_WORDS, State};
+use crate::format::entry::{Entry, LEAF_BLOCKS, State};
 use crate::format::slot::DESTAGING;
 use crate::home::Clear;
 use crate::homeward::times::give_mtime;
@@ -175,7 +175,11 @@ impl FileIo {
                 && placed.map.get(block) == entry
             {
                 tier.read_block(entry.frame(), 0, &mut bytes)?;
-                if bytes.iter().all(|b| *b == 0) {
+                let spot = placed.spot(block).expect("BUG: a dirty block has a leaf");
+                let sum = tier.sum_of(spot, entry);
+                // What is not what was written there is no block of zeros.
+                let seen = sum.is_some_and(|sum| tier.compare(spot, entry, &bytes, sum).is_ok());
+                if seen && bytes.iter().all(|b| *b == 0) {
                     views.push((block, entry, pin));
                 }
             }
@@ -206,8 +210,8 @@ impl FileIo {
         // newer version under an equal entry.
         let blocks: Vec<BlockIndex> = views.iter().map(|(block, ..)| *block).collect();
         let zeros: std::collections::HashSet<u64> =
-            views.iter().map(|(_, entry, _)| entry.raw()).collect();
-        placed.drop_entries(&blocks, |entry| zeros.contains(&entry.raw()));
+            views.iter().map(|(_, entry, _)| entry.seen().raw()).collect();
+        placed.drop_entries(&blocks, |entry| zeros.contains(&entry.seen().raw()));
         drop(views);
         self.homeward.fingerprint(file, placed, &mut placed.meta.lock())
     }
@@ -227,8 +231,8 @@ impl FileIo {
         let mut blocks = Vec::new();
         placed.map.for_each_leaf(|number, leaf| {
             if leaf.cached() > 0 {
-                let range =
-                    (first.0.max(number * PAGE_WORDS))..(last.0 + 1).min((number + 1) * PAGE_WORDS);
+                let range = (first.0.max(number * LEAF_BLOCKS))
+                    ..(last.0 + 1).min((number + 1) * LEAF_BLOCKS);
                 blocks.extend(range.map(BlockIndex));
             }
         });
@@ -239,8 +243,8 @@ impl FileIo {
         let mut blocks = Vec::new();
         placed.map.for_each_leaf(|number, leaf| {
             if leaf.cached() > 0 {
-                let range =
-                    (first.0.max(number * PAGE_WORDS))..(last.0 + 1).min((number + 1) * PAGE_WORDS);
+                let range = (first.0.max(number * LEAF_BLOCKS))
+                    ..(last.0 + 1).min((number + 1) * LEAF_BLOCKS);
                 blocks.extend(range.map(BlockIndex));
             }
         });
@@ -316,15 +320,15 @@ impl FileIo {
         let mut in_tier = None;
         placed.map.for_each_leaf(|number, leaf| {
             if in_tier.is_some()
-                || (number + 1) * PAGE_WORDS <= block.0
+                || (number + 1) * LEAF_BLOCKS <= block.0
                 || leaf.dirty() + leaf.cached() == 0
             {
                 return;
             }
-            let from = block.0.saturating_sub(number * PAGE_WORDS) as usize;
-            in_tier = (from..PAGE_WORDS as usize)
+            let from = block.0.saturating_sub(number * LEAF_BLOCKS) as usize;
+            in_tier = (from..LEAF_BLOCKS as usize)
                 .find(|index| leaf.get(*index) != Entry::HOME)
-                .map(|index| size.start_of(BlockIndex(number * PAGE_WORDS + index as u64)));
+                .map(|index| size.start_of(BlockIndex(number * LEAF_BLOCKS + index as u64)));
         });
         let at_home = file.home.next_data(offset).map_err(file.io("cannot look for data in"))?;
         Ok(in_tier.into_iter().chain(at_home).min().filter(|at| *at < end))

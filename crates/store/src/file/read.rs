@@ -7,7 +7,10 @@
 //! home is good when the entry still says `Home` and nothing became `Home` meanwhile (otherwise the
 //! block may have been written, destaged and evicted during the read); else it is read again.
 //!
-//! A clean copy that a device does not give is read from home ([`crate::mover::unreadable`]).
+//! A block of a data file is compared with its checksum when it is read from a device, and in
+//! memory the first time since the attach ([`crate::ledger::at_rest`]). A clean copy that is not
+//! what it should be, or that a device does not give, is read from home
+//! ([`crate::mover::unreadable`]).
 
 use super::FileIo;
 use crate::address::BlockIndex;
@@ -134,22 +137,35 @@ impl FileIo {
             // Only the frames that are read need to be kept from reuse.
             let first = inner / crate::address::FRAME * crate::address::FRAME;
             let last = (inner + into.len()).next_multiple_of(crate::address::FRAME);
-            if let Some(pin) = placed.tier.pin(entry.frame(), first, last - first) {
+            let pin = match placed.tier.is_to_be_seen(entry) {
+                true => placed.tier.pin(entry.frame(), 0, placed.block_size.bytes()),
+                false => placed.tier.pin(entry.frame(), first, last - first),
+            };
+            if let Some(pin) = pin {
                 if spot.entry() == entry {
-                    let read = placed.tier.read_block(entry.frame(), inner, into);
+                    let sum = || match &lane {
+                        Some(lane) => Some(placed.tier.sum_to_see(lane, spot, entry)),
+                        None => placed.tier.sum_of(spot, entry),
+                    };
+                    let read = self.read_and_see(placed, spot, entry, inner, into, sum);
                     drop(pin);
-                    if let Err(e) = read {
+                    if !matches!(read, Ok(true)) {
                         drop(lane);
-                        self.mover.read_elsewhere(file, placed, block, entry, e)?;
+                        read.map(drop).or_else(|e| {
+                            self.mover.read_elsewhere(file, placed, block, entry, e)
+                        })?;
                         continue;
                     }
+                    drop(lane);
+                    placed.tier.note_seen(spot, entry);
                     spot.leaf.policy.touched(spot.index);
                     let bytes = into.len() as u64;
                     let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
                     return Ok(true);
                 }
-            } else if lane.is_some() {
-                if let Err(e) = placed.tier.read_block(entry.frame(), inner, into) {
+            } else if let Some(held) = &lane {
+                let sum = || Some(placed.tier.sum_to_see(held, spot, entry));
+                if let Err(e) = self.read_and_see(placed, spot, entry, inner, into, sum) {
                     drop(lane);
                     self.mover.read_elsewhere(file, placed, block, entry, e)?;
                     continue;
@@ -164,6 +180,51 @@ impl FileIo {
             crate::sync::spin_loop();
         }
         Ok(false)
+    }
+
+    /// Copies part of a block that stays as it is. Where it must be compared with its checksum,
+    /// `sum` gives that, and all of the block is read. `false`: it is another by now.
+    fn read_and_see(
+        &self,
+        placed: &Placed,
+        spot: Spot<'_>,
+        entry: Entry,
+        inner: usize,
+        into: &mut [u8],
+        sum: impl FnOnce() -> Option<u64>,
+    ) -> Result<bool> {
+        let tier = &placed.tier;
+        if !tier.is_to_be_seen(entry) {
+            tier.read_block(entry.frame(), inner, into)?;
+            return Ok(true);
+        }
+        let Some(sum) = sum() else { return Ok(false) };
+        let whole = placed.block_size.bytes();
+        if into.len() == whole {
+            tier.read_block(entry.frame(), 0, into)?;
+            tier.compare_read(spot, entry, into, sum)?;
+            return Ok(true);
+        }
+        let mut all = vec![0; whole];
+        tier.read_block(entry.frame(), 0, &mut all)?;
+        tier.compare_read(spot, entry, &all, sum)?;
+        into.copy_from_slice(&all[inner..inner + into.len()]);
+        Ok(true)
+    }
+
+    /// Compares a block in memory that nobody has seen since the attach, so that it can be read
+    /// where it is. `false`: it is not what it should be, or another.
+    #[cold]
+    fn see_in_place(&self, placed: &Placed, spot: Spot<'_>, entry: Entry) -> bool {
+        let tier = &placed.tier;
+        let Some(_pin) = tier.pin_block(spot, entry) else { return false };
+        let mut all = vec![0; placed.block_size.bytes()];
+        let seen = self.read_and_see(placed, spot, entry, 0, &mut all, || tier.sum_of(spot, entry));
+        if !matches!(seen, Ok(true)) {
+            return false;
+        }
+        tier.note_seen(spot, entry);
+        true
     }
 
     /// Copies part of a block without a view, which takes two locked instructions that keep the
@@ -184,6 +245,10 @@ impl FileIo {
             State::Cached => waits::CACHED_READ,
             State::Dirty => waits::DIRTY_READ,
         };
+        // Compared below, of a file whose blocks have checksums.
+        if look.entry.is_unseen() || placed.tier.is_on_device && placed.class == FileClass::Data {
+            return Ok(false);
+        }
         let start = self.events.start();
         if let Err(e) = placed.tier.read_block(look.entry.frame(), inner, into) {
             self.mover.read_elsewhere(file, placed, spot.block, look.entry, e)?;
@@ -283,6 +348,9 @@ impl FileIo {
         let spot = placed.spot(block)?;
         let entry = spot.entry();
         if entry == Entry::HOME || placed.class == FileClass::Redo {
+            return None;
+        }
+        if entry.is_unseen() && !self.see_in_place(placed, spot, entry) {
             return None;
         }
         let view = placed.tier.show_block(spot, entry)?;

@@ -128,7 +128,7 @@ impl FileIo {
         {
             if recovering || placed.class == FileClass::Redo {
                 let _meta = placed.meta.lock();
-                placed.zero_tail_in_place(spot.entry(), within)?;
+                placed.zero_tail_in_place(spot.block, within)?;
             } else if !tier.holds_dirty() {
                 placed.drop_copies(&[block]);
             } else {

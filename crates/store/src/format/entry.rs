@@ -15,12 +15,24 @@
 //! `Home`. The CRC sees every change that is confined to 24 neighbouring bits with certainty, any
 //! other with probability 1 - 2^-24.
 //!
-//! A map page is 512 such words. A file's map is a tree like an inode's: the slot points to the
-//! leaf of blocks 0..512, to a middle page of up to 512 leaves, and to a top page of up to 512
-//! middle pages.
+//! A file's map is a tree like an inode's: the slot points to the leaf of blocks 0..256, to a
+//! middle page of up to 512 leaves, and to a top page of up to 512 middle pages. A middle or top
+//! page is 512 such words. A leaf has 16 bytes a block:
+//!
+//! ```text
+//! offset bytes field
+//! 0      8     the entry, as above
+//! 8      8     the block's checksum at rest; 0: it has none. It means nothing where the entry is
+//!              `Home`
+//! ```
+//!
+//! The checksum is the medium's of the block's bytes, by the tier's seed, XOR the 64 bits of which
+//! the entry's key is the upper 24; 1 where that is 0. So it says that the bytes are those of this
+//! block of this file. Entry and checksum lie in one cache line and are written together. Blocks of
+//! redo files, which are written in place, have none.
 
 use super::mix;
-use crate::address::{FRAME, Frame};
+use crate::address::{BlockIndex, FRAME, Frame};
 use crc::{CRC_24_OPENPGP, Crc, Table};
 use zerocopy::little_endian::U64;
 
@@ -28,8 +40,15 @@ static CRC24: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_24_OPENPGP);
 
 /// Words in a map page.
 pub(crate) const PAGE_WORDS: u64 = 512;
-/// Blocks one file can have: 512 leaves times 512 middle pages.
-pub(crate) const BLOCKS_MAX: u64 = PAGE_WORDS * PAGE_WORDS * PAGE_WORDS;
+/// Blocks of a leaf: of its words, the second of two is a checksum.
+pub(crate) const LEAF_BLOCKS: u64 = PAGE_WORDS / 2;
+/// Bytes that a leaf has for a block, and where in them the checksum is.
+pub(crate) const LEAF_SLOT: u64 = 16;
+pub(crate) const SUM_AT: u64 = 8;
+/// Blocks one file can have: those of 512 leaves times 512 middle pages.
+pub(crate) const BLOCKS_MAX: u64 = LEAF_BLOCKS * PAGE_WORDS * PAGE_WORDS;
+/// Instead of a checksum: the block has none.
+pub(crate) const NO_SUM: u64 = 0;
 
 /// The fields of a word: a frame, above it the state, and above the value of both the checksum.
 const FRAME_BITS: u32 = 36;
@@ -41,7 +60,13 @@ const CACHED: u64 = 1;
 const DIRTY: u64 = 2;
 const PAGE: u64 = 3;
 
+/// Only in DRAM, in the bits that are zero in a word: nobody has compared the block with its
+/// checksum since the tier was attached.
+const UNSEEN: u64 = 1 << 38;
+
 const _: () = assert!(PAGE_WORDS as usize * size_of::<U64>() == FRAME);
+const _: () =
+    assert!((LEAF_BLOCKS * LEAF_SLOT) as usize == FRAME && UNSEEN >> (FRAME_BITS + 2) == 1);
 
 /// The words of a map page.
 pub(crate) fn words_of(page: &[u8; FRAME]) -> impl Iterator<Item = u64> {
@@ -60,13 +85,23 @@ pub enum State {
     Dirty,
 }
 
-/// A decoded map entry. [`Entry::HOME`] is zero; others are a state and a frame.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// A decoded map entry. [`Entry::HOME`] is zero; others are a state and a frame. Two are equal
+/// whether or not their blocks have been seen.
+#[derive(Clone, Copy)]
 pub(crate) struct Entry(u64);
+
+impl PartialEq for Entry {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        (self.0 ^ other.0) & !UNSEEN == 0
+    }
+}
+
+impl Eq for Entry {}
 
 impl std::fmt::Debug for Entry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.0 >> FRAME_BITS, self.frame().0)
+        write!(f, "{}:{}", self.0 >> FRAME_BITS & 3, self.frame().0)
     }
 }
 
@@ -86,7 +121,7 @@ impl Entry {
     }
 
     pub(crate) fn state(self) -> State {
-        match self.0 >> FRAME_BITS {
+        match self.0 >> FRAME_BITS & 3 {
             HOME => State::Home,
             CACHED => State::Cached,
             _ => State::Dirty,
@@ -102,6 +137,22 @@ impl Entry {
         Frame(self.0 & FRAME_MASK)
     }
 
+    /// The same, of a block that nobody has compared with its checksum yet.
+    pub(crate) fn unseen(self) -> Self {
+        Self(self.0 | UNSEEN)
+    }
+
+    /// The same, of a block that somebody has.
+    pub(crate) fn seen(self) -> Self {
+        Self(self.0 & !UNSEEN)
+    }
+
+    #[inline]
+    pub(crate) fn is_unseen(self) -> bool {
+        self.0 & UNSEEN != 0
+    }
+
+    /// What the words of DRAM hold.
     pub(crate) fn raw(self) -> u64 {
         self.0
     }
@@ -116,7 +167,7 @@ impl Entry {
 pub(crate) enum Place {
     /// Map entry of block `n`.
     Block(u64),
-    /// Pointer to leaf page `n` (blocks `512 n ..`).
+    /// Pointer to leaf page `n` (blocks `256 n ..`).
     Leaf(u64),
     /// Pointer to middle page `n` (leaves `512 n ..`).
     Middle(u64),
@@ -138,7 +189,34 @@ impl std::fmt::Display for Place {
     }
 }
 
-fn key24(seed: u64, file: u64, place: Place) -> u64 {
+/// What belongs to a place of a tier, and to no other: words and checksums there are made with it.
+#[derive(Clone, Copy)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    /// The word on the medium for `entry`.
+    #[inline]
+    pub(crate) fn seal(self, entry: Entry) -> u64 {
+        self.seal_value(entry.seen().0)
+    }
+
+    /// The word on the medium for a 40-bit value.
+    #[inline]
+    fn seal_value(self, value: u64) -> u64 {
+        let value = value & VALUE_MASK;
+        value | (crc24(value) ^ self.0 >> VALUE_BITS) << VALUE_BITS
+    }
+
+    /// The checksum at rest of a block whose bytes have the medium's checksum `hash`, by the tier's
+    /// seed.
+    #[inline]
+    pub(crate) fn block_sum(self, hash: u64) -> u64 {
+        (hash ^ self.0).max(1)
+    }
+}
+
+#[inline]
+pub(crate) fn key(seed: u64, file: u64, place: Place) -> Key {
     let (level, index) = match place {
         Place::Block(n) => (0u64, n),
         Place::Leaf(n) => (1, n),
@@ -146,7 +224,12 @@ fn key24(seed: u64, file: u64, place: Place) -> u64 {
         Place::Top => (3, 0),
         Place::Slot(n) => (4, n),
     };
-    mix(seed ^ file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ mix(level << 60 | index)) >> VALUE_BITS
+    Key(mix(seed ^ file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ mix(level << 60 | index)))
+}
+
+/// [`Key::block_sum`] of a block.
+pub(crate) fn block_sum(seed: u64, file: u64, block: BlockIndex, hash: u64) -> u64 {
+    key(seed, file, Place::Block(block.0)).block_sum(hash)
 }
 
 fn crc24(value: u64) -> u64 {
@@ -155,19 +238,18 @@ fn crc24(value: u64) -> u64 {
 
 /// The word on the medium for the 40-bit `value` at `place` of `file`.
 pub(crate) fn seal_value(seed: u64, file: u64, place: Place, value: u64) -> u64 {
-    let value = value & VALUE_MASK;
-    value | (crc24(value) ^ key24(seed, file, place)) << VALUE_BITS
+    key(seed, file, place).seal_value(value)
 }
 
 /// The 40-bit value of a word, or `None` when the word is damaged or belongs elsewhere.
 pub(crate) fn unseal_value(seed: u64, file: u64, place: Place, word: u64) -> Option<u64> {
     let value = word & VALUE_MASK;
-    (word >> VALUE_BITS == crc24(value) ^ key24(seed, file, place)).then_some(value)
+    (word >> VALUE_BITS == crc24(value) ^ key(seed, file, place).0 >> VALUE_BITS).then_some(value)
 }
 
 /// The word on the medium for `entry`.
 pub(crate) fn seal(seed: u64, file: u64, place: Place, entry: Entry) -> u64 {
-    seal_value(seed, file, place, entry.0)
+    key(seed, file, place).seal(entry)
 }
 
 /// The entry in a word; `None` when it is damaged, belongs elsewhere, or has a state its place does

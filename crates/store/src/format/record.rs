@@ -10,7 +10,7 @@
 //! 0      8     sequence on this lane, 0 = empty; record n is in slot n mod 2
 //! 8      8     where the entry is: member in the upper 16 bits, byte offset in the lower 48
 //! 16     8     the entry's new word, as it stands on the medium
-//! 24     8     checksum of the block (the medium's block checksum, seeded with the tier's seed)
+//! 24     8     the block's checksum at rest ([`super::entry`])
 //! 32     8     file id
 //! 40     8     block index
 //! 48     4     frames of the block
@@ -31,8 +31,8 @@
 //! 40     8     checksum over all items in order, also those in overflow pages
 //! 48     8     file slot
 //! 56     8     checksum of bytes 0..56
-//! 64     126 x 32  items, 8 bytes each field: where the entry is, its new word, checksum of the
-//!                  block, block index
+//! 64     126 x 32  items, 8 bytes each field: where the entry is, its new word, the block's
+//!                  checksum at rest, block index
 //! ```
 //!
 //! An overflow page is a frame with 127 items and, at offset 4064, the frame of the next page
@@ -57,7 +57,7 @@ struct LaneBytes {
     seq: U64,
     at: U64,
     word: U64,
-    block_hash: U64,
+    sum: U64,
     file: U64,
     block: U64,
     frames: U32,
@@ -94,7 +94,7 @@ struct HeadBytes {
 struct ItemBytes {
     at: U64,
     word: U64,
-    block_hash: U64,
+    sum: U64,
     block: U64,
 }
 
@@ -124,7 +124,7 @@ pub(crate) struct LaneRecord {
     pub(crate) seq: u64,
     pub(crate) at: WordAt,
     pub(crate) word: u64,
-    pub(crate) block_hash: u64,
+    pub(crate) sum: u64,
     pub(crate) file: u64,
     pub(crate) block: BlockIndex,
     pub(crate) frames: u32,
@@ -139,7 +139,7 @@ impl LaneRecord {
             seq: self.seq.into(),
             at: self.at.0.into(),
             word: self.word.into(),
-            block_hash: self.block_hash.into(),
+            sum: self.sum.into(),
             file: self.file.into(),
             block: self.block.0.into(),
             frames: self.frames.into(),
@@ -162,7 +162,7 @@ impl LaneRecord {
             seq: b.seq.get(),
             at: WordAt(b.at.get()),
             word: b.word.get(),
-            block_hash: b.block_hash.get(),
+            sum: b.sum.get(),
             file: b.file.get(),
             block: BlockIndex(b.block.get()),
             frames: b.frames.get(),
@@ -194,7 +194,7 @@ const LINE: usize = 64;
 pub(crate) struct BatchItem {
     pub(crate) at: WordAt,
     pub(crate) word: u64,
-    pub(crate) block_hash: u64,
+    pub(crate) sum: u64,
     pub(crate) block: BlockIndex,
 }
 
@@ -208,7 +208,7 @@ impl BatchItem {
         ItemBytes {
             at: self.at.0.into(),
             word: self.word.into(),
-            block_hash: self.block_hash.into(),
+            sum: self.sum.into(),
             block: self.block.0.into(),
         }
     }
@@ -217,7 +217,7 @@ impl BatchItem {
         Self {
             at: WordAt(b.at.get()),
             word: b.word.get(),
-            block_hash: b.block_hash.get(),
+            sum: b.sum.get(),
             block: BlockIndex(b.block.get()),
         }
     }
@@ -333,7 +333,7 @@ mod tests {
             seq: 9,
             at: WordAt::new(1, 4096),
             word: 77,
-            block_hash: 5,
+            sum: 5,
             file: 3,
             block: BlockIndex(8),
             frames: 2,

@@ -3,7 +3,7 @@
 use super::Placed;
 use crate::address::BlockIndex;
 use crate::error::Result;
-use crate::format::entry::{Entry, PAGE_WORDS, State};
+use crate::format::entry::{Entry, LEAF_BLOCKS, NO_SUM, State};
 use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::sync::atomic::Ordering;
@@ -15,13 +15,17 @@ impl Placed {
     ///
     /// # Errors
     /// When the medium cannot be read or written: what was cut off would show when the file grows.
-    pub(crate) fn zero_tail_in_place(&self, entry: Entry, within: usize) -> Result<()> {
+    pub(crate) fn zero_tail_in_place(&self, block: BlockIndex, within: usize) -> Result<()> {
         let tier = &self.tier;
-        if entry == Entry::HOME || tier.planted.is(Planted::TailNotZeroed) {
+        let Some(spot) = self.spot(block).filter(|spot| spot.entry() != Entry::HOME) else {
+            return Ok(());
+        };
+        let entry = spot.entry();
+        if tier.planted.is(Planted::TailNotZeroed) {
             return Ok(());
         }
-        let mut rest = vec![0; self.block_size.bytes() - within];
-        if let Err(e) = tier.read_block_checked(entry.frame(), within, &mut rest) {
+        let mut all = vec![0; self.block_size.bytes()];
+        if let Err(e) = tier.read_block_checked(entry.frame(), 0, &mut all) {
             if tier.memory_of(entry.frame()).is_none() {
                 return Err(e);
             }
@@ -29,17 +33,36 @@ impl Placed {
             log::error!("cannot read the last block of file {}: {e}", self.id);
             return Ok(());
         }
-        if rest.iter().all(|b| *b == 0) {
+        let is_data = self.class == FileClass::Data;
+        let sum = if is_data { tier.sum_of(spot, entry).unwrap_or(NO_SUM) } else { NO_SUM };
+        if is_data && tier.compare(spot, entry, &all, sum).is_err() {
+            // Who reads it is told. Its bytes past the end must not get a right checksum.
             return Ok(());
         }
-        let ours =
-            self.class == FileClass::Data && tier.latch(entry.frame(), self.block_size.frames());
-        let zeroed = tier.zero_part(entry.frame(), within, rest.len());
+        let unstated = is_data && sum == NO_SUM;
+        if all[within..].iter().all(|b| *b == 0) {
+            if unstated {
+                tier.restate(spot, Some(&all));
+            }
+            return Ok(());
+        }
+        // A cut from here on leaves a block without a checksum, and the next recovery comes here
+        // again.
+        if is_data && !unstated && !tier.planted.is(Planted::TailSumKept) {
+            tier.restate(spot, None);
+        }
+        let ours = is_data && tier.latch(entry.frame(), self.block_size.frames());
+        let zeroed = tier.zero_part(entry.frame(), within, all.len() - within);
         let zeroed = zeroed.and_then(|ticket| tier.wait_for(entry.frame(), ticket));
         if ours {
             tier.unlatch(entry.frame(), self.block_size.frames());
         }
-        zeroed
+        zeroed?;
+        if is_data {
+            all[within..].fill(0);
+            tier.restate(spot, Some(&all));
+        }
+        Ok(())
     }
 
     /// Step 3: entries past the end become `Home` and their frames free.
@@ -50,8 +73,8 @@ impl Placed {
             if leaf.dirty() + leaf.cached() == 0 {
                 return;
             }
-            for index in 0..PAGE_WORDS {
-                let block = number * PAGE_WORDS + index;
+            for index in 0..LEAF_BLOCKS {
+                let block = number * LEAF_BLOCKS + index;
                 if block >= first && leaf.get(index as usize) != Entry::HOME {
                     blocks.push(BlockIndex(block));
                 }
@@ -95,8 +118,8 @@ impl Placed {
     pub(crate) fn drop_map(&self) {
         let mut blocks = Vec::new();
         self.map.for_each_leaf(|number, leaf| {
-            let held = (0..PAGE_WORDS).filter(|index| leaf.get(*index as usize) != Entry::HOME);
-            blocks.extend(held.map(|index| BlockIndex(number * PAGE_WORDS + index)));
+            let held = (0..LEAF_BLOCKS).filter(|index| leaf.get(*index as usize) != Entry::HOME);
+            blocks.extend(held.map(|index| BlockIndex(number * LEAF_BLOCKS + index)));
         });
         self.meta.lock().redo.forget(|_| true);
         self.drop_entries(&blocks, |_| true);
@@ -145,11 +168,11 @@ impl Placed {
         }
         let mut frames = Vec::new();
         self.map.for_each_leaf(|number, leaf| {
-            for index in 0..PAGE_WORDS as usize {
+            for index in 0..LEAF_BLOCKS as usize {
                 if leaf.get(index) == Entry::HOME {
                     continue;
                 }
-                let spot = self.spot(BlockIndex(number * PAGE_WORDS + index as u64));
+                let spot = self.spot(BlockIndex(number * LEAF_BLOCKS + index as u64));
                 frames.extend(spot.and_then(|spot| tier.forget_block(spot)));
             }
         });

@@ -54,8 +54,8 @@ pub(crate) struct Pair {
     blocks: [SmallVec<[BlockIndex; AT_ONCE]>; 2],
     /// The lowest bit of the newer one.
     newer: usize,
-    /// The entries of the newer one that are not on the medium yet.
-    pending: SmallVec<[(WordAt, u64); AT_ONCE]>,
+    /// The entries of the newer one that are not on the medium yet, with the blocks' checksums.
+    pub(super) pending: SmallVec<[(WordAt, u64, u64); AT_ONCE]>,
     /// The pieces they pointed to before, and their size.
     old: Few<Frame>,
     size: Option<BlockSize>,
@@ -115,16 +115,18 @@ impl Ledger {
                 return false;
             };
             let word = spot.word(self.seed, Entry::dirty(*frame));
-            items.push(BatchItem { at, word, block_hash: 0, block: spot.block });
+            items.push(BatchItem { at, word, sum: 0, block: spot.block });
         }
         self.leave_lanes(spots, &mut lanes);
         let mut pair = self.pairs[number as usize].lock();
         self.latches_are_visible();
-        for ((item, write), (_, data)) in items.iter_mut().zip(&writes).zip(blocks) {
-            item.block_hash = write.nt_write_hashed(data, self.seed);
+        for ((item, spot), (write, (_, data))) in
+            items.iter_mut().zip(spots).zip(writes.iter().zip(blocks))
+        {
+            item.sum = spot.sum(self, write.nt_write_hashed(data, self.seed));
         }
         if !self.planted.is(Planted::BatchEntriesLeft) {
-            pair.pending.iter().for_each(|(at, word)| self.stream_word(*at, *word));
+            self.stream_entries(&pair.pending);
         }
         record.seq += 1;
         let header = BatchHeader {
@@ -146,7 +148,7 @@ impl Ledger {
         let free = std::mem::take(&mut pair.old);
         let free_size = pair.size.replace(size).unwrap_or(size);
         pair.pending.clear();
-        pair.pending.extend(items.iter().map(|item| (item.at, item.word)));
+        pair.pending.extend(items.iter().map(|item| (item.at, item.word, item.sum)));
         pair.blocks[parity].clear();
         pair.blocks[parity].extend(spots.iter().map(|spot| spot.block));
         pair.live[parity] = Some(file);
@@ -244,7 +246,7 @@ impl Ledger {
         if !pair.is_live() {
             return;
         }
-        self.store_later(&pair.pending);
+        self.stream_entries(&pair.pending);
         pair.pending.clear();
         self.fence();
         if let Some(size) = pair.size {

@@ -177,7 +177,7 @@ impl Ledger {
             .map(|((spot, at), (frame, hash))| BatchItem {
                 at: *at,
                 word: spot.word(self.seed, Entry::dirty(*frame)),
-                block_hash: *hash,
+                sum: spot.sum(self, *hash),
                 block: spot.block,
             })
             .collect();
@@ -207,7 +207,7 @@ impl Ledger {
         }
         grown(size_after);
         for item in &items {
-            self.stream_word(item.at, item.word);
+            self.stream_entry(item.at, item.word, item.sum);
         }
         if !self.planted.is(Planted::BatchRetiredEarly) {
             self.order();

@@ -9,7 +9,7 @@
 //! | step | what is done | a cut after it leaves |
 //! |---|---|---|
 //! | 1 | the block goes into a free frame, non-temporal, its checksum taken on the way | the old block; the frame is free |
-//! | 2 | the lane's pending entry (of the switch before) is stored, non-temporal | the same; the record of that switch is durable |
+//! | 2 | the lane's pending entry (of the switch before) is stored, its block's checksum beside it, non-temporal | the same; the record of that switch is durable |
 //! | 3 | a record (entry, checksum) goes into the lane's other record slot, non-temporal | the old block, or, if block and record both happened to arrive whole, the new one |
 //! | 4 | fence | **the new block**: recovery finds the record, checks the block, writes the entry |
 //! | 5 | the entry is switched in DRAM, where readers look; the write is acknowledged | the new block |
@@ -47,9 +47,11 @@ use crate::tier::alloc::Purpose;
 const SWEEPS_A_COMMIT: u64 = 50;
 
 /// A switch whose entry is not yet stored on the medium; its record is durable.
-struct Pending {
+pub(super) struct Pending {
     at: WordAt,
     word: u64,
+    /// The block's checksum, which goes beside the word.
+    pub(super) sum: u64,
     file: u64,
     block: BlockIndex,
     /// The piece the entry pointed to before; free once the entry is durable.
@@ -72,7 +74,7 @@ pub(crate) struct Lane {
     seq: u64,
     /// Which block the record in each slot speaks of.
     live: [Option<(u64, BlockIndex)>; 2],
-    pending: Option<Pending>,
+    pub(super) pending: Option<Pending>,
     /// The piece of the last switch, still claimed; who locks the lane next releases it
     /// ([`Ledger::guard`]).
     unreleased: Option<(Frame, BlockSize)>,
@@ -136,6 +138,12 @@ impl Look<'_> {
 pub(crate) struct LaneGuard<'a> {
     pub(crate) lane: SpinMutexGuard<'a, Lane>,
     pub(crate) number: u32,
+}
+
+impl Pending {
+    pub(super) fn is_of(&self, file: u64, block: BlockIndex) -> bool {
+        (self.file, self.block) == (file, block)
+    }
 }
 
 impl Ledger {
@@ -313,8 +321,8 @@ impl Ledger {
         data: &[u8],
     ) {
         self.point_too_early(spot, at, frame);
-        let block_hash = write.nt_write_hashed(data, self.seed);
-        self.commit_written(guard, spot, at, frame, block_hash);
+        let hash = write.nt_write_hashed(data, self.seed);
+        self.commit_written(guard, spot, at, frame, hash);
     }
 
     #[inline]
@@ -345,23 +353,24 @@ impl Ledger {
         spot: Spot<'_>,
         at: WordAt,
         frame: Frame,
-        block_hash: u64,
+        hash: u64,
     ) {
         self.leave_batches(guard, spot);
         let lane = &mut *guard.lane;
         // While the block is on its way: what is done between the copy and the fence costs nothing.
         let settled = lane.pending.take();
         if let Some(pending) = &settled {
-            self.stream_word(pending.at, pending.word);
+            self.stream_entry(pending.at, pending.word, pending.sum);
         }
-        let word = spot.word(self.seed, Entry::dirty(frame));
+        let key = spot.key(self.seed);
+        let (word, sum) = (key.seal(Entry::dirty(frame)), self.sum_with(key, hash));
         let old = spot.entry();
         lane.seq += 1;
         let record = LaneRecord {
             seq: lane.seq,
             at,
             word,
-            block_hash,
+            sum,
             file: spot.file,
             block: spot.block,
             frames: spot.size.frames() as u32,
@@ -385,7 +394,7 @@ impl Ledger {
             lane.unreleased = Some((frame, spot.size));
         }
         let old = old.held_frame().map(|frame| (frame, spot.size));
-        lane.pending = Some(Pending { at, word, file: spot.file, block: spot.block, old });
+        lane.pending = Some(Pending { at, word, sum, file: spot.file, block: spot.block, old });
         lane.live[slot as usize] = Some((spot.file, spot.block));
     }
 
@@ -397,9 +406,9 @@ impl Ledger {
         spot: Spot<'_>,
         at: WordAt,
         frame: Frame,
-        block_hash: u64,
+        hash: u64,
     ) {
-        self.commit_written(guard, spot, at, frame, block_hash);
+        self.commit_written(guard, spot, at, frame, hash);
     }
 
     /// Looks at the piece that the next switch of this lane will fill, while the fence's writes are
@@ -435,7 +444,7 @@ impl Ledger {
     /// was one.
     pub(crate) fn settle(&self, lane: &mut Lane) -> bool {
         let Some(pending) = lane.pending.take() else { return false };
-        self.stream_word(pending.at, pending.word);
+        self.stream_entry(pending.at, pending.word, pending.sum);
         self.order();
         match pending.old {
             Some((frame, size)) if self.has_log => self.retire(Purpose::Blocks(size), [frame]),
@@ -447,7 +456,7 @@ impl Ledger {
 
     /// Settles the pending entry if it is this block's.
     pub(crate) fn settle_block(&self, lane: &mut Lane, file: u64, block: BlockIndex) {
-        if lane.pending.as_ref().is_some_and(|p| p.file == file && p.block == block) {
+        if lane.pending.as_ref().is_some_and(|p| p.is_of(file, block)) {
             self.settle(lane);
         }
     }

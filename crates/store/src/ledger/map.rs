@@ -27,10 +27,10 @@
 //! 3. Pages are linked and unlinked under `pages`, which is taken after `moving` and before a lane.
 
 use super::Ledger;
-use crate::address::{BlockIndex, Frame, WordAt};
+use crate::address::{BlockIndex, FRAME, Frame, WordAt};
 use crate::cache::policy::Chosen;
 use crate::error::Result;
-use crate::format::entry::{Entry, PAGE_WORDS, Place, seal};
+use crate::format::entry::{Entry, LEAF_BLOCKS, LEAF_SLOT, NO_SUM, PAGE_WORDS, Place, seal};
 use crate::medium::prepare_word;
 use crate::planted::Planted;
 use crate::sync::Mutex;
@@ -67,13 +67,13 @@ impl PageAt {
     }
 }
 
-/// 512 entries and what eviction and destaging need to know about them. The entries lie in it and
+/// 256 entries and what eviction and destaging need to know about them. The entries lie in it and
 /// not elsewhere: a lookup that finds nothing in the CPU caches then waits for memory once.
 pub(crate) struct Leaf {
     page: PageAt,
     /// Writers that had the page made, and have not set their entries yet ([`Kept`]).
     kept: AtomicU32,
-    entries: [AtomicU64; FANOUT],
+    entries: [AtomicU64; LEAF_BLOCKS as usize],
     /// What the eviction policy knows of the blocks.
     pub(crate) policy: Chosen,
     dirty: AtomicU32,
@@ -93,7 +93,7 @@ impl Leaf {
     }
 
     pub(crate) fn get(&self, index: usize) -> Entry {
-        // Who looks at a whole leaf would give others 512 turns, and the scenes have two blocks.
+        // Who looks at a whole leaf would give others 256 turns, and the scenes have two blocks.
         #[cfg(feature = "interleavings")]
         if index >= 8 {
             return Entry::from_raw(self.entries[index].peek());
@@ -134,7 +134,7 @@ impl Leaf {
     /// the lane's lock, and while an entry of the leaf is not `Home`.
     #[inline]
     pub(crate) fn word_at(&self, index: usize) -> Option<WordAt> {
-        self.page.get().map(|page| page.plus(index as u64 * 8))
+        self.page.get().map(|page| page.plus(index as u64 * LEAF_SLOT))
     }
 
     /// Whether the leaf has a page, at the moment.
@@ -228,7 +228,7 @@ impl FileMap {
     /// block is `Home`). The leaf may have no page.
     #[inline]
     pub(crate) fn leaf(&self, block: BlockIndex) -> Option<(&Leaf, usize)> {
-        let (leaf, index) = (block.0 / PAGE_WORDS, (block.0 % PAGE_WORDS) as usize);
+        let (leaf, index) = (block.0 / LEAF_BLOCKS, (block.0 % LEAF_BLOCKS) as usize);
         if leaf == 0 {
             return self.first.get().map(|l| (&**l, index));
         }
@@ -350,7 +350,7 @@ impl FileMap {
             kept.keep(leaf);
             return Ok(true);
         }
-        let number = block.0 / PAGE_WORDS;
+        let number = block.0 / LEAF_BLOCKS;
         let pointer = if number == 0 {
             root
         } else {
@@ -513,14 +513,15 @@ fn new_page(
     pages: &mut Vec<Frame>,
 ) -> Option<WordAt> {
     let frame = tier.take_page()?;
-    let mut bytes = Vec::with_capacity(FANOUT * 8);
+    let mut bytes = Vec::with_capacity(FRAME);
+    let empty = |child| seal(tier.seed, file, child, Entry::HOME).to_le_bytes();
     for n in 0..PAGE_WORDS {
-        let child = match place {
-            Place::Leaf(leaf) => Place::Block(leaf * PAGE_WORDS + n),
-            Place::Middle(middle) => Place::Leaf(middle * PAGE_WORDS + n),
-            _ => Place::Middle(n),
-        };
-        bytes.extend_from_slice(&seal(tier.seed, file, child, Entry::HOME).to_le_bytes());
+        bytes.extend_from_slice(&match place {
+            Place::Leaf(_) if n % 2 == 1 => NO_SUM.to_le_bytes(),
+            Place::Leaf(leaf) => empty(Place::Block(leaf * LEAF_BLOCKS + n / 2)),
+            Place::Middle(middle) => empty(Place::Leaf(middle * PAGE_WORDS + n)),
+            _ => empty(Place::Middle(n)),
+        });
     }
     let at = tier.page_at(frame);
     let word = seal(tier.seed, file, place, Entry::page(frame));

@@ -2,10 +2,11 @@
 //!
 //! A fact is a map entry, a map page, a file's header in the file table, a record of a switch under
 //! way. Start reading at [`switch`], where a block gets another version: one call for each way.
-//! [`lanes`] is how one switch is durable with one fence, [`batch`] how several blocks switch
-//! together, [`at_once`] how a few do with one fence, [`map`] the block map of a file, [`header`] a
-//! file's slot and its state line, [`replay`] what recovery does with records, [`zeroed`] what redo
-//! files grow by, [`latch`] the lock of a lane and of a file.
+//! [`at_rest`] is how a block is compared with its checksum, [`lanes`] how one switch is durable
+//! with one fence, [`batch`] how several blocks switch together, [`at_once`] how a few do with one
+//! fence, [`map`] the block map of a file, [`header`] a file's slot and its state line, [`replay`]
+//! what recovery does with records, [`zeroed`] what redo files grow by, [`latch`] the lock of a
+//! lane and of a file.
 //!
 //! It is a ledger for mapped metadata: words are stored whole and in order. One for metadata on a
 //! block medium would keep a log instead, and have the same calls.
@@ -20,6 +21,7 @@
 //! times mean.
 
 mod at_once;
+pub(crate) mod at_rest;
 pub(crate) mod batch;
 pub(crate) mod header;
 pub(crate) mod lanes;

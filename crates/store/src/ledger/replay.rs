@@ -12,7 +12,7 @@ use super::Ledger;
 use super::torn;
 use crate::address::{FRAME, Frame, WordAt};
 use crate::error::Result;
-use crate::format::entry::{Place, unseal};
+use crate::format::entry::{LEAF_SLOT, Place, block_sum, unseal};
 use crate::format::record::{
     self, BATCH_RECORD, BatchHeader, BatchItem, ITEMS_OVERFLOW, LANE_RECORD, LaneRecord, NO_FRAME,
 };
@@ -65,14 +65,13 @@ fn apply_records(tier: &Ledger, len: u64) -> Result<Replayed> {
             live[group].push(tier.geometry.lane_record_at(lane, record.seq));
         }
         for r in records {
-            let item =
-                BatchItem { at: r.at, word: r.word, block_hash: r.block_hash, block: r.block };
+            let item = BatchItem { at: r.at, word: r.word, sum: r.sum, block: r.block };
             let whole = block_is_whole(tier, frames, r.file, &item, r.frames);
             if whole || tier.planted.is(Planted::SkipBlockChecksum) {
                 if tier.load_checked(r.at)? != r.word {
                     replayed.switches += 1;
                 }
-                store_entry(tier, r.at, r.word);
+                store_entry(tier, r.at, r.word, r.sum);
             }
         }
     }
@@ -97,7 +96,7 @@ fn apply_records(tier: &Ledger, len: u64) -> Result<Replayed> {
             let mut news = false;
             for item in items {
                 news |= tier.load_checked(item.at)? != item.word;
-                store_entry(tier, item.at, item.word);
+                store_entry(tier, item.at, item.word, item.sum);
             }
             lengthen(tier, header)?;
             replayed.batches += u64::from(news);
@@ -122,12 +121,13 @@ fn apply_records(tier: &Ledger, len: u64) -> Result<Replayed> {
     Ok(replayed)
 }
 
-/// Stores an entry of a map page, which nobody has claimed yet.
-fn store_entry(tier: &Ledger, at: WordAt, word: u64) {
+/// Stores an entry of a map page, which nobody has claimed yet, and the checksum beside it.
+fn store_entry(tier: &Ledger, at: WordAt, word: u64, sum: u64) {
     let page = at.offset() / FRAME as u64 * FRAME as u64;
     let medium = tier.words(at.member());
     let ours = medium.latch(page, FRAME);
     tier.store_word(at, word);
+    tier.store_sum(at, sum);
     if ours {
         medium.unlatch(page, FRAME);
     }
@@ -148,9 +148,9 @@ fn block_is_whole(
     };
     let member = item.at.member();
     let word_inside = member < tier.members.len()
-        && item.at.offset().is_multiple_of(8)
+        && item.at.offset().is_multiple_of(LEAF_SLOT)
         && item.at.offset() >= tier.geometry.data_start[member]
-        && item.at.offset() + 8 <= tier.words(member).len();
+        && item.at.offset() + LEAF_SLOT <= tier.words(member).len();
     if !word_inside || !block_frames.is_power_of_two() || block_frames > 8 {
         return false;
     }
@@ -160,7 +160,7 @@ fn block_is_whole(
     }
     let mut bytes = vec![0; count as usize * FRAME];
     match tier.read_block_checked(entry.frame(), 0, &mut bytes) {
-        Ok(()) => hash_bytes(&bytes, tier.seed) == item.block_hash,
+        Ok(()) => block_sum(tier.seed, file, item.block, hash_bytes(&bytes, tier.seed)) == item.sum,
         Err(e) => {
             log::error!(
                 "block {} of file {file} was being written and cannot be read: {e}",

@@ -23,7 +23,7 @@ use super::Ledger;
 use super::map::{FileMap, Leaf};
 use crate::address::{BlockIndex, BlockSize, Frame, WordAt};
 use crate::error::Result;
-use crate::format::entry::{Entry, Place, State, seal};
+use crate::format::entry::{Entry, Key, NO_SUM, Place, State, key};
 use crate::medium::{InPlace, Pin};
 use crate::planted::Planted;
 use crate::sync::atomic::Ordering;
@@ -46,10 +46,22 @@ impl Spot<'_> {
         self.leaf.get(self.index)
     }
 
+    /// What its word and its checksum are made with.
+    #[inline]
+    pub(super) fn key(&self, seed: u64) -> Key {
+        key(seed, self.file, Place::Block(self.block.0))
+    }
+
     /// What the word on the tier says when the entry is `entry`.
     #[inline]
     pub(super) fn word(&self, seed: u64, entry: Entry) -> u64 {
-        seal(seed, self.file, Place::Block(self.block.0), entry)
+        self.key(seed).seal(entry)
+    }
+
+    /// The checksum at rest of bytes with the checksum `hash` as this block.
+    #[inline]
+    pub(super) fn sum(&self, ledger: &Ledger, hash: u64) -> u64 {
+        ledger.sum_with(self.key(ledger.seed), hash)
     }
 
     /// Where that word is; `None` while the leaf has no page. Asked under the lane
@@ -70,6 +82,13 @@ pub(crate) enum Version<'a> {
         part: &'a [u8],
         whole: &'a mut [u8],
     },
+}
+
+/// What a part of a block is added to.
+struct Old {
+    entry: Entry,
+    /// What its bytes are compared with, if they are.
+    sum: u64,
 }
 
 /// How a change of a block came out. Except for `Done` nothing is changed.
@@ -154,8 +173,11 @@ impl Ledger {
             return Ok(Outcome::NoPiece);
         };
         self.point_too_early(spot, at, frame);
-        match self.write_version(spot.entry(), version, spot.size, frame) {
-            Ok(checksum) => self.commit_filled(&mut guard, spot, at, frame, checksum),
+        let old = spot.entry();
+        // With the lane locked: what a part is added to stays as it is.
+        let adds_to = || Old { entry: old, sum: self.sum_to_see(&guard, spot, old) };
+        match self.write_version(spot, adds_to, version, frame) {
+            Ok(hash) => self.commit_filled(&mut guard, spot, at, frame, hash),
             Err(e) => {
                 self.give_piece(&mut guard.lane, frame, spot.size);
                 return Err(e);
@@ -202,30 +224,41 @@ impl Ledger {
         if let Some(at) = spot.at() {
             self.point_too_early(spot, at, frame);
         }
-        let checksum = self.write_version(old, version, spot.size, frame)?;
+        let old_sum = match adds_to_old {
+            true => match self.sum_of(spot, old) {
+                Some(sum) => sum,
+                None => return Ok(Outcome::Moved),
+            },
+            false => NO_SUM,
+        };
+        let hash = self.write_version(spot, || Old { entry: old, sum: old_sum }, version, frame)?;
         let mut guard = self.lock_lane(spot.file, spot.block);
         let moved =
             || adds_to_old && spot.entry() != old && !self.planted.is(Planted::PartOverMoved);
         let Some(at) = spot.at().filter(|_| holds() && !moved()) else { return Ok(Outcome::Moved) };
-        self.commit_filled(&mut guard, spot, at, frame, checksum);
+        self.commit_filled(&mut guard, spot, at, frame, hash);
         spot.leaf.set(spot.index, Entry::dirty(frame));
         Ok(Outcome::Done)
     }
 
-    /// Fills a piece with a new version of a block that was `old`, durable with the next fence. Its
-    /// checksum.
+    /// Fills a piece with a new version of a block, durable with the next fence. The checksum of
+    /// its bytes. `adds_to` is what the tier has of it, for a version that is a part.
     fn write_version(
         &self,
-        old: Entry,
+        spot: Spot<'_>,
+        adds_to: impl FnOnce() -> Old,
         version: Version<'_>,
-        size: BlockSize,
         frame: Frame,
     ) -> Result<u64> {
         let data = match version {
             Version::Whole(data) => data,
             Version::Part { inner, part, whole } => {
-                debug_assert_eq!(whole.len(), size.bytes());
-                self.read_block(old.frame(), 0, whole)?;
+                debug_assert_eq!(whole.len(), spot.size.bytes());
+                let Old { entry, sum } = adds_to();
+                self.read_block(entry.frame(), 0, whole)?;
+                if !self.planted.is(Planted::PartUnseen) {
+                    self.compare(spot, entry, whole, sum)?;
+                }
                 whole[inner..inner + part.len()].copy_from_slice(part);
                 whole
             }
@@ -260,7 +293,9 @@ impl Ledger {
             self.fence();
         }
         let held = self.is_quick.then_some((guard, at));
-        let written = self.write_first(frame, spot.size, data, count, state == State::Cached);
+        let copy = state == State::Cached;
+        let beside = held.as_ref().map(|(_, at)| *at);
+        let written = self.write_first(spot, frame, data, count, copy, beside);
         let (mut guard, at) = match held {
             Some((guard, at)) => (guard, Some(at)),
             None => {
@@ -269,10 +304,14 @@ impl Ledger {
                 (guard, spot.at().filter(|_| unmoved()))
             }
         };
-        let (Ok(()), Some(at)) = (&written, at) else {
+        let (Ok(sum), Some(at)) = (&written, at) else {
             self.give_piece(&mut guard.lane, frame, spot.size);
-            return written.map(|()| Outcome::Moved);
+            return written.map(|_| Outcome::Moved);
         };
+        if beside.is_none() && copy {
+            self.store_sum(at, *sum);
+            self.order();
+        }
         self.replace_entry(&mut guard, spot, at, new);
         if state == State::Dirty {
             self.order();
@@ -284,15 +323,17 @@ impl Ledger {
     }
 
     /// Fills a piece, durable on return. A `copy` is not changed in place, so its checksum will do
-    /// where a log knows it: the entry's record counts only with the block.
+    /// where a log knows it: the entry's record counts only with the block. Its checksum at rest is
+    /// durable too, with the entry that is at `beside`; without that it is the caller's to store.
     fn write_first(
         &self,
+        spot: Spot<'_>,
         frame: Frame,
-        size: BlockSize,
         data: Option<&[u8]>,
         count: usize,
         copy: bool,
-    ) -> Result<()> {
+        beside: Option<WordAt>,
+    ) -> Result<u64> {
         let cut;
         let data = match data {
             Some(data) if data.get(count..).is_some_and(|rest| rest.iter().any(|b| *b != 0)) => {
@@ -302,14 +343,25 @@ impl Ledger {
             data => data,
         };
         let ticket = match data {
-            Some(data) if copy && self.has_log => {
+            Some(data) if copy => {
                 let written = self.write_block(frame, data)?;
-                return self.wait_apart(frame, written.ticket);
+                let sum = spot.sum(self, written.checksum);
+                // Nobody looks at it while the entry is `Home`.
+                if let Some(at) = beside {
+                    self.store_sum(at, sum);
+                }
+                if self.has_log {
+                    self.wait_apart(frame, written.ticket)?;
+                } else {
+                    self.wait_for(frame, written.ticket)?;
+                }
+                return Ok(sum);
             }
             Some(data) => self.write_part(frame, 0, data)?,
-            None => self.zero_part(frame, 0, size.bytes())?,
+            None => self.zero_part(frame, 0, spot.size.bytes())?,
         };
-        self.wait_for(frame, ticket)
+        self.wait_for(frame, ticket)?;
+        Ok(NO_SUM)
     }
 
     /// Changes an entry to what `to` makes of it; `None`: it stays. Waits where somebody gives the

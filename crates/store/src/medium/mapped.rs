@@ -142,6 +142,11 @@ impl Mapped {
         self.mapping.store_u64(at, word);
     }
 
+    /// A word, whole.
+    pub(crate) fn load_word(&self, at: u64) -> u64 {
+        self.mapping.load_u64(at)
+    }
+
     /// Sends a stored word on its way; durable with the next fence.
     pub(crate) fn flush_word(&self, at: u64) {
         self.mapping.flush(at, 8);

@@ -10,9 +10,10 @@
 //! | 5 | the state line gets home's size and modification time and loses the flag | the same |
 
 use super::Mover;
+use super::unreadable::Going;
 use crate::address::BlockIndex;
 use crate::error::{Error, Result};
-use crate::format::entry::{Entry, PAGE_WORDS, State};
+use crate::format::entry::{Entry, LEAF_BLOCKS, State};
 use crate::format::slot::DESTAGING;
 use crate::homeward::times::give_mtime;
 use crate::known::{FileState, Placed};
@@ -106,11 +107,11 @@ impl Mover {
         let most = most.min((ROUND_BYTES / bytes) as u64) as usize;
         let mut blocks = Vec::new();
         placed.map.for_each_leaf(|number, leaf| {
-            if leaf.dirty() == 0 || blocks.len() >= most || (number + 1) * PAGE_WORDS <= from.0 {
+            if leaf.dirty() == 0 || blocks.len() >= most || (number + 1) * LEAF_BLOCKS <= from.0 {
                 return;
             }
-            for index in 0..PAGE_WORDS {
-                let block = BlockIndex(number * PAGE_WORDS + index);
+            for index in 0..LEAF_BLOCKS {
+                let block = BlockIndex(number * LEAF_BLOCKS + index);
                 let entry = leaf.get(index as usize);
                 if blocks.len() < most && block >= from && entry.state() == State::Dirty {
                     blocks.push((block, entry));
@@ -136,12 +137,13 @@ impl Mover {
             let read = copies.len();
             copies.resize(read + bytes, 0);
             match self.copy_to_go_home(file, placed, block, entry, &mut copies[read..]) {
-                Ok(true) => {
+                Ok(Going::Copied) => {
                     size = size.max(now);
                     views.push((block, entry, view));
                     continue;
                 }
-                Ok(false) => given_up.push((block, entry, view)),
+                Ok(Going::GivenUp) => given_up.push((block, entry, view)),
+                Ok(Going::Moved) => {}
                 Err(e) => *failed = failed.take().or(Some(e)),
             }
             copies.truncate(read);

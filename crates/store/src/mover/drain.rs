@@ -3,6 +3,7 @@
 
 use super::Mover;
 use super::destage::ROUND_BYTES;
+use super::unreadable::Going;
 use crate::address::{BlockIndex, WordAt};
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, State};
@@ -73,8 +74,8 @@ impl Mover {
             let mut given_up: Vec<BlockIndex> = Vec::new();
             for ((block, _, entry), copy) in going.iter().zip(copies.chunks_exact_mut(bytes)) {
                 match self.copy_to_go_home(file, placed, *block, *entry, copy) {
-                    Ok(true) => runs.push((*block, copy)),
-                    Ok(false) => given_up.push(*block),
+                    Ok(Going::Copied | Going::Moved) => runs.push((*block, copy)),
+                    Ok(Going::GivenUp) => given_up.push(*block),
                     Err(e) => unreadable.push((*block, e)),
                 }
             }

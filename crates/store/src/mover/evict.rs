@@ -4,7 +4,7 @@ use super::Mover;
 use crate::address::BlockIndex;
 use crate::cache::policy::{Chosen, Policy};
 use crate::error::Result;
-use crate::format::entry::{Entry, PAGE_WORDS, State};
+use crate::format::entry::{Entry, LEAF_BLOCKS, State};
 use crate::known::FileState;
 use crate::ledger::Ledger;
 use crate::planted::Planted;
@@ -63,8 +63,8 @@ impl Mover {
                     if leaf.cached() == 0 || evicted + blocks.len() as u64 >= want {
                         return;
                     }
-                    for index in 0..PAGE_WORDS as usize {
-                        let block = number * PAGE_WORDS + index as u64;
+                    for index in 0..LEAF_BLOCKS as usize {
+                        let block = number * LEAF_BLOCKS + index as u64;
                         if evicted + (blocks.len() as u64) < want
                             && (from..to).contains(&block)
                             && goes(leaf.get(index))
@@ -97,8 +97,8 @@ impl Mover {
         placed.map.for_each_leaf(|number, leaf| {
             if leaf.cached() > 0 {
                 let in_leaf =
-                    (0..PAGE_WORDS as usize).filter(|i| leaf.get(*i).state() == State::Cached);
-                blocks.extend(in_leaf.map(|i| BlockIndex(number * PAGE_WORDS + i as u64)));
+                    (0..LEAF_BLOCKS as usize).filter(|i| leaf.get(*i).state() == State::Cached);
+                blocks.extend(in_leaf.map(|i| BlockIndex(number * LEAF_BLOCKS + i as u64)));
             }
         });
         let evicted = placed.drop_copies(&blocks);

@@ -1,6 +1,6 @@
 //! Moving blocks between the tier and home: [`destage`] and [`drain`] bring dirty blocks home,
-//! [`admit`] takes clean copies in, [`evict`] gives them up, [`room`] waits for free frames,
-//! [`keep`] does all that before anybody has to wait.
+//! [`admit`] takes clean copies in, [`evict`] gives them up, [`scrub`] compares blocks at rest,
+//! [`room`] waits for free frames, [`keep`] does all that before anybody has to wait.
 //!
 //! **Invariant**: home is synced before an entry says that home has a block.
 //!
@@ -15,6 +15,7 @@ pub(crate) mod keep;
 pub(crate) mod lent;
 pub(crate) mod refused;
 pub(crate) mod room;
+pub(crate) mod scrub;
 pub(crate) mod unreadable;
 
 use crate::environment::Environment;

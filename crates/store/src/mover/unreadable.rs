@@ -1,4 +1,5 @@
-//! Blocks that the medium does not give back.
+//! Blocks that the medium does not give back: it says so, or their checksum does
+//! ([`crate::ledger::at_rest`]).
 //!
 //! A clean copy that cannot be read is home's block: its entry becomes `Home`, its frame stays out
 //! of use until the next attach, and the reader gets home's bytes. A dirty block that cannot be
@@ -16,6 +17,8 @@ use crate::address::BlockIndex;
 use crate::error::{Error, MediumError, Result};
 use crate::format::entry::{Entry, State};
 use crate::known::{FileState, Placed};
+use crate::planted::Planted;
+use crate::profile::FileClass;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::waits;
@@ -53,6 +56,16 @@ impl std::fmt::Display for LostBlock {
     }
 }
 
+/// What came of a block that is to go home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Going {
+    Copied,
+    /// It cannot be had, and the user said that it may be lost.
+    GivenUp,
+    /// It was written again.
+    Moved,
+}
+
 /// Of a file by its key, a block of it.
 type Which = ((u64, u64), BlockIndex);
 
@@ -80,8 +93,8 @@ impl GivenUp {
 }
 
 impl Mover {
-    /// Copies a dirty block that nobody can change meanwhile into `copy`, to destage it. `false`:
-    /// it is unreadable and given up.
+    /// Copies a dirty block that nobody can change meanwhile into `copy`, to destage it, and
+    /// compares that with the block's checksum.
     ///
     /// # Errors
     /// [`Error::Unreadable`] when it is unreadable and must not be given up.
@@ -92,9 +105,10 @@ impl Mover {
         block: BlockIndex,
         entry: Entry,
         copy: &mut [u8],
-    ) -> Result<bool> {
-        let source = match placed.tier.read_block_checked(entry.frame(), 0, copy) {
-            Ok(()) => return Ok(true),
+    ) -> Result<Going> {
+        let source = match self.read_to_go_home(placed, block, entry, copy) {
+            Ok(true) => return Ok(Going::Copied),
+            Ok(false) => return Ok(Going::Moved),
             Err(Error::Medium(MediumError::Unreadable { source, .. })) => source,
             Err(e) => return Err(e),
         };
@@ -104,9 +118,28 @@ impl Mover {
                 "giving up {lost}, which cannot be read ({source}): the home keeps an older version"
             );
             self.given_up.lost.lock().push(lost);
-            return Ok(false);
+            return Ok(Going::GivenUp);
         }
         Err(self.note_unreadable(file, placed, block, entry, source))
+    }
+
+    /// `false`: the block is another by now.
+    fn read_to_go_home(
+        &self,
+        placed: &Placed,
+        block: BlockIndex,
+        entry: Entry,
+        copy: &mut [u8],
+    ) -> Result<bool> {
+        let tier = &placed.tier;
+        tier.read_block_checked(entry.frame(), 0, copy)?;
+        if placed.class == FileClass::Redo || tier.planted.is(Planted::DestageUnseen) {
+            return Ok(true);
+        }
+        let Some(spot) = placed.spot(block) else { return Ok(false) };
+        let Some(sum) = tier.sum_of(spot, entry) else { return Ok(false) };
+        tier.compare(spot, entry, copy, sum)?;
+        Ok(true)
     }
 
     /// A program needs a block of which the tier's version, `entry`, could not be read because of

@@ -105,6 +105,8 @@ pub(crate) struct Tier {
     pub(crate) has_log: bool,
     /// Every medium is quick ([`BlockMedium::is_quick`]).
     pub(crate) is_quick: bool,
+    /// Blocks are not in memory.
+    pub(crate) is_on_device: bool,
     /// Of the least durable member.
     pub(crate) durability: Durability,
     pub(crate) emulated: bool,

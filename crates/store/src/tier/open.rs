@@ -506,6 +506,7 @@ pub(crate) fn assemble(
         retired: Mutex::default(),
         has_log: members.iter().any(|m| m.medium.log().is_some()),
         is_quick: members.iter().all(|m| m.medium.is_quick()),
+        is_on_device: members.iter().any(|m| m.medium.memory().is_none()),
         durability,
         emulated: spec.medium == Medium::Emulated,
         superblocks: Mutex::new(superblocks),

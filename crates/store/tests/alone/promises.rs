@@ -702,6 +702,8 @@ fn promise_8_measured_every_event_and_counter_is_recorded_by_the_operation_it_na
     let file = attached.open("a.d8", OpenMode::CREATE).unwrap();
     file.write(0, &[1; 8192]).unwrap();
     attached.destage(None).unwrap();
+    assert_eq!(attached.scrub(None, |_| true).unwrap().blocks, 1);
+    recorded.insert("blocks scrubbed");
     disk.fail_reads(0..MIB);
     let mut bytes = [0; 8192];
     file.read(0, &mut bytes).unwrap();

@@ -87,8 +87,11 @@ impl Base {
             match attach(self.home.clone(), &self.spec, damaged) {
                 Ok(attached) => {
                     for (name, expected) in &self.expected {
-                        if place::read(&attached, name) != *expected {
-                            return Err(format!("{name} has other data"));
+                        match place::try_read(&attached, name) {
+                            Ok(found) if found == *expected => {}
+                            Ok(_) => return Err(format!("{name} has other data")),
+                            // Damaged, and home has it not.
+                            Err(e) => return Ok(Some(e.to_string())),
                         }
                     }
                     Ok(None)
@@ -184,19 +187,23 @@ fn a_flipped_byte_of_a_free_file_slot_is_refused_or_costs_nothing() {
 }
 
 #[test]
-fn every_flipped_byte_of_a_used_map_page_is_refused_and_named() {
+fn every_flipped_byte_of_a_used_map_page_is_refused_and_named_or_costs_nothing() {
     let base = Base::new();
-    let mut count = 0;
     for (slot, mask) in [(0, 0x01), (1, 0x80), (2, 0xff)] {
         let page = base.map_page(slot);
         let (refused, the_same) = base.flip(page.clone(), &[mask], |at| {
-            let word = (at - page.start) / 8;
-            format!("map entry of block {word}")
+            let block = (at - page.start) / 16;
+            let what = if at % 16 < 8 { "map entry of block" } else { "block" };
+            format!("{what} {block}")
         });
-        assert_eq!((refused, the_same), (4096, 0));
-        count += refused;
+        // A block that only the tier has is not read with another checksum. Redo has none.
+        let (words, _) = base.image[page.start as usize..page.end as usize].as_chunks::<16>();
+        let state = |slot: &&[u8; 16]| slot[4] >> 4 & 3;
+        let dirty = words.iter().filter(|slot| state(slot) == 2).count() as u64;
+        assert!(dirty > 0);
+        let refused_sums = if slot == 2 { 0 } else { dirty * 8 };
+        assert_eq!((refused, the_same), (2048 + refused_sums, 2048 - refused_sums), "slot {slot}");
     }
-    println!("{count} flips in map pages, all refused");
 }
 
 #[test]

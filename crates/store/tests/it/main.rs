@@ -11,6 +11,7 @@ macro_rules! full_name {
 
 mod admission;
 mod apart;
+mod at_rest;
 mod between_steps;
 mod crash_suite;
 mod crash_support;

@@ -273,7 +273,7 @@ fn the_first_writers_of_a_map_page_share_it() {
     };
     let attached = open(memory.clone());
     let file = attached.open("a.d4", OpenMode::CREATE).unwrap();
-    file.extend(LEAVES * 512 * BLOCK).unwrap();
+    file.extend(LEAVES * 256 * BLOCK).unwrap();
     let arrived = AtomicU64::new(0);
     let bytes = |block: u64| stamped(block, 1, BLOCK as usize);
     std::thread::scope(|scope| {
@@ -281,7 +281,7 @@ fn the_first_writers_of_a_map_page_share_it() {
             let (file, arrived) = (&file, &arrived);
             scope.spawn(move || {
                 for leaf in 0..LEAVES {
-                    let block = leaf * 512 + writer;
+                    let block = leaf * 256 + writer;
                     let data = bytes(block);
                     arrived.fetch_add(1, SeqCst);
                     for tries in 0.. {
@@ -300,7 +300,7 @@ fn the_first_writers_of_a_map_page_share_it() {
     drop((file, attached));
     let attached = open(memory.restarted());
     let file = attached.open("a.d4", OpenMode::WRITE).unwrap();
-    for block in (0..LEAVES).flat_map(|leaf| (0..WRITERS).map(move |writer| leaf * 512 + writer)) {
+    for block in (0..LEAVES).flat_map(|leaf| (0..WRITERS).map(move |writer| leaf * 256 + writer)) {
         let mut found = vec![0; BLOCK as usize];
         file.read(block * BLOCK, &mut found).unwrap();
         assert!(found == bytes(block), "block {block}: an acknowledged write is lost");

@@ -4,7 +4,7 @@ use super::super::{Severity, check_images_with};
 use super::build::{Build, put};
 use super::{AFTER_CUT, kinds};
 use crate::address::{BlockIndex, BlockSize, Frame, WordAt};
-use crate::format::entry::{Entry, Place, seal, seal_value};
+use crate::format::entry::{Entry, Place, block_sum, seal, seal_value};
 use crate::format::record::{BatchHeader, BatchItem, LaneRecord, NO_FRAME, items_hash};
 use crate::format::slot::{Identity, StateLine, encode_path};
 use crate::format::superblock::{Superblock, TierState};
@@ -78,27 +78,21 @@ fn written() -> Vec<u8> {
     }
     put(&mut image, slot + 384, &encode_path(b"base/1", SEED, FILE));
     let leaf = places.place(0).1;
-    for n in 0..512 {
+    for n in 0..256 {
         let entry = if n == 0 { Entry::dirty(Frame(8)) } else { Entry::HOME };
-        put(&mut image, leaf + n * 8, &seal(SEED, FILE, Place::Block(n), entry).to_le_bytes());
+        put(&mut image, leaf + n * 16, &seal(SEED, FILE, Place::Block(n), entry).to_le_bytes());
     }
-    let (word, hash) = (
+    let hash = crate::medium::hash_bytes(&[0; 8192], SEED);
+    let (word, sum) = (
         seal(SEED, FILE, Place::Block(0), Entry::dirty(Frame(10))),
-        crate::medium::hash_bytes(&[0; 8192], SEED),
+        block_sum(SEED, FILE, BlockIndex(0), hash),
     );
+    put(&mut image, leaf + 8, &sum.to_le_bytes());
     let at = WordAt::new(0, leaf);
-    let record = LaneRecord {
-        seq: 5,
-        at,
-        word,
-        block_hash: hash,
-        file: FILE,
-        block: BlockIndex(0),
-        frames: 2,
-        lane: 2,
-    };
+    let record =
+        LaneRecord { seq: 5, at, word, sum, file: FILE, block: BlockIndex(0), frames: 2, lane: 2 };
     put(&mut image, 12288 + 2 * 128 + 64, record.words(SEED).map(u64::to_le_bytes).as_flattened());
-    let items = [BatchItem { at, word, block_hash: hash, block: BlockIndex(0) }];
+    let items = [BatchItem { at, word, sum, block: BlockIndex(0) }];
     let header = BatchHeader {
         seq: 1,
         file: FILE,

@@ -218,9 +218,11 @@ impl Build {
     /// An empty map page in `frame` whose words are of `level`, the first of them `first`.
     fn page(&mut self, file: u64, level: u64, first: u64, frame: u64) {
         let (member, at) = self.place(frame);
-        for n in 0..512 {
+        // A leaf has a checksum beside each word.
+        let bytes = if level == BLOCK { 16 } else { 8 };
+        for n in 0..4096 / bytes {
             let word = self.seal(file, level, first + n, 0);
-            self.word(member, at + n * 8, word);
+            self.word(member, at + n * bytes, word);
         }
     }
 
@@ -236,7 +238,7 @@ impl Build {
 
     /// Middle page 0 in `middle` with leaf `n` in `frame`.
     pub(super) fn leaf(&mut self, f: &File, n: u64, middle: u64, frame: u64) {
-        self.page(f.id, BLOCK, n * 512, frame);
+        self.page(f.id, BLOCK, n * 256, frame);
         self.page(f.id, LEAF, 0, middle);
         self.word(0, self.slot_at(f.slot) + 72, self.pointer(f.id, MIDDLE, 0, middle));
         let (member, at) = self.place(middle);
@@ -245,7 +247,7 @@ impl Build {
 
     /// The top page in `top`, middle page 1 in `middle`, leaf 512 in `frame`.
     pub(super) fn leaf512(&mut self, f: &File, top: u64, middle: u64, frame: u64) {
-        self.page(f.id, BLOCK, 512 * 512, frame);
+        self.page(f.id, BLOCK, 512 * 256, frame);
         self.page(f.id, LEAF, 512, middle);
         self.page(f.id, MIDDLE, 0, top);
         self.word(0, self.slot_at(f.slot) + 80, self.pointer(f.id, TOP, 0, top));
@@ -259,17 +261,35 @@ impl Build {
         self.seal(f.id, BLOCK, block, state << 36 | frame)
     }
 
-    /// The entry of a block whose leaf is in `leaf`.
+    /// The entry of a block whose leaf is in `leaf`, and the checksum of what is in its frame.
     pub(super) fn entry(&mut self, f: &File, leaf: u64, block: u64, state: u64, frame: u64) {
         let word = self.entry_word(f, block, state, frame);
         let (member, at) = self.place(leaf);
-        self.word(member, at + block % 512 * 8, word);
+        self.word(member, at + block % 256 * 16, word);
+        self.sum(f, leaf, block, frame);
+    }
+
+    /// The checksum beside the entry of a block, if its frame is there.
+    pub(super) fn sum(&mut self, f: &File, leaf: u64, block: u64, frame: u64) {
+        let (on, from) = self.place(frame);
+        let len = 4096 << f.size_code;
+        if f.class == 2 && from + len <= self.images[on as usize].len() as u64 {
+            let sum = self.block_sum(f, block, frame);
+            let (member, at) = self.place(leaf);
+            self.word(member, at + block % 256 * 16 + 8, sum);
+        }
+    }
+
+    /// The checksum at rest of what is in a frame, as a block of a file.
+    fn block_sum(&self, f: &File, block: u64, frame: u64) -> u64 {
+        let key = mix(self.seed ^ f.id.wrapping_mul(0x9e3779b97f4a7c15) ^ mix(block));
+        self.hash(frame, 4096 << f.size_code) ^ key
     }
 
     /// Where the entry of a block is, as records have it.
     pub(super) fn entry_at(&self, leaf: u64, block: u64) -> u64 {
         let (member, at) = self.place(leaf);
-        member << 48 | (at + block % 512 * 8)
+        member << 48 | (at + block % 256 * 16)
     }
 
     pub(super) fn fill(&mut self, frame: u64, bytes: &[u8]) {
@@ -277,7 +297,7 @@ impl Build {
         put(&mut self.images[member as usize], at, bytes);
     }
 
-    pub(super) fn hash(&self, frame: u64, len: u64) -> u64 {
+    fn hash(&self, frame: u64, len: u64) -> u64 {
         let (member, at) = self.place(frame);
         crate::medium::hash_bytes(
             &self.images[member as usize][at as usize..(at + len) as usize],
@@ -296,7 +316,7 @@ impl Build {
         frame: u64,
     ) {
         let mut b = vec![0; 64];
-        let hash = self.hash(frame, 4096 << f.size_code);
+        let hash = self.block_sum(f, block, frame);
         let words = [
             sequence,
             self.entry_at(leaf, block),
@@ -326,7 +346,7 @@ impl Build {
     ) {
         let mut bytes = Vec::new();
         for (block, frame) in items {
-            let hash = self.hash(*frame, 4096 << f.size_code);
+            let hash = self.block_sum(f, *block, *frame);
             for value in [
                 self.entry_at(leaf, *block),
                 self.entry_word(f, *block, DIRTY, *frame),

@@ -22,6 +22,9 @@ fn every_changed_byte_of_metadata_in_use_is_reported_and_none_panics() {
     assert!(plain.is_sound() && plain.findings.is_empty(), "{plain}");
     let slot = s.build.slot_at(s.data.slot) as usize;
     let leaf = s.build.place(LEAF).1 as usize;
+    // Beside a word is the checksum of its block: of the data file, block 2 is the one of which no
+    // record speaks.
+    let sums = leaf + 2 * 16 + 8..leaf + 3 * 16;
     let mut silent = Vec::new();
     for at in 0..s.build.images[0].len() {
         // Blocks and free frames are not metadata: a few of their bytes will do.
@@ -34,7 +37,7 @@ fn every_changed_byte_of_metadata_in_use_is_reported_and_none_panics() {
             let metadata = at < 8192
                 || (slot..slot + 128).contains(&at)
                 || (slot + 128..slot + 256).contains(&at)
-                || (leaf..leaf + 8192).contains(&at);
+                || (leaf..leaf + 8192).contains(&at) && (at % 16 < 8 || sums.contains(&at));
             if metadata && report.findings.is_empty() {
                 silent.push(at);
             }

@@ -87,12 +87,12 @@ fn sample(members: u64) -> Sample {
     let bytes: Vec<u8> = (0..data.size).map(|n| (n / 7) as u8 | 1).collect();
     build.file(&data);
     build.leaf0(&data, LEAF);
-    build.entry(&data, LEAF, 0, DIRTY, 8);
     build.fill(8, &[0xaa; 8192]);
-    build.entry(&data, LEAF, 1, CACHED, 10);
+    build.entry(&data, LEAF, 0, DIRTY, 8);
     build.fill(10, &bytes[8192..16384]);
-    build.entry(&data, LEAF, 2, CACHED, 12);
+    build.entry(&data, LEAF, 1, CACHED, 10);
     build.fill(12, &bytes[16384..]);
+    build.entry(&data, LEAF, 2, CACHED, 12);
     build.file(&redo);
     build.leaf0(&redo, 1);
     build.entry(&redo, 1, 0, DIRTY, 16);

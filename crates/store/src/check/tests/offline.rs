@@ -61,8 +61,8 @@ fn a_real_home_is_compared_also_when_it_is_moved_aside() {
     f.mtime = meta.mtime() as u64 * 1_000_000_000 + meta.mtime_nsec() as u64;
     build.file(&f);
     build.leaf0(&f, 0);
-    build.entry(&f, 0, 1, super::CACHED, 8);
     build.fill(8, &[5; 1904]);
+    build.entry(&f, 0, 1, super::CACHED, 8);
     // The builder's birth time is no real one.
     let slot = build.slot_at(0);
     let mut identity = build.images[0][slot as usize + 16..slot as usize + 56].to_vec();

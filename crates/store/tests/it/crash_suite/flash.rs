@@ -109,7 +109,7 @@ fn power_cut_in_recovery_or_after_a_kill_on_flash_loses_nothing() {
         Op::Truncate { name: "a.db", size: 9000 },
     ];
     let run = Run::new(ON_FLASH, &[("a.db", 16384), ("r.redo", 0)], &ops, Planted::None);
-    sound("recovery on flash", &explore_recovery(&run, 6, 12, 1));
+    sound("recovery on flash", &explore_recovery(&run, (6, 12), 1, Planted::None));
     sound("after a kill on flash", &explore_after_kill(&run, 24, 1, Planted::None));
 }
 

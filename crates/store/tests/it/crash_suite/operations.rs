@@ -498,7 +498,7 @@ fn power_cut_in_recovering_lent_files_leaves_what_the_first_cut_left() {
         Op::Unlink { name: "w.redo" },
     ];
     let run = Run::new(Shape::default(), &[("w.redo", 8192)], &ops, Planted::None);
-    let again = crash_support::explore_recovery(&run, 8, 24, 1);
+    let again = crash_support::explore_recovery(&run, (8, 24), 1, Planted::None);
     print_count("recovery of lent files", &again);
     again.assert_sound();
     let killed = crash_support::explore_after_kill(&run, 12, 1, Planted::None);
@@ -599,7 +599,7 @@ fn power_cut_during_recovery_leaves_what_the_first_cut_left() {
         &ops,
         Planted::None,
     );
-    let report = crash_support::explore_recovery(&run, 24, 40, 1);
+    let report = crash_support::explore_recovery(&run, (24, 40), 1, Planted::None);
     print_count("recovery", &report);
     report.assert_sound();
 }

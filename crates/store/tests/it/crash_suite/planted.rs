@@ -6,7 +6,7 @@
 
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 use crate::crash_support::{
-    Op, Run, Shape, Tiers, explore_after_kill, names_of_programs, script, write,
+    Op, Run, Shape, Tiers, explore_after_kill, explore_recovery, names_of_programs, script, write,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tiersmith_store::Planted;
@@ -190,6 +190,23 @@ const ALSO_ON_FLASH: [Planted; 17] = [
 fn the_crash_suite_catches_every_planted_bug_on_flash() {
     let bugs = [&Planted::ON_FLASH[..], &ALSO_ON_FLASH].concat();
     all_are_caught(&bugs, Tiers::OnFlash);
+}
+
+/// Cuts in a truncation that leaves a part of a block, and cuts in the recovery from them.
+#[test]
+fn what_is_planted_in_the_recovery_of_a_last_block_is_caught() {
+    let ops = [write("a.db", 8192, 4096), Op::Truncate { name: "a.db", size: 9000 }];
+    let run = Run::new(Shape::default(), &[("a.db", 12288)], &ops, Planted::None);
+    let violations = |bug| {
+        let once = run.explore(40, 1, bug).violations;
+        if once.is_empty() { explore_recovery(&run, (6, 40), 1, bug).violations } else { once }
+    };
+    assert!(violations(Planted::None).is_empty());
+    for bug in Planted::TAILS {
+        let found = violations(bug);
+        println!("{bug:?}: {:?}", found.first().map(ToString::to_string));
+        assert!(!found.is_empty(), "the suite does not notice {bug:?}");
+    }
 }
 
 fn of_one_thread() -> Vec<Planted> {

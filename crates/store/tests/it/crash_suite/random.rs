@@ -59,7 +59,7 @@ fn explored(run: &Run, seed: u64, few: u64) -> Report {
     let mut sum = run.explore(120, seed, Planted::None);
     let more = match seed % few {
         3 if sum.violations.is_empty() => explore_after_kill(run, 12, seed, Planted::None),
-        8 if sum.violations.is_empty() => explore_recovery(run, 2, 8, seed),
+        8 if sum.violations.is_empty() => explore_recovery(run, (2, 8), seed, Planted::None),
         _ => return sum,
     };
     add(&mut sum, more);

@@ -97,7 +97,7 @@ fn power_cut_in_recovery_or_after_a_kill_with_the_blocks_on_a_device_loses_nothi
         Op::Truncate { name: "a.db", size: 9000 },
     ];
     let run = Run::new(on_sectors(), &[("a.db", 16384), ("r.redo", 0)], &ops, Planted::None);
-    sound("recovery on sectors", &explore_recovery(&run, 6, 12, 1));
+    sound("recovery on sectors", &explore_recovery(&run, (6, 12), 1, Planted::None));
     sound("after a kill on sectors", &explore_after_kill(&run, 24, 1, Planted::None));
 }
 

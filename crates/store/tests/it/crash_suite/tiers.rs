@@ -154,7 +154,7 @@ fn power_cut_during_recovery_of_names_ranges_and_growth_leaves_what_the_first_cu
         let shape = Shape { tiers, members, units: 4, max_units: 5, ..Shape::default() };
         let run =
             Run::new(shape, &[("a.db", 12288), ("b.db", 8192), ("r.redo", 0)], &ops, Planted::None);
-        let report = explore_recovery(&run, 4, 8, 1);
+        let report = explore_recovery(&run, (4, 8), 1, Planted::None);
         print_count("recovery of names, ranges, growth", &report);
         report.assert_sound();
     }

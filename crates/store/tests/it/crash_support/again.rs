@@ -8,7 +8,12 @@ use tiersmith_store::Planted;
 use tiersmith_store::crash::{Budget, Recorder, Report, explore};
 
 /// Cuts the run, records the recovery of a sample of what is found, and cuts that too.
-pub(crate) fn explore_recovery(run: &Run, first: usize, second: usize, seed: u64) -> Report {
+pub(crate) fn explore_recovery(
+    run: &Run,
+    (first, second): (usize, usize),
+    seed: u64,
+    planted: Planted,
+) -> Report {
     let outer = Budget { images_per_cut: first, seed, threads: 1, stop_after: 1 };
     let total = std::sync::Mutex::new(None::<Report>);
     let report = explore(&run.recording(), &outer, |found| {
@@ -17,7 +22,7 @@ pub(crate) fn explore_recovery(run: &Run, first: usize, second: usize, seed: u64
         recorder.rebase();
         let attached = run
             .shape
-            .attach_lending(recorder.home(), recorder.lent(), members, Planted::None)
+            .attach_lending(recorder.home(), recorder.lent(), members, planted)
             .map_err(|e| format!("attach after the first cut: {e}"))?;
         drop(attached);
         let budget = Budget { images_per_cut: second, seed, threads: 2, stop_after: 1 };
@@ -25,7 +30,7 @@ pub(crate) fn explore_recovery(run: &Run, first: usize, second: usize, seed: u64
             let members = run.shape.found(again.tiers);
             let deep = again.id.tier.is_multiple_of(8);
             let (home, lent) = (Arc::new(again.home), Arc::new(again.lent));
-            run.check_opened(&home, &lent, members, found.acked, deep, Planted::None)
+            run.check_opened(&home, &lent, members, found.acked, deep, planted)
         });
         let mut total = total.lock().expect("nobody panics with it");
         let sum = total.get_or_insert_with(|| Report {

@@ -148,6 +148,15 @@ pub(crate) fn read(attached: &AttachedHome, path: &str) -> Vec<u8> {
     contents(&attached.open(path, tiersmith_store::OpenMode::READ).unwrap())
 }
 
+/// The same, where the medium may be damaged.
+pub(crate) fn try_read(attached: &AttachedHome, path: &str) -> tiersmith_store::Result<Vec<u8>> {
+    let file = attached.open(path, tiersmith_store::OpenMode::READ)?;
+    let mut bytes = vec![0; file.len()? as usize];
+    let got = file.read(0, &mut bytes)?;
+    bytes.truncate(got);
+    Ok(bytes)
+}
+
 /// `len` bytes that tell where and when they were written: each 8-byte word is a function of `tag`
 /// and its place in the file.
 pub(crate) fn pattern(tag: u64, at: u64, len: usize) -> Vec<u8> {
