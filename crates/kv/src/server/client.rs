@@ -77,16 +77,16 @@ impl Client {
         }
         let before = self.input.len();
         // As much as there is already, up to a MiB: a value of 512 MB is not read in 8192 parts.
-        let more = before.clamp(READ, 1 << 20);
-        self.input.resize(before + more, 0);
+        self.input.reserve(before.clamp(READ, 1 << 20));
         let got = loop {
-            match rustix::net::recv(&self.socket, &mut self.input[before..], RecvFlags::empty()) {
+            // Not filled with zeros before: for a small request that takes longer than the rest.
+            let space = rustix::buffer::spare_capacity(&mut self.input);
+            match rustix::net::recv(&self.socket, space, RecvFlags::empty()) {
                 Err(Errno::INTR) => {}
-                Ok((got, _)) => break Ok(got),
+                Ok((_, got)) => break Ok(got),
                 Err(errno) => break Err(errno),
             }
         };
-        self.input.truncate(before + got.unwrap_or(0));
         match got {
             Ok(0) => Io::Gone,
             Ok(got) => Io::Some(got),
