@@ -138,6 +138,17 @@ impl Device {
         read.map_err(|source| Error::Unreadable { path: self.path.clone(), range, source })
     }
 
+    /// Forgets what the kernel keeps of some bytes that are synced, so that the next read of them
+    /// comes from the medium. What cannot be forgotten is read as before.
+    pub fn forget_cached(&self, at: Sector, len: usize) {
+        let Ok(range) = self.range(at, len) else { return };
+        match &self.medium {
+            Medium::File(file) => file.forget_cached(range.start, len),
+            #[cfg(feature = "testing")]
+            Medium::Simulated(_) => {}
+        }
+    }
+
     /// Writes whole sectors.
     ///
     /// # Durability

@@ -138,6 +138,13 @@ impl DeviceFile {
         })
     }
 
+    pub(crate) fn forget_cached(&self, at: u64, len: usize) {
+        if let Some(len) = std::num::NonZeroU64::new(len as u64) {
+            // Advice: a kernel that does not follow it reads from memory, as without it.
+            let _ = rustix::fs::fadvise(&self.file, at, Some(len), rustix::fs::Advice::DontNeed);
+        }
+    }
+
     pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, at)
     }

@@ -50,8 +50,11 @@ pub use crate::chart::{
 };
 use crate::table::{Align, Cell, Table};
 
-/// A word of more letters may be broken where a line ends.
-const LONG_WORD: usize = 16;
+/// A word of more letters may be broken where a line ends. PostgreSQL's numbers of statements have
+/// as many.
+const LONG_WORD: usize = 20;
+/// A text of more letters, a statement for instance, gets a wide column.
+const LONG_TEXT: usize = 60;
 
 const STYLE: &str = include_str!("style.css");
 const SORT: &str = include_str!("sort.js");
@@ -230,6 +233,7 @@ impl Page {
                 let class = match column.align {
                     Align::Right if diff == Some(index) => "figure diff",
                     Align::Right => "figure",
+                    _ if shown.chars().count() > LONG_TEXT => "words wide",
                     _ if long => "words long",
                     _ => "words",
                 };

@@ -1,7 +1,7 @@
 //! `tiersmith scrub`: every block of a mounted home's tiers is compared with its checksum.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
@@ -19,6 +19,11 @@ use crate::progress::Line;
 
 /// How often the daemon is asked how far it is.
 const EVERY: Duration = Duration::from_millis(500);
+
+/// A scrub that has read nothing for so long is stuck, or its daemon says what is not true.
+const STUCK: Duration = Duration::from_secs(10 * 60);
+/// What it may read in one go, however slow it is to be.
+const BLOCK_MOST: u64 = 1 << 20;
 
 /// Read every block of a mounted home's tier, and compare it with its checksum
 ///
@@ -88,6 +93,9 @@ impl Scrub {
 
     fn wait(&self, place: &Place) -> Result<LiveScrub> {
         let line = Line::new();
+        let pause = BLOCK_MOST.checked_div(self.rate.0).unwrap_or(0);
+        let patience = STUCK + Duration::from_secs(pause);
+        let mut moved = (0, Instant::now());
         loop {
             let scrub = match ask(place, &Request::Status)? {
                 Some(Reply::Status { live }) => live.scrub,
@@ -103,6 +111,17 @@ impl Scrub {
             if !scrub.running {
                 line.clear();
                 return Ok(scrub);
+            }
+            if scrub.bytes != moved.0 {
+                moved = (scrub.bytes, Instant::now());
+            } else if moved.1.elapsed() > patience {
+                line.clear();
+                return Err(Error::Usage(format!(
+                    "the daemon of {} has read nothing for {} s; `tiersmith status {0}` says how \
+                     far the scrub is, `tiersmith scrub {0} --stop` ends it",
+                    place.path().display(),
+                    patience.as_secs()
+                )));
             }
             let (done, all) = (size(scrub.bytes), size(scrub.of_bytes));
             line.step(&format!("{done} of {all} bytes"), scrub.share());

@@ -77,13 +77,18 @@ impl Shared {
         let taken = home.is_none();
         *lock(&self.home) = home;
         if taken {
-            let _ = self.scrubs.end();
+            self.scrubs.close();
         }
     }
 
     /// Before the home is given back: nobody reads its tiers any more.
-    pub(super) fn end_scrub(&self) {
-        let _ = self.scrubs.end();
+    pub(super) fn close_scrubs(&self) {
+        self.scrubs.close();
+    }
+
+    /// The home stays.
+    pub(super) fn open_scrubs(&self) {
+        self.scrubs.open();
     }
 
     /// Remembers which files are dirty; called now and then.

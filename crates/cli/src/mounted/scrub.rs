@@ -38,6 +38,9 @@ pub(crate) struct LiveScrub {
     pub(crate) took_s: f64,
     /// Since it ended.
     pub(crate) ended_s: Option<u64>,
+    /// Why it could not run.
+    #[serde(default)]
+    pub(crate) trouble: Option<String>,
 }
 
 impl LiveScrub {
@@ -48,6 +51,9 @@ impl LiveScrub {
 
     /// What it has found, for people.
     pub(crate) fn found(&self) -> String {
+        if let Some(trouble) = &self.trouble {
+            return format!("nothing, because {trouble}");
+        }
         let none = match self.without_checksum {
             0 => String::new(),
             some => format!(", {some} without a checksum"),
@@ -85,14 +91,18 @@ struct Last {
     began: Option<Instant>,
     ended: Option<Instant>,
     whole: bool,
+    trouble: Option<String>,
     thread: Option<JoinHandle<()>>,
+    /// Says that it is to end: its own, so that nobody takes that back.
+    stop: Arc<AtomicBool>,
 }
 
 /// The scrubs of a daemon.
 #[derive(Default)]
 pub(super) struct Scrubs {
     last: Arc<Mutex<Last>>,
-    stop: Arc<AtomicBool>,
+    /// None begins any more.
+    closed: AtomicBool,
 }
 
 fn lock(last: &Mutex<Last>) -> MutexGuard<'_, Last> {
@@ -109,20 +119,38 @@ impl Scrubs {
         if last.began.is_some() && last.ended.is_none() {
             return Err("a scrub runs already; `tiersmith scrub HOME --stop` ends it".into());
         }
-        self.stop.store(false, Ordering::Release);
-        let (shared, stop) = (self.last.clone(), self.stop.clone());
-        let work = move || run(&home, bytes_per_s, &shared, &stop);
+        if self.closed.load(Ordering::Acquire) {
+            return Err("the home is being unmounted or detached".into());
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let (shared, ends) = (self.last.clone(), stop.clone());
+        let work = move || run(&home, bytes_per_s, &shared, &ends);
         let thread = std::thread::Builder::new().name("scrub".into()).spawn(work);
         let thread = thread.map_err(|e| format!("the daemon can start no thread: {e}"))?;
-        *last = Last { began: Some(Instant::now()), thread: Some(thread), ..Last::default() };
+        let began = Some(Instant::now());
+        *last = Last { began, thread: Some(thread), stop, ..Last::default() };
         Ok(())
+    }
+
+    /// From here on none begins; the one that runs is ended.
+    pub(super) fn close(&self) {
+        {
+            let _last = lock(&self.last);
+            self.closed.store(true, Ordering::Release);
+        }
+        let _ = self.end();
+    }
+
+    /// The home is not taken away after all.
+    pub(super) fn open(&self) {
+        self.closed.store(false, Ordering::Release);
     }
 
     /// Ends it, and waits for that. Whether one ran.
     pub(super) fn end(&self) -> bool {
-        self.stop.store(true, Ordering::Release);
         let (thread, ran) = {
             let mut last = lock(&self.last);
+            last.stop.store(true, Ordering::Release);
             (last.thread.take(), last.began.is_some() && last.ended.is_none())
         };
         if let Some(thread) = thread {
@@ -147,6 +175,7 @@ impl Scrubs {
             without_checksum,
             took_s: last.began.map_or(0.0, |began| (until - began).as_secs_f64()),
             ended_s: last.ended.map(|ended| ended.elapsed().as_secs()),
+            trouble: last.trouble.clone(),
         }
     }
 }
@@ -173,7 +202,10 @@ fn run(home: &AttachedHome, bytes_per_s: Option<u64>, last: &Mutex<Last>, stop: 
     let whole = !stop.load(Ordering::Acquire);
     let seen = match scrubbed {
         Ok(seen) => seen,
-        Err(e) => return say(&format!("cannot scrub: {e}")),
+        Err(e) => {
+            lock(last).trouble = Some(e.to_string());
+            return say(&format!("cannot scrub: {e}"));
+        }
     };
     {
         let mut last = lock(last);

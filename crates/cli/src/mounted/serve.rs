@@ -590,7 +590,7 @@ impl Daemon {
             Ok(home) => home,
             Err((back, e)) => return Attempt::GoesOn(back, e),
         };
-        self.shared.end_scrub();
+        self.shared.close_scrubs();
         self.restore_note();
         let again = home.clone();
         match give_back(&self.place, home, &self.made, false) {
@@ -611,6 +611,7 @@ impl Daemon {
             Err(e) => match mount_at(&self.place, again, &self.at, &self.mount) {
                 Ok(mounted) => {
                     self.report(&mounted);
+                    self.shared.open_scrubs();
                     Attempt::GoesOn(
                         Box::new(mounted),
                         format!("{e}. Nothing is lost; it is attached and mounted as before"),

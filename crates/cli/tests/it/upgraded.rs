@@ -133,14 +133,14 @@ fn a_tier_of_another_format_is_refused_by_every_command_and_waits_for_its_progra
     fs::write(&file, blocks(5, 64)).unwrap();
     good(&["unmount", home]);
     let tier = fs::read_dir(&site.fast).unwrap().next().unwrap().unwrap().path();
-    write_version(&tier, 2);
+    write_version(&tier, 3);
     let before = (fs::read(&tier).unwrap(), site.beside());
     for arguments in [&["attach", home][..], &["detach", home], &["check", home, "--cold"]] {
         let said = daemon::tiersmith(arguments);
         assert!(!said.status.success(), "{arguments:?}: {}", text(&said));
         let said = text(&said);
         assert!(
-            said.contains("has format version 2, this program reads version 1"),
+            said.contains("has format version 3, this program reads version 2"),
             "{arguments:?}: {said}"
         );
         let way_out = "the Tiersmith that attached it";
@@ -148,7 +148,7 @@ fn a_tier_of_another_format_is_refused_by_every_command_and_waits_for_its_progra
     }
     assert!(before == (fs::read(&tier).unwrap(), site.beside()), "a refusal changed something");
     // With the program that it belongs to, all is there.
-    write_version(&tier, 1);
+    write_version(&tier, 2);
     let _ = site.attach_again();
     assert!(fs::read(&file).unwrap() == blocks(5, 64));
     good(&["detach", home]);

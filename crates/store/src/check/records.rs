@@ -167,6 +167,8 @@ impl Checker<'_> {
         if whole || file.redo || !inside || file.line.is_none() || file.has(TRUNCATING) {
             return;
         }
+        // Nothing more is said of it.
+        self.recorded.borrow_mut().insert((n, block));
         let mut place = self.record_place(at, n);
         place.block = Some(block);
         let text = Text {
@@ -236,8 +238,17 @@ impl Checker<'_> {
         }
     }
 
+    /// Judges what a record says of one block, and remembers a block that it vouches for.
     fn judge(&self, n: usize, switch: Switch) -> Verdict {
-        self.recorded.borrow_mut().insert((n, switch.block));
+        let block = switch.block;
+        let verdict = self.judge_switch(n, switch);
+        if matches!(verdict, Verdict::Applied { whole: true } | Verdict::Pending { .. }) {
+            self.recorded.borrow_mut().insert((n, block));
+        }
+        verdict
+    }
+
+    fn judge_switch(&self, n: usize, switch: Switch) -> Verdict {
         let Some(file) = self.files.get(n) else { return Verdict::Stale };
         let Some((spot, current)) = self.tier.entry(file, switch.block) else {
             return Verdict::Stale;

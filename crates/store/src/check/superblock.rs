@@ -20,7 +20,7 @@ const COPY: usize = 4096;
 const MAGIC: &[u8; 8] = b"TSMITHST";
 /// What the tiers of development builds begin with.
 const DEVELOPMENT_MAGIC: &[u8; 8] = b"TIERSMTH";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const EXTENTS_MAX: u64 = 320;
 /// The ledger and the sector sizes that go with it: memory, and a log on sectors.
 const LEDGERS: [(u32, &[u32]); 2] = [(1, &[0]), (2, &[512, 4096])];

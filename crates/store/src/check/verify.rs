@@ -173,8 +173,17 @@ impl<'s> Checker<'s> {
         if self.other_sums.len() < self.options.findings_max.max(16) {
             self.other_sums.push(other);
         } else {
-            self.report.counts[Severity::Damage as usize] += 1;
+            // Too many to look for records that vouch for them: counted as what they seem to be.
+            let severity = match other.held {
+                Held::Dirty => Severity::Damage,
+                Held::Cached => Severity::Inconsistent,
+            };
+            self.report.counts[severity as usize] += 1;
             self.report.omitted += 1;
+            if let (Held::Dirty, Some(file)) = (other.held, self.files.get(other.file)) {
+                self.report.summary.dirty_lost += 1;
+                self.report.summary.dirty_lost_bytes += file.block_bytes();
+            }
         }
     }
 

@@ -64,8 +64,12 @@ impl FileIo {
             let _ = self.events.record(waits::RESIZE, start);
             return Ok(());
         }
-        self.finish_earlier_cut(file, placed)?;
         let old = placed.size();
+        // A cut in front of the block that an earlier one has not got through does all of that.
+        let last = placed.block_size.start_of(placed.block_size.block_of(old));
+        if how == Resize::AtLeast || size > last || size == old {
+            self.finish_earlier_cut(file, placed)?;
+        }
         if size > old {
             if placed.class == FileClass::Redo && placed.tier.holds_dirty() {
                 self.zero_gap(file, placed, size)?;
@@ -137,8 +141,18 @@ impl FileIo {
                 // At home its bytes past the end go with home's; whether there is a free frame does
                 // not matter then.
                 while spot.entry() != Entry::HOME {
+                    let seen = spot.entry();
                     let version = Version::Part { inner: within, part: &zeros, whole: &mut whole };
-                    match tier.replace(spot, version, &mut spare, || spot.entry() != Entry::HOME)? {
+                    let held = || spot.entry() != Entry::HOME;
+                    let replaced = match tier.replace(spot, version, &mut spare, held) {
+                        // Of a clean copy that could not be read, home has the bytes.
+                        Err(e) if seen != Entry::HOME => {
+                            self.mover.read_elsewhere(file, placed, block, seen, e)?;
+                            continue;
+                        }
+                        other => other?,
+                    };
+                    match replaced {
                         Outcome::Done => break,
                         Outcome::Moved => {}
                         // The block was at home when the spare frame was looked for. Admitted

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0      8     magic "TSMITHST"
-//! 8      4     format version: 1
+//! 8      4     format version: 2
 //! 12     4     state: 1 attaching, 2 attached, 3 detaching, 4 detached
 //! 16     8     sequence, below 2^62: the copy with the larger one is newer
 //! 24     16    tier uuid (the same on all members)
@@ -53,7 +53,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub(crate) const SUPERBLOCK: usize = size_of::<Bytes>();
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Extents of the file table that a superblock has room for.
 pub(crate) const EXTENTS_MAX: usize = 320;
 /// Where the superblock copies, the owner note and the lanes are.
@@ -63,7 +63,7 @@ pub(crate) const LANES_AT: u64 = 12288;
 /// The shortest log.
 pub(crate) const LOG_MIN: u64 = 64 << 10;
 pub(crate) const MAGIC: &[u8; 8] = b"TSMITHST";
-/// The magic of development builds, whose versions 1 to 3 were not this version 1.
+/// The magic of development builds, whose versions 1 to 3 were others than those that follow.
 const DEVELOPMENT_MAGIC: &[u8; 8] = b"TIERSMTH";
 /// Instead of the magic while a tier is being formatted.
 pub(crate) const FORMATTING: &[u8; 8] = b"TIERFMT_";
@@ -509,15 +509,15 @@ mod tests {
     #[test]
     fn a_superblock_of_another_format_is_told_from_a_damaged_one() {
         let mut torn = sample().encode();
-        torn[offset_of!(Bytes, version)] = 2;
+        torn[offset_of!(Bytes, version)] = 3;
         assert!(matches!(Superblock::decode(&torn), Err(Unusable::Damaged(_))));
         let refused = |bytes, words: &str| match Superblock::decode(&bytes) {
             Err(Unusable::OtherFormat(why)) => assert!(why.contains(words), "{why}"),
             other => panic!("{words}: {other:?}"),
         };
         refused(
-            sealed(|b| b.version = 2.into()),
-            "has format version 2, this program reads version 1",
+            sealed(|b| b.version = 3.into()),
+            "has format version 3, this program reads version 2",
         );
         refused(sealed(|b| b.incompatible = 0x10.into()), "incompatible features (0x10)");
         refused(sealed(|b| b.role = 0.into()), "does not say the role of its member");

@@ -14,7 +14,8 @@ impl Placed {
     /// into the block: redo blocks, and everything during recovery.
     ///
     /// # Errors
-    /// When the medium cannot be read or written: what was cut off would show when the file grows.
+    /// When the medium cannot be written, or redo on a device cannot be read: what was cut off
+    /// would show when the file grows.
     pub(crate) fn zero_tail_in_place(&self, block: BlockIndex, within: usize) -> Result<()> {
         let tier = &self.tier;
         let Some(spot) = self.spot(block).filter(|spot| spot.entry() != Entry::HOME) else {
@@ -25,15 +26,19 @@ impl Placed {
             return Ok(());
         }
         let mut all = vec![0; self.block_size.bytes()];
+        let is_data = self.class == FileClass::Data;
         if let Err(e) = tier.read_block_checked(entry.frame(), 0, &mut all) {
-            if tier.memory_of(entry.frame()).is_none() {
+            if entry.state() == State::Cached && self.forget(block, entry) {
+                return Ok(());
+            }
+            if !is_data && tier.memory_of(entry.frame()).is_none() {
                 return Err(e);
             }
-            // Harmless: what memory has lost past the end cannot be read by anybody later either.
-            log::error!("cannot read the last block of file {}: {e}", self.id);
+            // The other blocks are there all the same. Who reads this one is told: what a medium
+            // has lost past the end cannot be read by anybody later either.
+            log::error!("cannot read block {} of file {}, its last: {e}", block.0, self.id);
             return Ok(());
         }
-        let is_data = self.class == FileClass::Data;
         let sum = if is_data { tier.sum_of(spot, entry).unwrap_or(NO_SUM) } else { NO_SUM };
         if is_data && tier.compare(spot, entry, &all, sum).is_err() {
             // Who reads it is told. Its bytes past the end must not get a right checksum.

@@ -218,6 +218,12 @@ impl BlockMedium for OnSectors {
         self.read(at, into)
     }
 
+    fn read_afresh(&self, at: u64, into: &mut [u8]) -> Result<()> {
+        let (first, _, all) = self.around(at, into.len());
+        self.device.forget_cached(first, all);
+        self.read(at, into)
+    }
+
     fn pin(&self, at: u64, len: usize) -> Option<Pin<'_>> {
         self.meta.pin(at, len)
     }

@@ -178,6 +178,11 @@ pub(crate) trait BlockMedium {
     /// [`tiersmith_pmem::Error::Unreadable`].
     fn read_checked(&self, at: u64, into: &mut [u8]) -> Result<()>;
 
+    /// The same, past what the kernel keeps in memory of bytes that are durable.
+    fn read_afresh(&self, at: u64, into: &mut [u8]) -> Result<()> {
+        self.read_checked(at, into)
+    }
+
     /// Keeps whole frames as they are while the pin lives. `None` when somebody holds the latch of
     /// one, or when there are too many pins.
     fn pin(&self, at: u64, len: usize) -> Option<Pin<'_>>;
@@ -280,6 +285,7 @@ of_any_kind! {
     sync() -> Result<()>;
     read(at: u64, into: &mut [u8]) -> Result<()>;
     read_checked(at: u64, into: &mut [u8]) -> Result<()>;
+    read_afresh(at: u64, into: &mut [u8]) -> Result<()>;
     pin(at: u64, len: usize) -> Option<Pin<'_>>;
     latch(at: u64, len: usize) -> bool;
     unlatch(at: u64, len: usize);

@@ -41,17 +41,26 @@ pub struct Scrubbed {
     pub without_checksum: u64,
 }
 
-/// So many bytes a second.
+/// So many bytes a second. After a stall no more than a second is made up for.
 struct Pace {
     bytes_per_s: Option<u64>,
-    began: Instant,
+    /// When the next bytes may be read.
+    due: Instant,
 }
 
+/// The most that is made up for.
+const CREDIT: Duration = Duration::from_secs(1);
+
 impl Pace {
+    fn read(&mut self, bytes: u64, now: Instant) {
+        let Some(rate) = self.bytes_per_s else { return };
+        let takes = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+        self.due = self.due.max(now.checked_sub(CREDIT).unwrap_or(now)) + takes;
+    }
+
     /// How long to wait before more is read.
-    fn rest(&self, bytes: u64) -> Duration {
-        let due = self.bytes_per_s.map_or(0.0, |rate| bytes as f64 / rate.max(1) as f64);
-        Duration::from_secs_f64(due).saturating_sub(self.began.elapsed())
+    fn rest(&self, now: Instant) -> Duration {
+        self.due.saturating_duration_since(now)
     }
 }
 
@@ -62,31 +71,56 @@ impl Mover {
         bytes_per_s: Option<u64>,
         mut goes_on: impl FnMut(&Scrubbed) -> bool,
     ) -> Scrubbed {
-        let pace = Pace { bytes_per_s, began: Instant::now() };
-        let files: Vec<_> =
-            self.files.all().into_iter().filter(|file| blocks_of(file).is_some()).collect();
+        let mut pace = Pace { bytes_per_s, due: Instant::now() };
         let mut seen = Scrubbed::default();
-        for placed in files.iter().filter_map(|file| blocks_of(file)) {
+        // Not the files: one that is removed meanwhile must go at once.
+        let mut keys = Vec::new();
+        for file in self.files.all() {
+            let Some(placed) = blocks_of(&file) else { continue };
             let (dirty, cached) = placed.map.counts();
             seen.of_bytes += (dirty + cached) * placed.block_size.bytes() as u64;
+            keys.push(file.identity.key());
         }
-        for file in &files {
-            let Some(placed) = blocks_of(file) else { continue };
-            for block in held(placed) {
-                self.scrub_block(file, placed, block, &mut seen);
-                loop {
-                    if !goes_on(&seen) {
-                        return seen;
-                    }
-                    let rest = pace.rest(seen.bytes);
-                    if rest.is_zero() {
-                        break;
-                    }
-                    sleep(rest.min(NAP));
+        for key in keys {
+            for number in self.files.get(key).as_deref().map(leaves).unwrap_or_default() {
+                let Some(file) = self.files.get(key) else { break };
+                if !self.scrub_leaf(&file, number, &mut pace, &mut seen, &mut goes_on) {
+                    return seen;
                 }
             }
         }
         seen
+    }
+
+    /// Scrubs the blocks of one leaf. `false`: it is not to go on.
+    fn scrub_leaf(
+        &self,
+        file: &FileState,
+        number: u64,
+        pace: &mut Pace,
+        seen: &mut Scrubbed,
+        goes_on: &mut impl FnMut(&Scrubbed) -> bool,
+    ) -> bool {
+        for block in (0..LEAF_BLOCKS).map(|index| BlockIndex(number * LEAF_BLOCKS + index)) {
+            let Some(placed) = blocks_of(file) else { return true };
+            if placed.map.get(block) == Entry::HOME {
+                continue;
+            }
+            let before = seen.bytes;
+            self.scrub_block(file, placed, block, seen);
+            pace.read(seen.bytes - before, Instant::now());
+            loop {
+                if !goes_on(seen) {
+                    return false;
+                }
+                let rest = pace.rest(Instant::now());
+                if rest.is_zero() {
+                    break;
+                }
+                sleep(rest.min(NAP));
+            }
+        }
+        true
     }
 
     fn scrub_block(
@@ -145,7 +179,7 @@ impl Mover {
             return Ok(None);
         }
         let mut bytes = vec![0; placed.block_size.bytes()];
-        tier.read_block_checked(entry.frame(), 0, &mut bytes)?;
+        tier.read_block_afresh(entry.frame(), &mut bytes)?;
         let Some(sum) = tier.sum_of(spot, entry) else { return Ok(None) };
         tier.compare(spot, entry, &bytes, sum)?;
         drop(pin);
@@ -159,14 +193,36 @@ fn blocks_of(file: &FileState) -> Option<&Placed> {
     file.placed.as_ref().filter(|placed| placed.class == FileClass::Data && !placed.is_gone())
 }
 
-/// The blocks of a file that the tier has.
-fn held(placed: &Placed) -> Vec<BlockIndex> {
-    let mut blocks = Vec::new();
-    placed.map.for_each_leaf(|number, leaf| {
-        if leaf.dirty() + leaf.cached() > 0 {
-            let held = (0..LEAF_BLOCKS).filter(|index| leaf.get(*index as usize) != Entry::HOME);
-            blocks.extend(held.map(|index| BlockIndex(number * LEAF_BLOCKS + index)));
-        }
-    });
-    blocks
+/// The leaves of a file's map of which the tier has blocks.
+fn leaves(file: &FileState) -> Vec<u64> {
+    let mut leaves = Vec::new();
+    if let Some(placed) = blocks_of(file) {
+        placed.map.for_each_leaf(|number, leaf| {
+            if leaf.dirty() + leaf.cached() > 0 {
+                leaves.push(number);
+            }
+        });
+    }
+    leaves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_stall_no_more_than_a_second_is_made_up_for() {
+        let began = Instant::now();
+        let mut pace = Pace { bytes_per_s: Some(1000), due: began };
+        pace.read(500, began);
+        assert_eq!(pace.rest(began), Duration::from_millis(500));
+        let later = began + Duration::from_secs(3600);
+        pace.read(1000, later);
+        assert_eq!(pace.rest(later), Duration::ZERO);
+        pace.read(1000, later);
+        assert_eq!(pace.rest(later), Duration::from_secs(1));
+        let mut unbound = Pace { bytes_per_s: None, due: began };
+        unbound.read(u64::MAX, began);
+        assert_eq!(unbound.rest(began), Duration::ZERO);
+    }
 }

@@ -36,6 +36,12 @@ impl Tier {
         medium.read_checked(at + inner as u64, into)
     }
 
+    /// Reads bytes of a block from the medium itself, not from the kernel's copy of it.
+    pub(crate) fn read_block_afresh(&self, frame: Frame, into: &mut [u8]) -> Result<()> {
+        let (medium, at) = self.medium_of(frame);
+        medium.read_afresh(at, into)
+    }
+
     /// Reads metadata that may be unreadable: an error, where other reads would end the process.
     pub(crate) fn read_checked(&self, at: WordAt, into: &mut [u8]) -> Result<()> {
         self.words(at.member()).read_checked(at.offset(), into)

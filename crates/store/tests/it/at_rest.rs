@@ -9,12 +9,15 @@
 
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 use crate::crash_support::{Media, Shape, Tiers, UNIT, forget_claims, pattern};
+use crate::place::{self, Place};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tiersmith_pmem::sim::{Astray, Simulator};
 use tiersmith_store::home::{Home, SimHome};
-use tiersmith_store::{AttachedHome, Error, File, OpenMode, Planted, Scrubbed, testing};
+use tiersmith_store::{
+    AttachedHome, Error, File, Medium, OpenMode, Planted, Scrubbed, TierSpec, attach, testing,
+};
 
 const BLOCK: usize = 8192;
 const BLOCKS: u64 = 6;
@@ -364,6 +367,49 @@ fn a_damaged_newest_block_is_an_error_that_names_it_until_it_is_written_again() 
     }
 }
 
+/// A cut within a block adds zeros to what the tier has of it.
+#[test]
+fn a_cut_within_a_damaged_block_takes_what_home_has_or_names_the_block() {
+    for tiers in KINDS {
+        for clean in [true, false] {
+            let mut scene = Scene::new(tiers, Planted::None);
+            for block in [1, 3] {
+                let at = block * BLOCK as u64;
+                scene.write(at, &pattern(5, at, BLOCK));
+            }
+            if clean {
+                scene.destage();
+            }
+            testing::swap_at_rest(&scene.file(), 1, 3).unwrap();
+            assert!(scene.attach());
+            let file = scene.file();
+            let (three, cut) = (3 * BLOCK as u64, 3 * BLOCK as u64 + 100);
+            if clean {
+                file.truncate(cut).unwrap();
+                file.extend(three + BLOCK as u64).unwrap();
+                let mut last = vec![1; BLOCK];
+                assert_eq!(file.read(three, &mut last).unwrap(), BLOCK);
+                let expected = [&pattern(5, three, BLOCK)[..100], &[0; BLOCK][100..]].concat();
+                assert!(last == expected, "{tiers:?}");
+                continue;
+            }
+            for _ in 0..2 {
+                let e = file.truncate(cut).unwrap_err();
+                assert!(matches!(e, Error::Unreadable { block: 3, .. }), "{tiers:?}: {e}");
+            }
+            // What is left of it goes with a cut in front of it, and the file is as any other.
+            file.truncate(three).unwrap();
+            file.extend(three + BLOCK as u64).unwrap();
+            let mut last = vec![1; BLOCK];
+            assert_eq!(file.read(three, &mut last).unwrap(), BLOCK);
+            assert!(last == [0; BLOCK], "{tiers:?}");
+            let lost: Vec<u64> =
+                scene.home().stats().unreadable.iter().map(|lost| lost.block).collect();
+            assert_eq!(lost, [0; 0], "{tiers:?}");
+        }
+    }
+}
+
 #[test]
 fn a_scrub_gives_up_damaged_copies_names_lost_blocks_and_leaves_the_rest() {
     for tiers in KINDS {
@@ -415,4 +461,31 @@ fn a_scrub_keeps_to_its_pace_and_ends_when_it_is_to() {
     assert_eq!(ended.blocks, 1);
     // Without the end it would be two hours a block.
     assert!(began.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn files_that_are_removed_during_a_scrub_are_gone_at_once() {
+    let place = Place::new();
+    let spec = TierSpec::new("fast", place.member("m0"), Medium::Emulated, 12 << 20);
+    let home = attach(&place.home(), &[spec], place::options()).unwrap();
+    let names = ["a.d8", "b.d8", "c.d8", "d.d8"];
+    for name in names {
+        home.create(name).unwrap().write(0, &[1; BLOCK]).unwrap();
+    }
+    let ours = place.path().to_str().unwrap();
+    let open = || {
+        let links = std::fs::read_dir("/proc/self/fd").unwrap();
+        let links = links.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+        let links = links.map(|link| link.display().to_string());
+        links.filter(|link| link.starts_with(ours) && link.contains(".d8")).count()
+    };
+    let mut left = None;
+    let seen = home.scrub(None, |_| {
+        names.iter().for_each(|name| drop(home.unlink(name)));
+        let _ = left.get_or_insert_with(open);
+        true
+    });
+    assert_eq!(seen.unwrap().blocks, 1);
+    // The one whose turn it is.
+    assert!(left.unwrap() <= 1, "the space of {left:?} files is not free");
 }

@@ -1,10 +1,10 @@
-//! Golden images of format version 1: a tier written by the release that introduced it must open
+//! Golden images of format version 2: a tier written by the release that introduced it must open
 //! for ever, and today's program must write the same bytes.
 //!
-//! `fixtures/store-v1/member0.txt` has every structure but an extent of the file table, which is in
+//! `fixtures/store-v2/member0.txt` has every structure but an extent of the file table, which is in
 //! `grown.txt`. They hold the lines of 64 bytes that are not zero, each as `offset: bytes` in
 //! hexadecimal; the owner note, which holds a process number, is left out.
-//! `TIERSMITH_BLESS=1 cargo test --test it golden` writes them anew: once version 1 is released,
+//! `TIERSMITH_BLESS=1 cargo test --test it golden` writes them anew: once version 2 is released,
 //! only together with a new format version.
 
 use crate::crash_support;
@@ -24,9 +24,9 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name)
 }
 
-const SMALL: &str = "store-v1/member0.txt";
+const SMALL: &str = "store-v2/member0.txt";
 /// A file table of more than its first slots.
-const GROWN: &str = "store-v1/grown.txt";
+const GROWN: &str = "store-v2/grown.txt";
 
 /// Work that leaves every structure behind: slots, maps, dirty and clean blocks, records, a drained
 /// redo file.
@@ -158,7 +158,7 @@ fn attach_as(
 }
 
 #[test]
-fn a_tier_of_format_version_1_opens_with_all_its_blocks() {
+fn a_tier_of_format_version_2_opens_with_all_its_blocks() {
     let (home, image) = golden(SMALL);
     let home = Arc::new(home);
     let attached = attach(&home, &image).unwrap();
@@ -175,7 +175,7 @@ fn a_tier_of_format_version_1_opens_with_all_its_blocks() {
 }
 
 #[test]
-fn the_program_of_today_writes_the_bytes_of_format_version_1() {
+fn the_program_of_today_writes_the_bytes_of_format_version_2() {
     let (_, golden) = golden(SMALL);
     let (_, image) = today();
     let differs = golden.iter().zip(&image).position(|(a, b)| a != b);
@@ -183,7 +183,7 @@ fn the_program_of_today_writes_the_bytes_of_format_version_1() {
 }
 
 #[test]
-fn a_damaged_image_of_format_version_1_names_the_place() {
+fn a_damaged_image_of_format_version_2_names_the_place() {
     let (home, mut image) = golden(SMALL);
     // The first map entry of the first map page.
     image[32768] ^= 1;
@@ -197,7 +197,7 @@ fn a_damaged_image_of_format_version_1_names_the_place() {
 fn a_tier_whose_file_table_has_grown_opens_with_all_its_files() {
     let (home, image) = golden(GROWN);
     let version = u32::from_le_bytes(image[8..12].try_into().unwrap());
-    assert_eq!((version, image[1264]), (1, 1), "version 1 with one extent");
+    assert_eq!((version, image[1264]), (2, 1), "version 2 with one extent");
     let home = Arc::new(home);
     let attached = attach_as(with_room_for_an_extent(), &home, &image).unwrap();
     assert_eq!(attached.stats().tiers[0].files, 8);

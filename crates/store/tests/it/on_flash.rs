@@ -371,6 +371,41 @@ fn a_newest_version_that_cannot_be_read_is_named_until_there_is_a_newer_one() {
     }
 }
 
+/// Recovery looks at the last block of a file that ends within one.
+#[test]
+fn a_last_block_that_cannot_be_read_keeps_no_tier_from_being_attached() {
+    for clean in [true, false] {
+        let (place, disk) = (Place::in_memory(), disk());
+        let home = attach_to(&place, &disk).unwrap();
+        let file = home.open("a.d8", OpenMode::CREATE).unwrap();
+        file.write(0, &[1; B]).unwrap();
+        file.write(B as u64, &[2; 5000]).unwrap();
+        file.sync().unwrap();
+        if clean {
+            home.destage(None).unwrap();
+        }
+        drop((file, home));
+        let at = position(&disk, 2);
+        disk.fail_reads(at..at + 4096);
+        let home = attach_to(&place, &disk).unwrap();
+        let file = home.open("a.d8", OpenMode::WRITE).unwrap();
+        assert!(block(&file, 0).unwrap() == [1; B]);
+        let mut last = [0; 5000];
+        match (clean, file.read(B as u64, &mut last)) {
+            (true, Ok(got)) => assert!(got == 5000 && last == [2; 5000]),
+            (false, Err(Error::Unreadable { path, block, .. })) => {
+                assert_eq!((path.as_path(), block), (Path::new("a.d8"), 1));
+            }
+            (_, other) => panic!("clean {clean}: {other:?}"),
+        }
+        disk.fail_reads(0..0);
+        drop(file);
+        home.detach().unwrap();
+        let plain = std::fs::read(place.home().join("a.d8")).unwrap();
+        assert!(plain[..B] == [1; B] && plain[B..] == [2; 5000]);
+    }
+}
+
 #[test]
 fn when_the_disk_is_gone_clean_copies_are_read_from_home_and_writing_stops_with_a_reason() {
     let (place, disk) = (Place::in_memory(), disk());

@@ -57,7 +57,11 @@ fn a_tier_of_another_format_is_refused_by_name_and_not_touched() {
     home.create("a.d4").unwrap().write(0, &[3; 4096]).unwrap();
     drop(home);
     let image = fs::read(&member).unwrap();
-    let mut cases = vec![(0, 8, 2u32.to_le_bytes().to_vec(), "format version 2")];
+    // Version 1 had no checksums at rest.
+    let mut cases = vec![
+        (0, 8, 1u32.to_le_bytes().to_vec(), "format version 1"),
+        (0, 8, 3u32.to_le_bytes().to_vec(), "format version 3"),
+    ];
     for (at, value, why) in [
         (140, 1u32, "incompatible features"),
         (160, 0, "role of"),
@@ -69,7 +73,7 @@ fn a_tier_of_another_format_is_refused_by_name_and_not_touched() {
     ] {
         cases.push((0, at, value.to_le_bytes().to_vec(), why));
     }
-    // Development builds called three layouts versions 1 to 3, and this one is version 1 again.
+    // Development builds called three other layouts versions 1 to 3.
     for version in 1..=3u32 {
         let head = [b"TIERSMTH".as_slice(), &version.to_le_bytes()].concat();
         cases.push((0, 0, head, "development build"));

@@ -138,7 +138,7 @@ impl Build {
         let len = self.images[member as usize].len() as u64;
         let mut b = vec![0; 4096];
         put(&mut b, 0, b"TSMITHST");
-        put(&mut b, 8, &1u32.to_le_bytes());
+        put(&mut b, 8, &2u32.to_le_bytes());
         put(&mut b, 12, &self.state.to_le_bytes());
         put(&mut b, 16, &self.sequence.to_le_bytes());
         put(&mut b, 24, &[7; 16]);

@@ -131,13 +131,13 @@ fn each_thing_that_is_no_tier_has_its_own_message() {
     assert!(text.contains("both superblock copies are zero"), "{text}");
     let mut newer = sample(1).build.images.remove(0);
     for at in [0, 4096] {
-        newer[at + 8] = 2;
+        newer[at + 8] = 3;
         let sum =
             xxhash_rust::xxh3::xxh3_64_with_seed(&newer[at..at + 4088], 0x5449_4552_534d_5448);
         put(&mut newer, at as u64 + 4088, &sum.to_le_bytes());
     }
     let text = says(&newer);
-    assert!(text.contains("has format version 2, this program reads version 1"), "{text}");
+    assert!(text.contains("has format version 3, this program reads version 2"), "{text}");
     let mut older = sample(1).build.images.remove(0);
     put(&mut older, 4096, b"TIERSMTH");
     assert!(says(&older).contains("made by a development build"), "{text}");
