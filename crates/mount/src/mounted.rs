@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::fs::{Fs, Part, part_of};
 use crate::options::{Options, Report, Transport};
 use crate::pages::{self, Writer};
+use crate::passage::Passage;
 use crate::point::{Made, Point, by_descriptor};
 use crate::ring::{self, Ring};
 use crate::session::{self, Serving};
@@ -104,6 +105,8 @@ pub struct Mounted {
     /// It is unmounted, though it may be in use by who was there before.
     gone: bool,
     report: Report,
+    /// The way to the files that are beneath: there from before the mount until after it.
+    passage: Option<Passage>,
 }
 
 /// Mounts an attached home at a directory: its own path, from which it was moved aside, or any
@@ -120,15 +123,23 @@ pub fn mount(home: AttachedHome, at: &Path, options: &Options) -> Result<Mounted
     let at =
         std::path::absolute(at).map_err(|source| Error::MountPoint { at: at.into(), source })?;
     check(&home, &at, options)?;
-    let point = || Point::find(&home, &at);
+    let passage = Passage::make(&home, &at)?;
+    let mut mounted = mount_parts(&home, &at, options)?;
+    mounted.passage = passage;
+    Ok(mounted)
+}
+
+/// Mounts the home with as many connections as its options need.
+fn mount_parts(home: &AttachedHome, at: &Path, options: &Options) -> Result<Mounted, Error> {
+    let point = || Point::find(home, at);
     if options.atomic_pages {
-        let connection = Connection { at: &at, part: Part::default(), point: &point };
-        return connect(&home, options, &connection);
+        let connection = Connection { at, part: Part::default(), point: &point };
+        return connect(home, options, &connection);
     }
-    let redo = redo_directory(&home, options);
+    let redo = redo_directory(home, options);
     let part = Part { without: redo.clone(), write_back: true, ..Part::default() };
     let rest = Options { sync_on_write: false, passthrough: false, lend: false, ..options.clone() };
-    let mut mounted = connect(&home, &rest, &Connection { at: &at, part, point: &point })?;
+    let mut mounted = connect(home, &rest, &Connection { at, part, point: &point })?;
     mounted.options = options.clone();
     mounted.report.redo_at = redo;
     mounted.mount_redo()?;
@@ -282,6 +293,7 @@ fn mount_over(
             allow_other: options.allow_other,
             requests: Vec::new(),
         },
+        passage: None,
     };
     let _writer = if part.write_back { Writer::begin() } else { None };
     let ring = match ring {

@@ -13,6 +13,7 @@
 
 use crate::error::Error;
 use crate::options::Options;
+use crate::passage::is_top_of;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags, Timespec};
 use rustix::io::Errno;
@@ -27,7 +28,7 @@ use tiersmith_dir::Dir;
 use tiersmith_store::AttachedHome;
 use tiersmith_store::home::{NOTE_FILE, vault_of};
 
-const HANDLE: OFlags =
+pub(crate) const HANDLE: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// A directory fit to be mounted on.
@@ -49,6 +50,8 @@ pub(crate) struct Made {
     parent: OwnedFd,
     name: OsString,
     mount: Option<u64>,
+    /// The directory is the top of another file system, which must never be unmounted.
+    covers: bool,
 }
 
 impl Point {
@@ -105,6 +108,11 @@ impl Point {
         let around = rustix::fs::openat(own, "..", HANDLE, Mode::empty())
             .and_then(rustix::fs::fstat)
             .map_err(failed)?;
+        let is_homes = self.at == home.home_path();
+        if is_homes && is_top_of(&self.dir, own, &around).map_err(failed)? {
+            // The home is a mount point, whose vault is inside.
+            return Ok(());
+        }
         let own = rustix::fs::fstat(own).map_err(failed)?;
         // The files are in the vault beside the mount point, which not everybody may enter.
         let vault = vault_of(Path::new(&self.name));
@@ -112,7 +120,6 @@ impl Point {
         let is_beside = beside.is_ok_and(|beside| same(&around, &beside));
         let strayed = "the home is not beside it any more: somebody moved a directory or put a \
                        link in the way; see who, and put it back";
-        let is_homes = self.at == home.home_path();
         if is_mount_root(&self.dir, &self.parent).map_err(failed)? {
             // Who is behind it is not asked.
             let reason =
@@ -160,6 +167,7 @@ impl Point {
         let device = rustix::fs::open("/dev/fuse", flags, Mode::empty())
             .map_err(|e| Error::NoFuse { at: self.at.clone(), source: e.into() })?;
         let dir = self.dir.try_clone().map_err(failed)?;
+        let covers = is_mount_root(&dir, &self.parent).map_err(|e| failed(e.into()))?;
         let spare = device.try_clone().map_err(failed)?;
         let mount = match What::new(&device, options).mount_at(&self.dir) {
             Ok(mount) => mount,
@@ -170,7 +178,13 @@ impl Point {
             Err(e) => return Err(refused(e.to_string())),
         };
         let parent = self.parent.as_fd().try_clone_to_owned().map_err(failed)?;
-        let made = Made { dir, device: spare, parent, name: self.name.clone(), mount };
+        let made = Made { dir, device: spare, parent, name: self.name.clone(), mount, covers };
+        if covers && made.mount.is_none() {
+            // Which mount is whose could not be told when it is to be unmounted.
+            let why = "a home that is a mount point needs Linux 5.8; use a directory inside it";
+            let undone = rustix::mount::unmount(by_descriptor(&made.dir), UnmountFlags::DETACH);
+            return undone.map_err(|e| refused(e.to_string())).and(Err(refused(why.into())));
+        }
         // From here on dropping `made` unmounts.
         if made.top().is_some() {
             return Ok(Some((made, device)));
@@ -254,6 +268,10 @@ impl Made {
 
     /// Unmounts what is on the directory, wherever that is now.
     pub(crate) fn unmount(&self, flags: UnmountFlags) -> Result<(), Errno> {
+        if self.covers && self.top().is_none() {
+            // Somebody else was faster: what is on top now is not ours.
+            return Err(Errno::INVAL);
+        }
         rustix::mount::unmount(by_descriptor(&self.dir), flags)
     }
 
@@ -282,13 +300,13 @@ pub(crate) fn by_descriptor(dir: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", dir.as_raw_fd())
 }
 
-fn same(a: &Stat, b: &Stat) -> bool {
+pub(crate) fn same(a: &Stat, b: &Stat) -> bool {
     (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
 }
 
 /// Whether `dir` is the top of a mount; `beside` is on the file system that it would be on if not.
 /// Nothing is asked of the process behind it.
-fn is_mount_root(dir: impl AsFd, beside: impl AsFd) -> Result<bool, Errno> {
+pub(crate) fn is_mount_root(dir: impl AsFd, beside: impl AsFd) -> Result<bool, Errno> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = rustix::fs::statx(dir, "", flags, StatxFlags::empty())?;
     if found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
@@ -297,6 +315,13 @@ fn is_mount_root(dir: impl AsFd, beside: impl AsFd) -> Result<bool, Errno> {
     // Linux before 5.8 does not say it.
     let beside = rustix::fs::statx(beside, "", flags, StatxFlags::empty())?;
     Ok((found.stx_dev_major, found.stx_dev_minor) != (beside.stx_dev_major, beside.stx_dev_minor))
+}
+
+/// The device that `dir` is on. Nothing is asked of the process behind it.
+pub(crate) fn device(dir: impl AsFd) -> Result<(u32, u32), Errno> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = rustix::fs::statx(dir, "", flags, StatxFlags::empty())?;
+    Ok((found.stx_dev_major, found.stx_dev_minor))
 }
 
 /// Which mount this is on, where the kernel tells (Linux 5.8). Nothing is asked of the process

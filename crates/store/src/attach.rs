@@ -21,7 +21,7 @@
 
 use crate::address::{FRAME, WordAt};
 use crate::api::{AttachedHome, Running, spawn_background};
-use crate::detach::people_note;
+use crate::detach::{belongs_to, people_note};
 use crate::environment::Environment;
 use crate::error::{Error, MediumError, Result};
 use crate::format::superblock::{OWNER_AT, Superblock, TierState};
@@ -89,6 +89,7 @@ pub fn attach(home: &Path, tiers: &[TierSpec], options: Options) -> Result<Attac
 /// Opens the home and becomes its owner. Another process may attach or detach it between the two,
 /// which moves the directory.
 fn open_and_lock(home: &Path) -> Result<RealHome> {
+    let _ = crate::home::finish_move(home).map_err(|e| home_error(home, e))?;
     for _ in 0..100 {
         let real = RealHome::open(home).map_err(|e| home_error(home, e))?;
         refuse_aside(&real)?;
@@ -238,6 +239,7 @@ pub(crate) fn attach_mapped(
     started: Instant,
 ) -> Result<AttachedHome> {
     let identity = home.identity().map_err(Error::io("cannot stat", path))?;
+    let own = Own { home: &*home, identity };
     let note =
         home.read_attachment().map_err(Error::io("cannot read the attachment note of", path))?;
     let note = note.map(|bytes| Note::parse(&bytes, path)).transpose()?;
@@ -263,14 +265,14 @@ pub(crate) fn attach_mapped(
         if volatile {
             // Clean copies of an earlier attach are nobody's loss.
             for sb in tier.superblocks.take().iter().flatten() {
-                refuse_foreign(sb, &identity, uuid.as_ref(), path)?;
+                refuse_foreign(sb, &own, uuid.as_ref(), path)?;
                 refuse_unnoted(sb, uuid.as_ref(), path)?;
             }
         }
         found.push((spec, tier));
     }
-    let ids = (identity.ino, identity.btime_ns, path.as_os_str().as_bytes());
-    let reopened = reopens(&found, uuid.as_ref(), &identity, path)?;
+    let ids = (own.identity.ino, own.identity.btime_ns, path.as_os_str().as_bytes());
+    let reopened = reopens(&found, uuid.as_ref(), &own, path)?;
     if let Some(note) = &note {
         note.check(&given, &empty, path)?;
     }
@@ -317,7 +319,7 @@ pub(crate) fn attach_mapped(
     }
     let first = note.is_none();
     let home_files = counted.map(|files| files.redo + files.data);
-    let taken = Taken { attachment, note, path, identity, recovery_reopened: reopened, home_files };
+    let taken = Taken { attachment, note, path, recovery_reopened: reopened, home_files };
     let was_closed = home.door_closed().unwrap_or(true);
     let attached = take(home.clone(), taken, tiers, profile, options, started);
     if attached.is_err() && first && !was_closed && !reopened {
@@ -331,7 +333,6 @@ struct Taken<'a> {
     attachment: [u8; 16],
     note: Option<Note>,
     path: &'a Path,
-    identity: HomeStat,
     recovery_reopened: bool,
     home_files: Option<u64>,
 }
@@ -380,14 +381,7 @@ fn take(
     mut options: Options,
     started: Instant,
 ) -> Result<AttachedHome> {
-    let Taken {
-        attachment,
-        note,
-        path,
-        identity,
-        recovery_reopened: reopened,
-        home_files: counted,
-    } = taken;
+    let Taken { attachment, note, path, recovery_reopened: reopened, home_files: counted } = taken;
     let events = if options.record_waits {
         Registry::new(waits::EVENTS, waits::COUNTERS)
     } else {
@@ -420,16 +414,15 @@ fn take(
         home.close_door(&people_note(path, &tiers))
             .map_err(|e| Error::Home { path: path.to_path_buf(), reason: e.to_string() })?;
     }
+    // The files of a mount point have moved into another directory by now.
+    let identity = home.identity().map_err(Error::io("cannot look at", path))?;
     for tier in &tiers {
         tier.update_superblocks(|sb| {
             sb.state = TierState::Attached;
             sb.attach_count += 1;
             // The home may have moved, and one that a tier was formatted for and not used yet may
             // be another directory now.
-            sb.home_ino = identity.ino;
-            if identity.btime_ns != 0 {
-                sb.home_btime_ns = identity.btime_ns;
-            }
+            belongs_to(sb, &identity);
             sb.home_path = path.as_os_str().as_bytes().to_vec();
         });
         let count = tier.superblocks.lock()[0].attach_count;
@@ -462,14 +455,14 @@ fn take(
 fn reopens(
     found: &[(TierSpec, Found)],
     note: Option<&[u8; 16]>,
-    identity: &crate::home::HomeStat,
+    own: &Own<'_>,
     path: &Path,
 ) -> Result<bool> {
     let mut ours = 0;
     for (spec, tier) in found {
         let Some(sb) = tier.superblocks.as_ref().map(|sb| &sb[0]) else { continue };
         let state = newest_state(tier);
-        refuse_noted(sb, state, identity, note, path)?;
+        refuse_noted(sb, state, own, note, path)?;
         if state == TierState::Detached || (state == TierState::Detaching && note.is_none()) {
             continue;
         }
@@ -477,7 +470,7 @@ fn reopens(
             // Formatted and never used: no block is in it.
             continue;
         }
-        refuse_foreign(sb, identity, note, path)?;
+        refuse_foreign(sb, own, note, path)?;
         if note.is_none_or(|uuid| *uuid == sb.attachment) {
             ours += 1;
         }
@@ -514,13 +507,13 @@ fn newest_state(tier: &Found) -> TierState {
 fn refuse_noted(
     sb: &Superblock,
     state: TierState,
-    identity: &HomeStat,
+    own: &Own<'_>,
     note: Option<&[u8; 16]>,
     path: &Path,
 ) -> Result<()> {
     let was = PathBuf::from(std::ffi::OsString::from_vec(sb.home_path.clone()));
     let in_the_middle = matches!(state, TierState::Attaching | TierState::Detaching);
-    if !in_the_middle || was == path || is_home_of(sb, identity) {
+    if !in_the_middle || was == path || own.is_home_of(sb) {
         return Ok(());
     }
     let why = match noted_at(&was) {
@@ -550,15 +543,26 @@ fn noted_at(path: &Path) -> std::result::Result<Option<[u8; 16]>, String> {
     Ok(note.map_err(|e| e.to_string())?.map(|note| note.attachment))
 }
 
-/// Whether the tier's superblock names this very directory as its home, under whatever name.
-fn is_home_of(sb: &Superblock, identity: &HomeStat) -> bool {
-    let born = (sb.home_btime_ns, identity.btime_ns);
-    sb.home_ino == identity.ino && (born.0 == born.1 || born.0 == 0 || born.1 == 0)
+/// The home that is to be attached.
+struct Own<'a> {
+    home: &'a dyn Home,
+    identity: HomeStat,
+}
+
+impl Own<'_> {
+    /// Whether the tier's superblock names this very directory as its home, under whatever name. In
+    /// the middle of a detach it names the top of a mount point, which the files may not have
+    /// reached yet.
+    fn is_home_of(&self, sb: &Superblock) -> bool {
+        let is = |found: &HomeStat| found.same_file(sb.home_ino, 0, sb.home_btime_ns);
+        let top = || self.home.identity_of_top().ok().flatten();
+        is(&self.identity) || (sb.state == TierState::Detaching && top().as_ref().is_some_and(is))
+    }
 }
 
 fn refuse_foreign(
     sb: &Superblock,
-    identity: &crate::home::HomeStat,
+    own: &Own<'_>,
     note: Option<&[u8; 16]>,
     path: &Path,
 ) -> Result<()> {
@@ -575,7 +579,7 @@ fn refuse_foreign(
             how_to_free(sb, &was)
         )));
     }
-    if is_home_of(sb, identity) {
+    if own.is_home_of(sb) {
         return Ok(());
     }
     if note.is_some() {
@@ -584,7 +588,7 @@ fn refuse_foreign(
              some blocks of the copy are old. Attach \
              the original; to copy it, detach it first",
             path.display(),
-            identity.ino,
+            own.identity.ino,
             sb.home_ino,
             sb.name
         )));
@@ -595,7 +599,7 @@ fn refuse_foreign(
         sb.name,
         sb.home_ino,
         path.display(),
-        identity.ino,
+        own.identity.ino,
         how_to_free(sb, &was)
     )))
 }

@@ -1,7 +1,8 @@
 //! Taking a tier away from its home, and back again when home refuses.
 
 use crate::error::{Error, Result};
-use crate::format::superblock::TierState;
+use crate::format::superblock::{Superblock, TierState};
+use crate::home::HomeStat;
 use crate::ledger::Ledger;
 use crate::options::Guard;
 use crate::store::Store;
@@ -14,11 +15,10 @@ pub(crate) fn people_note(path: &Path, tiers: &[Arc<Ledger>]) -> String {
         "The directory {} is attached to fast storage by Tiersmith.\n\
          The newest version of some of its blocks is on that storage only, so the plain files are \
          not a usable\n\
-         database at the moment. They are in {}.\n\n\
+         database at the moment.\n\n\
          To use the database, mount it with Tiersmith. To have the plain directory back, detach \
          it.\n\n",
-        path.display(),
-        crate::home::files_aside(path).display()
+        path.display()
     );
     for tier in tiers {
         for member in &tier.members {
@@ -39,13 +39,33 @@ pub(crate) fn undo_detach(store: &Store) {
             store.env.home_path().display()
         );
     }
+    let identity = store.env.home.identity();
     for tier in &store.tiers {
-        tier.update_superblocks(|sb| sb.state = TierState::Attached);
+        tier.update_superblocks(|sb| {
+            sb.state = TierState::Attached;
+            if let Ok(identity) = &identity {
+                belongs_to(sb, identity);
+            }
+        });
+    }
+}
+
+/// Says which directory the tier belongs to.
+pub(crate) fn belongs_to(sb: &mut Superblock, home: &HomeStat) {
+    sb.home_ino = home.ino;
+    if home.btime_ns != 0 {
+        sb.home_btime_ns = home.btime_ns;
     }
 }
 
 /// Steps 2 to 5 of detaching; step 1 is done.
 pub(crate) fn detach(store: &Store) -> Result<()> {
+    let failed = |e: std::io::Error| Error::Home {
+        path: store.env.home_path().to_path_buf(),
+        reason: e.to_string(),
+    };
+    // The directory that the files of a mount point go back to.
+    let top = store.env.home.identity_of_top().map_err(failed)?;
     for tier in &store.tiers {
         // The next attach makes another tier of it, which leaves plain files of this one alone:
         // those given back must be gone for good.
@@ -54,13 +74,14 @@ pub(crate) fn detach(store: &Store) -> Result<()> {
         {
             log::warn!("plain files that were given back may stay after a power cut: {e}");
         }
-        tier.update_superblocks(|sb| sb.state = TierState::Detaching);
+        tier.update_superblocks(|sb| {
+            sb.state = TierState::Detaching;
+            if let Some(top) = &top {
+                belongs_to(sb, top);
+            }
+        });
         tier.sound()?;
     }
-    let failed = |e: std::io::Error| Error::Home {
-        path: store.env.home_path().to_path_buf(),
-        reason: e.to_string(),
-    };
     if store.env.home.door_closed().map_err(failed)? {
         store.env.home.open_door().map_err(failed)?;
     }

@@ -134,6 +134,7 @@ fn files_by_note(place: &Place) -> Option<PathBuf> {
 /// Detaches a home that no daemon serves.
 fn detach_unserved(place: &Place, fast: &[PathBuf], give_up: GiveUp) -> Result<Detached> {
     let mut done = Detached::of(place);
+    done.remarks.extend(finish_move(place)?);
     let Some(note) = attachment(place.path())? else {
         if let Some(why) = super::unreachable(place) {
             return Err(Error::Usage(why));
@@ -201,6 +202,29 @@ fn patience(place: &Place) -> Duration {
     }
 }
 
+/// Finishes moving the files of a home that is a mount point, if that was interrupted. Nothing
+/// while the process that moves them lives, which is waited for a while.
+///
+/// # Errors
+/// When they cannot be moved.
+pub(super) fn finish_move(place: &Place) -> Result<Option<String>> {
+    let began = Instant::now();
+    loop {
+        match tiersmith_store::home::finish_move(place.path()) {
+            Ok(false) => return Ok(None),
+            Ok(true) => {
+                return Ok(Some(
+                    "moving the home's files had been interrupted; they were moved back".into(),
+                ));
+            }
+            Err(tiersmith_store::home::HomeError::Owned { .. }) if began.elapsed() < DYING => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(e) => return Err(Error::Usage(e.to_string())),
+        }
+    }
+}
+
 /// Unmounts what dead daemons have left at the home's path and at `at`. The caller has the home
 /// locked, so no daemon of this home lives.
 ///
@@ -231,7 +255,7 @@ pub(super) fn clear_dead_mounts(
             }
         }
     }
-    Ok(())
+    Ok(tiersmith_mount::clear_passage(place.path())?)
 }
 
 /// The store's part of detaching. With `skip`, gives up unreadable blocks and returns them.
@@ -256,17 +280,18 @@ pub(super) fn give_back(
     made: &[TierSpec],
     skip: bool,
 ) -> Result<(Vec<String>, Vec<String>)> {
-    let identity = home.home().identity().map_err(|source| Error::Io {
-        what: "look at",
-        path: place.path().into(),
-        source,
-    })?;
+    let look_at = |source| Error::Io { what: "look at", path: place.path().into(), source };
+    let identity = home.home().identity().map_err(look_at)?;
+    // The files of a mount point go back into another directory.
+    let plain = home.home().identity_of_top().map_err(look_at)?;
+    let plain = plain.as_ref().unwrap_or(&identity);
     // The home's lock goes with the last of these: until the end nobody else attaches it.
     let _locked = home.clone();
-    let (list, mut left) = ToRemove::of(&identity, made.iter().flat_map(|spec| &spec.members));
+    let (list, mut left) =
+        ToRemove::of(&identity, plain, made.iter().flat_map(|spec| &spec.members));
     list.write(place)?;
     let lost = detach_store(home, skip).inspect_err(|_| leavings::forget(place))?;
-    left.extend(leavings::remove(place, &identity)?.left);
+    left.extend(leavings::remove(place, plain)?.left);
     Ok((lost, left))
 }
 
@@ -299,6 +324,9 @@ pub(super) fn finish_interrupted(place: &Place) -> Result<Removed> {
     if attachment(place.path())?.is_some() {
         return Ok(Removed::default());
     }
+    // A note that a killed attach had begun. What else has its name, a directory for instance,
+    // stays.
+    let _ = home.remove_attachment();
     let identity = home.identity().map_err(|source| Error::Io {
         what: "look at",
         path: place.path().into(),

@@ -63,13 +63,14 @@ pub(super) struct Removed {
 }
 
 impl ToRemove {
-    /// Those of `members` that are files of the tier of the home that is attached; besides, in
-    /// sentences, why others that are files will be left.
+    /// Those of `members` that are files of the tier of the home that is attached, to be removed
+    /// when `plain` is its directory; besides, in sentences, why others that are files will be left.
     pub(super) fn of<'a>(
         home: &HomeStat,
+        plain: &HomeStat,
         members: impl Iterator<Item = &'a PathBuf>,
     ) -> (ToRemove, Vec<String>) {
-        let (home_inode, home_birth_ns) = (NumberText(home.ino), NumberText(home.btime_ns));
+        let (home_inode, home_birth_ns) = (NumberText(plain.ino), NumberText(plain.btime_ns));
         let mut list = ToRemove { home_inode, home_birth_ns, members: Vec::new() };
         let mut left = Vec::new();
         for path in members {
@@ -270,7 +271,7 @@ mod tests {
             let spec = TierSpec::new("fast", tier.clone(), Medium::Emulated, 24 << 20);
             let attached = tiersmith_store::attach(&home, &[spec], Options::default()).unwrap();
             let identity = attached.home().identity().unwrap();
-            let (list, left) = ToRemove::of(&identity, [&tier].into_iter());
+            let (list, left) = ToRemove::of(&identity, &identity, [&tier].into_iter());
             assert_eq!((list.members.len(), left.len()), (1, 0));
             // A tier in use is not removed, whatever a list says.
             assert_eq!(list.remove_members(&identity).len(), 1);
@@ -324,7 +325,7 @@ mod tests {
         let site = Site::new();
         let (place, mut home, _) = site.detached("db", "db.tier");
         (home.ino, home.btime_ns) = (u64::MAX, 1 << 63);
-        let (mut list, _) = ToRemove::of(&home, std::iter::empty());
+        let (mut list, _) = ToRemove::of(&home, &home, std::iter::empty());
         let path = site.real.join("gone.tier").as_path().into();
         list.members.push(Member { path, inode: NumberText(u64::MAX), attachment: "00".into() });
         list.write(&place).unwrap();

@@ -3,7 +3,8 @@
 //! Beside a home `PATH` there are, while it is attached: `PATH.tiersmith-home` (the vault, with the
 //! files in it, which may be locked for this user), `PATH.tiersmith-log` and, when that was long,
 //! `PATH.tiersmith-log.old`; while its daemon runs `PATH.tiersmith-control` (a socket); while it is
-//! being detached `PATH.tiersmith-detach` (what is still to be removed).
+//! being detached `PATH.tiersmith-detach` (what is still to be removed). A home that is a mount
+//! point has its vault inside, `PATH/.tiersmith-home`, and beside it only while it is mounted over.
 //!
 //! The directory that holds them is opened once, when the place is found: whatever is made, opened
 //! or removed beside a home is reached by its name in there ([`Place::dir`]).
@@ -22,7 +23,8 @@ use rustix::fs::{Mode, OFlags};
 use tiersmith_dir::{Dir, Kind};
 use tiersmith_store::AttachedHome;
 use tiersmith_store::home::{
-    ATTACHMENT, FILES_NAME, NOTE_FILE, files_aside, home_of_aside, vault_of,
+    ASIDE_SUFFIX, ATTACHMENT, FILES_NAME, NOTE_FILE, files_aside, files_inside, home_of_aside,
+    vault_of,
 };
 
 use crate::error::{Error, Result};
@@ -156,7 +158,8 @@ impl Place {
             rustix::fs::openat(files, "..", handle, Mode::empty()).map_err(|e| cannot(e.into()))?;
         let around = Dir::from_handle(around, &self.vault()).found().map_err(cannot)?;
         let beside = self.dir.look(self.vault().file_name().unwrap_or_default()).map_err(cannot)?;
-        if beside.is_some_and(|beside| beside.same_file(&around)) {
+        let inside = self.vault_inside().and_then(|vault| vault.found().ok());
+        if [beside, inside].into_iter().flatten().any(|vault| vault.same_file(&around)) {
             return Ok(());
         }
         Err(Error::Usage(format!(
@@ -168,6 +171,21 @@ impl Place {
         )))
     }
 
+    /// The vault inside the home, which is a mount point. Not to be looked for through a mount of
+    /// ours. What the home's owner made there is none.
+    fn vault_inside(&self) -> Option<Dir> {
+        let vault = self.dir.sub(&self.name).and_then(|top| top.sub(ASIDE_SUFFIX)).ok()?;
+        vault.found().is_ok_and(|found| found.user == 0).then_some(vault)
+    }
+
+    /// Whether the files are, or may be, in the vault inside: who is not root cannot look.
+    fn has_files_inside(&self) -> bool {
+        let refused = |e: std::io::Error| e.kind() == std::io::ErrorKind::PermissionDenied;
+        self.vault_inside().is_some_and(|vault| {
+            vault.look(FILES_NAME).map_or_else(refused, |found| found.is_some())
+        })
+    }
+
     /// Who owns the home's files; `None` where this user may not look, or there are none.
     pub(crate) fn owner(&self) -> Option<u32> {
         let vault = self.dir.sub(self.vault().file_name().unwrap_or_default()).ok();
@@ -176,7 +194,12 @@ impl Place {
             Some(aside) => aside,
             // What is mounted at the path is not asked: its daemon may hang.
             None if self.mounted_on_path() => return None,
-            None => self.dir.look(&self.name).ok().flatten()?,
+            None => {
+                match self.vault_inside().and_then(|vault| vault.look(FILES_NAME).ok().flatten()) {
+                    Some(inside) => inside,
+                    None => self.dir.look(&self.name).ok().flatten()?,
+                }
+            }
         };
         (found.kind == Kind::Directory).then_some(found.user)
     }
@@ -264,6 +287,9 @@ impl Place {
         }
         if self.mounted_on_path() {
             return None;
+        }
+        if self.has_files_inside() {
+            return Some(files_inside(&self.path));
         }
         is_home(&self.path).then(|| self.path.clone())
     }

@@ -15,7 +15,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
-use tiersmith_store::home::home_of_aside;
+use tiersmith_store::home::{files_inside, home_of_aside};
 
 use super::links::first_bytes;
 use super::place::{Mounts, Place};
@@ -48,13 +48,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The processes that have something at or below `directory` open, are in it or run from it, as far
-/// as they can be seen.
-pub(crate) fn holders(directory: &Path) -> Vec<Holder> {
-    // A shell may stand in the directory above; in the directory itself it would be left behind.
-    holders_of(|target| target.starts_with(directory))
-}
-
+/// The processes that have something sought open, are in it or run from it, as far as they can be
+/// seen.
 fn holders_of(is_sought: impl Fn(&Path) -> bool) -> Vec<Holder> {
     let own = std::process::id();
     let mut found = Vec::new();
@@ -88,7 +83,10 @@ pub(crate) fn daemon_of(place: &Place) -> Option<Holder> {
     let aside = place.aside();
     let mut removed = aside.clone().into_os_string();
     removed.push(REMOVED);
-    let of_home = |target: &Path| target.starts_with(&aside) || target.as_os_str() == removed;
+    let inside = files_inside(place.path());
+    let of_home = |target: &Path| {
+        target.starts_with(&aside) || target.as_os_str() == removed || target.starts_with(&inside)
+    };
     holders_of(of_home).into_iter().find(|holder| holder.name == DAEMON)
 }
 
@@ -115,7 +113,10 @@ pub(crate) fn said(holders: &[Holder]) -> String {
 /// # Errors
 /// Names the program and what it holds.
 pub(crate) fn in_use(home: &Path, files: &Path, plain: bool) -> Result<()> {
-    let mut holders = holders(files);
+    // The files of a mount point are in the vault inside it once they were moved. A shell may stand
+    // in the directory above; in the directory itself it would be left behind.
+    let inside = files_inside(home);
+    let mut holders = holders_of(|target| target.starts_with(files) || target.starts_with(&inside));
     // A daemon at its beginning or end: the home's lock decides about those.
     holders.retain(|holder| holder.name != DAEMON);
     if !holders.is_empty() {
@@ -155,8 +156,8 @@ fn is_postgres(pid: u32) -> bool {
 /// Refuses a place where a home cannot be attached for the first time.
 ///
 /// # Errors
-/// The home is a mount point, has others in it, is inside another attached home, or has an attached
-/// home in it.
+/// The home is a mount point and this is not root, it has others in it, is inside another attached
+/// home, or has an attached home in it.
 pub(crate) fn place(place: &Place) -> Result<()> {
     let path = place.path();
     let mounts = Mounts::read();
@@ -173,10 +174,10 @@ pub(crate) fn place(place: &Place) -> Result<()> {
             ));
         }
     }
-    if mounts.at(path).is_some() {
+    if mounts.at(path).is_some() && !rustix::process::geteuid().is_root() {
         return cannot(
-            "it is a mount point, which cannot be moved aside; move the database into a directory \
-             inside it, and attach that"
+            "it is a mount point, whose files only root can move aside; run this as root, or move \
+             the              database into a directory inside it, and attach that"
                 .into(),
         );
     }
@@ -273,6 +274,7 @@ mod tests {
 
     #[test]
     fn a_directory_without_a_user_has_no_holders_and_one_with_a_shell_in_it_has() {
+        let holders = |dir: &Path| holders_of(|target| target.starts_with(dir));
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().canonicalize().unwrap();
         assert_eq!(holders(&dir), []);

@@ -31,7 +31,7 @@ use super::answer::{self, LOOK_EVERY, Order, Shared};
 use super::confine::{confine, drop_capabilities};
 use super::control::{self, Listener, Reply, Request};
 use super::give_back::{
-    attach_patiently, clear_dead_mounts, finish_interrupted, give_back, interrupted,
+    attach_patiently, clear_dead_mounts, finish_interrupted, finish_move, give_back, interrupted,
 };
 use super::leavings::Removed;
 use super::limit;
@@ -153,7 +153,9 @@ fn begin(
     let started = Instant::now();
     let place = Place::find(&wish.home)?;
     refuse_served(&place)?;
+    let moved = finish_move(&place)?;
     let mut plan = Plan::make(wish)?;
+    plan.remarks.extend(moved);
     let removed = match !plan.again && place.has_to_remove() {
         true => finish_interrupted(&place)?,
         false => Removed::default(),

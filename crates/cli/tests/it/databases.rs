@@ -26,6 +26,7 @@ use crate::database::{
     Load, Subject, numbers, payload_bytes, run, sql_consistent, sql_transaction, stop_and_check,
     tool, verify,
 };
+use crate::volume::Volume;
 use serde_json::Value;
 use tiersmith_lab::server::{self, Server, Site};
 
@@ -57,11 +58,12 @@ fn rounds() -> u32 {
 }
 
 fn kill_loop(subject: &Subject) {
-    kill_loop_in(subject, "on");
+    kill_loop_in(subject, "on", false);
 }
 
-/// `pages`: what `--atomic-pages` is.
-fn kill_loop_in(subject: &Subject, pages: &str) {
+/// `pages`: what `--atomic-pages` is. `volume`: the home is a mount point, whose disk loses power
+/// when both are killed.
+fn kill_loop_in(subject: &Subject, pages: &str, volume: bool) {
     let name = subject.product.title();
     let what = format!("{name} on a mounted home");
     let programs = match database::programs(subject.product) {
@@ -91,6 +93,10 @@ fn kill_loop_in(subject: &Subject, pages: &str) {
     }
     drop(client);
     server.stop().unwrap();
+    let mut volume = volume.then(|| Volume::of(&place, 512));
+    if volume.as_ref().is_some_and(Option::is_none) {
+        return;
+    }
     let mut attached = place.attach_sized("64M", &["--atomic-pages", pages]);
     assert_eq!(attached["door"]["atomic_pages"], pages == "on", "{attached}");
     assert_eq!(attached["profile"], subject.product.name(), "{attached}");
@@ -114,6 +120,9 @@ fn kill_loop_in(subject: &Subject, pages: &str) {
                 daemon::kill("KILL", pid);
                 server.kill();
                 place.kill_daemon(&attached);
+                if let Some(Some(volume)) = &mut volume {
+                    volume.cut_power();
+                }
             }
         }
         acknowledged.extend(load.end());
@@ -169,7 +178,12 @@ fn postgresql_in_the_page_cache_keeps_what_it_acknowledged_whoever_is_killed() {
     let subject = database::postgres();
     let others = subject.settings.iter().filter(|(name, _)| *name != "full_page_writes");
     let settings: Vec<_> = others.copied().chain([("full_page_writes", "on")]).collect();
-    kill_loop_in(&Subject { settings: settings.leak(), ..subject }, "off");
+    kill_loop_in(&Subject { settings: settings.leak(), ..subject }, "off", false);
+}
+
+#[test]
+fn postgresql_on_a_mount_point_keeps_what_it_acknowledged_whoever_is_killed() {
+    kill_loop_in(&database::postgres(), "on", true);
 }
 
 /// What `status` says while a server runs with this setting on its command line.

@@ -160,7 +160,7 @@ fn what_is_no_home_or_no_tier_is_refused() {
     let cases: Vec<(Vec<&str>, &str)> = vec![
         ([&["attach", missing][..], &tier].concat(), "there is no directory"),
         ([&["attach", file][..], &tier].concat(), "is not an SQLite database"),
-        ([&["attach", "/proc"][..], &tier].concat(), "is a mount point"),
+        ([&["attach", "/proc"][..], &tier].concat(), "cannot"),
         ([&["attach", "/"][..], &tier].concat(), "no parent"),
         (vec!["attach", home], "--fast"),
         (vec!["attach", home, "--fast", home, "--emulate", "--size", "24M"], "inside the home"),

@@ -10,21 +10,20 @@
 //! | mount over the note | home | closed, in use |
 //! | nothing, or note begun | home | closed; interrupted on a file system that cannot exchange |
 //!
+//! A home that is a mount point has its vault inside: `inside.rs` has the states of that.
+//!
 //! What is in the vault, the home or the note, is called [`FILES_NAME`] there.
 //!
 //! Invariants: in each state exactly one of the two is the home, and it can be told which; where
 //! the file system can exchange two names, there is no instant at which `PATH` is missing. A note
-//! is a directory with nothing in it but [`NOTE_FILE`]; a note under `PATH` was synced before it
-//! came there. The vault is locked when closing returns. What is done depends on what is found, so
-//! each call can be run again after a power cut.
+//! (`people.rs`) under `PATH` was synced before it came there. The vault is locked when closing
+//! returns. What is done depends on what is found, so each call can be run again after a power cut.
 //!
 //! Deliberately absent: a single file as the home; it has no sibling to exchange with.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, StatxAttributes, StatxFlags};
@@ -32,26 +31,15 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use tiersmith_dir::Dir;
 
-use super::look::{device, names, status};
-use super::vault::{ASIDE_SUFFIX, FILES_NAME, Vault, vault_of};
+use super::dirs::Directory;
+use super::inside::{self, Inside, files_inside, vault_inside};
+use super::look::{device, status, without_links};
+use super::people::{
+    DIRECTORY, LOOK, has_marker, is_note, note_text, only_the_note, refuse_others,
+    remove_note_file, set_mode_unless_root, write_note_file,
+};
+use super::vault::{ASIDE_SUFFIX, FILES_NAME, Vault, files_aside, vault_of};
 use super::{HomeError, RealHome};
-
-/// The file in the directory that takes the home's path.
-pub const NOTE_FILE: &str = "README-TIERSMITH.txt";
-/// The first line of that file.
-pub const NOTE_MARKER: &str = "This is not the database: Tiersmith moved the directory aside.";
-
-const DIRECTORY: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-
-/// Of a note at the home's path: readable for whoever looks, writable for none, so that a database
-/// started there by mistake fails.
-const LOOK: Mode = Mode::RUSR
-    .union(Mode::XUSR)
-    .union(Mode::RGRP)
-    .union(Mode::XGRP)
-    .union(Mode::ROTH)
-    .union(Mode::XOTH);
 
 /// Where the home lives and what its two names are.
 struct Place<'a> {
@@ -65,6 +53,22 @@ struct Place<'a> {
 impl Place<'_> {
     fn vault_path(&self) -> PathBuf {
         self.parent_path.join(&self.aside)
+    }
+
+    /// The directory at the home's path, without asking a process that something there belongs to;
+    /// and whether a door is mounted there, for files that are on the device of `home`.
+    fn at_path(&self, home: impl AsFd) -> io::Result<Option<(OwnedFd, bool)>> {
+        let handle = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat(self.parent, self.name, handle, Mode::empty()) {
+            Ok(dir) => {
+                let foreign = device_of(&dir)? != device_of(home)?;
+                let door = foreign && is_mount_root(&dir, self.parent)?;
+                Ok(Some((dir, door)))
+            }
+            Err(Errno::NOENT) => Ok(None),
+            Err(Errno::NOTCONN) => Err(self.refused(Errno::BUSY)),
+            Err(e) => Err(self.refused(e)),
+        }
     }
 
     fn find_vault(&self) -> io::Result<Option<Vault>> {
@@ -106,11 +110,19 @@ impl RealHome {
     pub(super) fn move_aside(&self, note: &str) -> io::Result<()> {
         let place = self.place()?;
         if let Some(vault) = self.vault(&place)? {
-            self.complete_note(&place, note)?;
+            match self.is_inside() {
+                true => self.complete_inside(&place, note)?,
+                false => self.complete_note(&place, note)?,
+            }
             return vault.lock(self.owner()?);
         }
-        self.check_movable(&place)?;
+        if !self.has_name(place.name)? {
+            return Err(strayed(&place));
+        }
         self.remove_note(&place)?;
+        if is_mount_root(&self.dir, place.parent)? {
+            return self.move_inside(&place, note);
+        }
         self.step(1)?;
         let vault = Vault::make(place.parent, &place.aside, place.vault_path())?;
         self.step(2)?;
@@ -171,10 +183,14 @@ impl RealHome {
     ///     closed.
     pub(super) fn move_back(&self) -> io::Result<()> {
         let place = self.place()?;
+        if self.is_inside() {
+            return self.move_out(&place);
+        }
         let Some(vault) = self.vault(&place)? else {
             if !self.has_name(place.name)? {
                 return Err(strayed(&place));
             }
+            self.remove_inside(&place)?;
             return self.remove_note(&place);
         };
         vault.refuse_foreign(self.owner()?)?;
@@ -223,8 +239,78 @@ impl RealHome {
         }
     }
 
+    /// The home is a mount point: its files go into a vault inside.
+    fn move_inside(&self, place: &Place<'_>, note: &str) -> io::Result<()> {
+        if !geteuid().is_root() {
+            return Err(place.refused(Errno::BUSY));
+        }
+        let top = self.dir.as_fd().try_clone_to_owned()?;
+        let (text, step) = (self.note_inside(place, note), |step| self.step(step));
+        let inside = Inside { top: &top, path: place.path, step: &step };
+        let mut files = None;
+        inside.close(&text, &mut |dir| {
+            files = Some(self.dir.prepare(dir.try_clone()?).map_err(|e| self.owned_or(e))?);
+            Ok(())
+        })?;
+        if let Some(files) = files {
+            self.dir.becomes(files)?;
+        }
+        self.set_inside(true);
+        Ok(())
+    }
+
+    /// And back to the top.
+    fn move_out(&self, place: &Place<'_>) -> io::Result<()> {
+        let top = self.top(place)?.ok_or_else(|| place.refused(Errno::BUSY))?;
+        let files = self.dir.prepare(top.try_clone()?).map_err(|e| self.owned_or(e))?;
+        let step = |step| self.step(step);
+        Inside { top: &top, path: place.path, step: &step }.open()?;
+        self.dir.becomes(files)?;
+        self.set_inside(false);
+        Ok(())
+    }
+
+    /// The files are at the top: removes what an interrupted move has left of the vault inside.
+    fn remove_inside(&self, place: &Place<'_>) -> io::Result<()> {
+        let top = self.dir.as_fd().try_clone_to_owned()?;
+        if !inside::is_left(&top, place.path)? {
+            return Ok(());
+        }
+        let step = |step| self.step(step);
+        Inside { top: &top, path: place.path, step: &step }.open()
+    }
+
+    /// The files are inside: sees to it that there is a note, unless something is mounted over it.
+    fn complete_inside(&self, place: &Place<'_>, note: &str) -> io::Result<()> {
+        let Some(top) = self.top(place)? else { return Ok(()) };
+        let (text, step) = (self.note_inside(place, note), |step| self.step(step));
+        Inside { top: &top, path: place.path, step: &step }.finish_closing(&text)
+    }
+
+    /// The directory whose vault has the files; `None` while a door is mounted over it.
+    fn top(&self, place: &Place<'_>) -> io::Result<Option<OwnedFd>> {
+        let Some((handle, door)) = place.at_path(&self.dir)? else { return Err(strayed(place)) };
+        if door {
+            return Ok(None);
+        }
+        let top = rustix::fs::openat(&handle, ".", DIRECTORY, Mode::empty())?;
+        let around = Vault::above(&self.dir, vault_inside(place.path))?;
+        if around.is_at(&top, OsStr::new(inside::INSIDE))? {
+            Ok(Some(top))
+        } else {
+            Err(strayed(place))
+        }
+    }
+
+    fn note_inside(&self, place: &Place<'_>, note: &str) -> String {
+        note_text(place.path, &files_inside(place.path), note)
+    }
+
     /// The vault, while the home is in it.
     fn vault(&self, place: &Place<'_>) -> io::Result<Option<Vault>> {
+        if self.is_inside() {
+            return Ok(Some(Vault::above(&self.dir, vault_inside(place.path))?));
+        }
         Ok(Vault::around(&self.dir, place.parent, &place.aside, place.vault_path())?)
     }
 
@@ -248,6 +334,14 @@ impl RealHome {
         Ok(Place { parent, parent_path, path: &self.path, name, aside: aside_name(name) })
     }
 
+    /// Another process has the directory, or what the kernel says.
+    fn owned_or(&self, e: io::Error) -> io::Error {
+        match e.kind() {
+            io::ErrorKind::WouldBlock => HomeError::Owned { path: self.path.clone() }.into(),
+            _ => e,
+        }
+    }
+
     /// Whether `name` in the parent is the open directory.
     fn has_name(&self, name: &OsStr) -> io::Result<bool> {
         let Some(parent) = &self.parent else { return Ok(false) };
@@ -257,13 +351,6 @@ impl RealHome {
             Err(Errno::NOENT) => Ok(false),
             Err(e) => Err(e.into()),
         }
-    }
-
-    fn check_movable(&self, place: &Place<'_>) -> io::Result<()> {
-        if is_mount_root(&self.dir, place.parent)? {
-            return Err(place.refused(Errno::BUSY));
-        }
-        if self.has_name(place.name)? { Ok(()) } else { Err(strayed(place)) }
     }
 
     /// The home is aside: sees to it that its path has a note, unless something is mounted there.
@@ -296,14 +383,7 @@ impl RealHome {
     /// one could be by now, which nobody has looked into, and which would be opened to everybody.
     fn write_note(&self, place: &Place<'_>, dir: &OwnedFd, note: &str) -> io::Result<()> {
         rustix::fs::fchmod(dir, Mode::RWXU)?;
-        // Not over what is there: the home's owner may have linked a file of somebody else.
-        remove_note_file(dir)?;
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let readable = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
-        let file = File::from(rustix::fs::openat(dir, NOTE_FILE, flags, readable)?);
-        file.write_all_at(note_text(place, note).as_bytes(), 0)?;
-        file.sync_all()?;
+        write_note_file(dir, &note_text(place.path, &files_aside(place.path), note))?;
         self.step(3)?;
         // Its owner needs the right to write to move it to another directory.
         rustix::fs::fchmod(dir, LOOK | Mode::WUSR)?;
@@ -400,14 +480,15 @@ impl RealHome {
 
 /// [`locate`], tried again for a moment when what it finds is neither: another process may be
 /// moving the directory just now, and it looks in two places one after the other.
-pub(super) fn locate_settled(path: &Path) -> Result<(OwnedFd, Option<OwnedFd>), HomeError> {
+pub(super) fn locate_settled(path: &Path) -> Result<Located, HomeError> {
     let mut tries = 0;
     loop {
         match locate(path) {
             Err(
                 HomeError::DataMissing { .. }
                 | HomeError::TwoHomes { .. }
-                | HomeError::Missing { .. },
+                | HomeError::Missing { .. }
+                | HomeError::Between { .. },
             ) if tries < 20 => {
                 tries += 1;
                 std::thread::sleep(std::time::Duration::from_millis(tries));
@@ -417,16 +498,25 @@ pub(super) fn locate_settled(path: &Path) -> Result<(OwnedFd, Option<OwnedFd>), 
     }
 }
 
+/// A home that was found.
+pub(super) struct Located {
+    /// The directory of its files.
+    pub(super) dir: OwnedFd,
+    /// What holds its name.
+    pub(super) parent: Option<OwnedFd>,
+    /// The files are in the vault inside.
+    pub(super) inside: bool,
+}
+
 /// Finds the home known as `path` (without links): the directory itself and the one that holds its
 /// name. The way to that one is gone once, by directories that root may trust; the home, its vault
 /// and what is mounted are then names in it.
-pub(super) fn locate(path: &Path) -> Result<(OwnedFd, Option<OwnedFd>), HomeError> {
+fn locate(path: &Path) -> Result<Located, HomeError> {
     let io_error =
         |e: Errno| HomeError::Io { what: "look into", path: path.to_path_buf(), source: e.into() };
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return rustix::fs::open(path, DIRECTORY, Mode::empty())
-            .map(|d| (d, None))
-            .map_err(io_error);
+        let dir = rustix::fs::open(path, DIRECTORY, Mode::empty()).map_err(io_error)?;
+        return Ok(Located { dir, parent: None, inside: false });
     };
     let above = match Dir::open(parent) {
         Ok(above) => above,
@@ -442,7 +532,7 @@ pub(super) fn locate(path: &Path) -> Result<(OwnedFd, Option<OwnedFd>), HomeErro
     };
     // Names in it are made durable through a descriptor that can be read; who may only pass through
     // has none.
-    let parent_dir = rustix::fs::openat(&above, ".", DIRECTORY, Mode::empty()).ok();
+    let parent = rustix::fs::openat(&above, ".", DIRECTORY, Mode::empty()).ok();
     let aside_path = vault_of(path).join(FILES_NAME);
     let at_aside = open_aside(&above, name);
     if let Ok(aside) = &at_aside
@@ -450,10 +540,25 @@ pub(super) fn locate(path: &Path) -> Result<(OwnedFd, Option<OwnedFd>), HomeErro
         && is_mounted(&above, name, aside).map_err(io_error)?
     {
         // In use: the process behind the mount is not asked, it may be gone or be waiting for us.
-        return at_aside.map(|d| (d, parent_dir)).map_err(io_error);
+        // A vault inside has a second way to it meanwhile, which is a mount.
+        let inside = is_mounted(&above, &aside_name(name), aside).map_err(io_error)?;
+        return at_aside.map(|dir| Located { dir, parent, inside }).map_err(io_error);
     }
     let at_path = rustix::fs::openat(&above, name, DIRECTORY, Mode::empty());
-    let found = match (at_path, at_aside) {
+    if let Ok(top) = &at_path {
+        match inside::look(top, path) {
+            Ok(inside::Found::Open) => {}
+            Ok(inside::Found::Closed(dir)) => return Ok(Located { dir, parent, inside: true }),
+            Ok(inside::Found::Between) => {
+                return Err(HomeError::Between { path: path.to_path_buf() });
+            }
+            Err(e @ (Errno::ACCESS | Errno::PERM)) => {
+                return Err(HomeError::NoPermission { path: files_inside(path), source: e.into() });
+            }
+            Err(e) => return Err(io_error(e)),
+        }
+    }
+    let dir = match (at_path, at_aside) {
         (Ok(dir), Err(Errno::NOENT)) => {
             if has_marker(&dir).map_err(io_error)? {
                 return Err(HomeError::DataMissing { path: path.to_path_buf(), aside: aside_path });
@@ -494,7 +599,7 @@ pub(super) fn locate(path: &Path) -> Result<(OwnedFd, Option<OwnedFd>), HomeErro
             return Err(HomeError::Io { what: "open", path: path.to_path_buf(), source: e.into() });
         }
     };
-    Ok((found, parent_dir))
+    Ok(Located { dir, parent, inside: false })
 }
 
 /// Opens the directory of the files of the home known as `home`, or a note, in its vault.
@@ -505,7 +610,51 @@ pub(crate) fn open_files_aside(home: &Path) -> io::Result<OwnedFd> {
     let (Some(parent), Some(name)) = (home.parent(), home.file_name()) else {
         return Err(Errno::NOENT.into());
     };
-    Ok(open_aside(&Dir::open(parent)?, name)?)
+    let above = Dir::open(parent)?;
+    match open_aside(&above, name) {
+        Err(Errno::NOENT) => {}
+        other => return Ok(other?),
+    }
+    let top = rustix::fs::openat(&above, name, DIRECTORY, Mode::empty())?;
+    match inside::look(&top, home)? {
+        inside::Found::Closed(files) => Ok(files),
+        _ => Err(Errno::NOENT.into()),
+    }
+}
+
+/// Finishes the move of a home's files that was interrupted, if one was: they go back to the top of
+/// their file system. Only a home that is a mount point can be caught in between. No block is in a
+/// tier only then.
+///
+/// # Errors
+/// [`HomeError::Owned`] while another process moves them, and what the file system says.
+///
+/// # Durability
+/// Durable on return.
+pub fn finish_move(path: &Path) -> Result<bool, HomeError> {
+    let path = without_links(path)?;
+    let failed =
+        |source: io::Error| HomeError::Io { what: "finish moving", path: path.clone(), source };
+    match locate_settled(&path) {
+        Err(HomeError::Between { .. }) => {}
+        Ok(Located { dir, inside: false, .. })
+            if inside::is_left(&dir, &path).map_err(|e| failed(e.into()))? => {}
+        _ => return Ok(false),
+    }
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(false) };
+    let above = Dir::open(parent).map_err(failed)?;
+    let top =
+        rustix::fs::openat(&above, name, DIRECTORY, Mode::empty()).map_err(|e| failed(e.into()))?;
+    let locked = Directory::new(top.try_clone().map_err(failed)?);
+    match locked.lock() {
+        Err(Errno::WOULDBLOCK) => return Err(HomeError::Owned { path }),
+        other => other.map_err(|e| failed(e.into()))?,
+    }
+    // Its owner may have finished meanwhile.
+    if !matches!(inside::look(&top, &path), Ok(inside::Found::Closed(_))) {
+        Inside { top: &top, path: &path, step: &|_| Ok(()) }.open().map_err(failed)?;
+    }
+    Ok(true)
 }
 
 /// Opens what is in the vault of the home called `name` in the directory `above`.
@@ -524,6 +673,12 @@ pub(super) fn aside_name(name: &OsStr) -> OsString {
 
 fn strayed(place: &Place<'_>) -> io::Error {
     HomeError::Strayed { path: place.path.to_path_buf(), aside: place.vault_path() }.into()
+}
+
+/// The device that `dir` is on. Nothing is asked of a process behind a mount.
+fn device_of(dir: impl AsFd) -> Result<u64, Errno> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    Ok(device(&rustix::fs::statx(dir, "", flags, StatxFlags::empty())?))
 }
 
 /// Whether a file system is mounted on `dir`. `DONT_SYNC` and the empty mask: nothing is asked of
@@ -548,29 +703,6 @@ fn is_mounted(above: &Dir, name: &OsStr, beside: &OwnedFd) -> Result<bool, Errno
     }
 }
 
-/// Whether `dir` holds a note that was finished.
-fn has_marker(dir: &OwnedFd) -> Result<bool, Errno> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = match rustix::fs::openat(dir, NOTE_FILE, flags, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(false),
-        other => other?,
-    };
-    let mut head = [0u8; NOTE_MARKER.len()];
-    let mut done = 0;
-    while done < head.len() {
-        match rustix::io::pread(&file, &mut head[done..], done as u64)? {
-            0 => return Ok(false),
-            n => done += n,
-        }
-    }
-    Ok(head == *NOTE_MARKER.as_bytes())
-}
-
-/// Whether `dir` holds nothing but a note, finished or not.
-fn is_note(dir: &OwnedFd) -> Result<bool, Errno> {
-    Ok(names(dir)?.iter().all(|n| n == NOTE_FILE))
-}
-
 /// The note's directory in a vault, made when it is missing.
 fn make_note(vault: &OwnedFd) -> Result<OwnedFd, Errno> {
     match rustix::fs::mkdirat(vault, FILES_NAME, Mode::RWXU) {
@@ -579,48 +711,4 @@ fn make_note(vault: &OwnedFd) -> Result<OwnedFd, Errno> {
         }
         Err(e) => Err(e),
     }
-}
-
-fn only_the_note(dir: &OwnedFd, path: &Path) -> io::Result<()> {
-    refuse_others(names(dir)?.into_iter().filter(|n| n != NOTE_FILE).collect(), path)
-}
-
-/// Names what is where only ours should be.
-fn refuse_others(others: Vec<OsString>, path: &Path) -> io::Result<()> {
-    if others.is_empty() {
-        return Ok(());
-    }
-    let mut said: Vec<String> = others.iter().take(5).map(|n| n.display().to_string()).collect();
-    if others.len() > said.len() {
-        said.push(format!("and {} more", others.len() - said.len()));
-    }
-    Err(HomeError::NotOnlyTheNote { dir: path.to_path_buf(), names: said.join(", ") }.into())
-}
-
-/// What root need not do is not done: the home's owner may have put a directory of his there.
-fn set_mode_unless_root(dir: &OwnedFd, mode: Mode) -> Result<(), Errno> {
-    if geteuid().is_root() { Ok(()) } else { rustix::fs::fchmod(dir, mode) }
-}
-
-fn remove_note_file(dir: &OwnedFd) -> io::Result<()> {
-    set_mode_unless_root(dir, Mode::RWXU)?;
-    match rustix::fs::unlinkat(dir, NOTE_FILE, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(e) => Err(e.into()),
-    }
-}
-
-fn note_text(place: &Place<'_>, note: &str) -> String {
-    format!(
-        "{NOTE_MARKER}\n\n\
-         The files that belong in {path} are in {aside}.\n\
-         The newest version of some of their blocks is on the fast storage, so those files alone \
-         are not a usable\n\
-         database: do not start a database on them, and do not copy them as a backup.\n\n\
-         To use the database: start Tiersmith again; it mounts the whole database here.\n\
-         To have the plain directory back: tiersmith detach {path}\n\n\
-         {note}\n",
-        path = place.path.display(),
-        aside = vault_of(place.path).join(FILES_NAME).display(),
-    )
 }

@@ -26,12 +26,17 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+mod dirs;
 mod guard;
 mod held;
+mod inside;
+#[cfg(test)]
+mod inside_tests;
 mod look;
 pub mod model;
 mod named;
 mod noted;
+mod people;
 mod range;
 mod real;
 #[cfg(any(test, feature = "testing"))]
@@ -40,11 +45,13 @@ pub mod sim;
 mod suite;
 mod vault;
 
+pub use guard::finish_move;
 pub(crate) use guard::open_files_aside;
-pub use guard::{NOTE_FILE, NOTE_MARKER};
 pub(crate) use held::{Found, HomeFiles, HomeHandle, is_elsewhere};
+pub use inside::files_inside;
 pub use named::Named;
 pub(crate) use noted::{NOTE_MAX, NoteOf};
+pub use people::{NOTE_FILE, NOTE_MARKER};
 pub use real::RealHome;
 #[cfg(any(test, feature = "testing"))]
 pub use sim::SimHome;
@@ -57,7 +64,7 @@ pub(crate) const ATTACHMENT_NEW: &str = ".tiersmith.new";
 /// Name of the file made and removed to learn whether the home can be written.
 pub(crate) const PROBE: &str = ".tiersmith.probe";
 /// Names at the top of a home that belong to Tiersmith and are no file of the database.
-pub const RESERVED: [&str; 3] = [ATTACHMENT, ATTACHMENT_NEW, PROBE];
+pub const RESERVED: [&str; 4] = [ATTACHMENT, ATTACHMENT_NEW, PROBE, ASIDE_SUFFIX];
 
 /// What a directory entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -295,6 +302,16 @@ pub trait Home: Send + Sync + Debug {
     /// # Errors
     /// What the file system says.
     fn identity(&self) -> io::Result<HomeStat>;
+
+    /// What it says about the directory at the home's path, if the files are in a vault inside that
+    /// because it is a mount point. They are at its top before and after. Asked only while nothing
+    /// is mounted over it.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn identity_of_top(&self) -> io::Result<Option<HomeStat>> {
+        Ok(None)
+    }
 
     /// Makes everything on the home's file system durable: names, contents, lengths, time stamps.
     ///
@@ -547,10 +564,21 @@ pub enum HomeError {
         aside: PathBuf,
     },
     /// The directory cannot be moved because a file system is mounted on it.
-    #[error("{} is a mount point and cannot be moved aside; use a directory inside the mounted \
-             file system as the database's directory, or unmount it first if it is a Tiersmith \
-             mount", path.display())]
+    #[error("{} is a mount point, whose files only root can move aside, and only while nothing is \
+             mounted over it; run as root, or unmount it first if it is a Tiersmith mount",
+             path.display())]
     MountPoint {
+        /// The home's path.
+        path: PathBuf,
+    },
+    /// The files of a home that is a mount point are partly in its vault.
+    #[error(
+        "moving the files of {} into {} or back was interrupted; `tiersmith attach` or `tiersmith \
+         detach`, as root,          finishes it, and nothing is lost",
+        path.display(),
+        inside::vault_inside(path).display()
+    )]
+    Between {
         /// The home's path.
         path: PathBuf,
     },
@@ -576,7 +604,7 @@ pub enum HomeError {
     },
     /// Someone put files beside the note.
     #[error("{} should hold only the note {}, but also holds {names}; move them elsewhere and run \
-             this again (they are not part of the database)", dir.display(), guard::NOTE_FILE)]
+             this again (they are not part of the database)", dir.display(), people::NOTE_FILE)]
     NotOnlyTheNote {
         /// The directory with the note.
         dir: PathBuf,
@@ -628,7 +656,7 @@ impl HomeError {
             Self::NotADirectory { .. } => io::ErrorKind::NotADirectory,
             Self::Owned { .. } => io::ErrorKind::WouldBlock,
             Self::TwoHomes { .. } => io::ErrorKind::AlreadyExists,
-            Self::MountPoint { .. } => io::ErrorKind::ResourceBusy,
+            Self::MountPoint { .. } | Self::Between { .. } => io::ErrorKind::ResourceBusy,
             Self::NoParent { .. } => io::ErrorKind::InvalidInput,
             Self::NotOnlyTheNote { .. } => io::ErrorKind::DirectoryNotEmpty,
             Self::VaultOfAnother { .. } => io::ErrorKind::PermissionDenied,

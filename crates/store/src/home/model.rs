@@ -197,6 +197,10 @@ impl Home for SlowHome {
         self.home.identity()
     }
 
+    fn identity_of_top(&self) -> io::Result<Option<HomeStat>> {
+        self.home.identity_of_top()
+    }
+
     fn sync_all(&self) -> io::Result<()> {
         let start = Instant::now();
         let result = self.home.sync_all();

@@ -4,6 +4,8 @@
 //! Nothing is written, nothing is locked. The note is read from the directory wherever it was
 //! moved, never through a mount.
 
+use super::guard::Located;
+use super::inside::files_inside;
 use super::look::{status, without_links};
 use super::vault::{Vault, files_aside};
 use super::{ATTACHMENT, HomeError};
@@ -37,13 +39,13 @@ pub(crate) struct NoteOf {
 impl NoteOf {
     pub(crate) fn read(path: &Path) -> Result<Self, HomeError> {
         let home = without_links(path)?;
-        let (dir, parent) = super::guard::locate_settled(&home)?;
+        let Located { dir, parent, inside } = super::guard::locate_settled(&home)?;
         let failed = |e: Errno| HomeError::Io {
             what: "read the note of",
             path: home.clone(),
             source: e.into(),
         };
-        let is_aside = match (&parent, home.file_name()) {
+        let is_beside = match (&parent, home.file_name()) {
             (Some(parent), Some(name)) => {
                 let vault = super::guard::aside_name(name);
                 Vault::around(&dir, parent, &vault, PathBuf::new())
@@ -73,7 +75,12 @@ impl NoteOf {
                 Some(bytes)
             }
         };
-        let files = if is_aside { files_aside(&home) } else { home.clone() };
-        Ok(Self { home, files, directory: dir, aside: is_aside, note, owner, mode, links })
+        let files = match (is_beside, inside) {
+            (true, _) => files_aside(&home),
+            (false, true) => files_inside(&home),
+            (false, false) => home.clone(),
+        };
+        let aside = is_beside || inside;
+        Ok(Self { home, files, directory: dir, aside, note, owner, mode, links })
     }
 }

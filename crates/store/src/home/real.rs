@@ -20,10 +20,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::process::CloseOnFork;
-use rustix::fs::{Advice, AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags};
+use rustix::fs::{Advice, AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::dirs::Directory;
+use super::guard::Located;
 use super::look::{device, home_stat, kind, name_of, names, status, without_links};
+use super::vault::Vault;
 use super::{
     ATTACHMENT, ATTACHMENT_NEW, Clear, FileKind, FileTime, Home, HomeError, HomeFile, HomeStat,
     NOTE_MAX, OpenMode, PROBE, RenameFlags, inside,
@@ -32,12 +35,14 @@ use super::{
 /// A home on a real file system.
 #[derive(Debug)]
 pub struct RealHome {
-    /// Of `dir` and `parent`; go before them.
-    close_on_fork: (CloseOnFork, Option<CloseOnFork>),
+    /// Of `parent`; goes before it.
+    _close_on_fork: Option<CloseOnFork>,
     /// The path that programs know the home by, without symbolic links.
     pub(super) path: PathBuf,
     /// The directory itself, wherever it is; also carries the owner's lock.
-    pub(super) dir: OwnedFd,
+    pub(super) dir: Directory,
+    /// Its files are in the vault inside it, because it is a mount point.
+    inside: AtomicBool,
     /// The directory that holds it; `None` for the root, or when it cannot be opened.
     pub(super) parent: Option<OwnedFd>,
     dev: u64,
@@ -58,7 +63,7 @@ impl RealHome {
     /// synced.
     pub fn open(path: &Path) -> Result<Self, HomeError> {
         let path = without_links(path)?;
-        let (dir, parent) = super::guard::locate_settled(&path)?;
+        let Located { dir, parent, inside } = super::guard::locate_settled(&path)?;
         probe(&dir).map_err(|e| HomeError::NotWritable { path: path.clone(), source: e.into() })?;
         let dev = match status(&dir, OsStr::new("")) {
             Ok(x) => device(&x),
@@ -71,12 +76,10 @@ impl RealHome {
             }
         };
         Ok(Self {
-            close_on_fork: (
-                CloseOnFork::new(dir.as_fd()),
-                parent.as_ref().map(|parent| CloseOnFork::new(parent.as_fd())),
-            ),
+            _close_on_fork: parent.as_ref().map(|parent| CloseOnFork::new(parent.as_fd())),
             path,
-            dir,
+            dir: Directory::new(dir),
+            inside: AtomicBool::new(inside),
             parent,
             dev,
             no_openat2: AtomicBool::new(false),
@@ -95,7 +98,7 @@ impl RealHome {
     /// Whether the directory that is open is still the one a new opener would find: it may have
     /// been moved aside, or back, but not replaced.
     pub(crate) fn is_current(&self) -> Result<bool, HomeError> {
-        let (found, _) = super::guard::locate_settled(&self.path)?;
+        let found = super::guard::locate_settled(&self.path)?.dir;
         let failed = |e: Errno| HomeError::Io {
             what: "look into",
             path: self.path.clone(),
@@ -112,6 +115,15 @@ impl RealHome {
     #[must_use]
     pub fn directory(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()
+    }
+
+    /// Whether its files are in the vault inside, because it is a mount point.
+    pub(super) fn is_inside(&self) -> bool {
+        self.inside.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_inside(&self, inside: bool) {
+        self.inside.store(inside, Ordering::Release);
     }
 
     /// An open file that is of no home, behind the same calls.
@@ -207,17 +219,6 @@ impl RealHome {
             }
         }
         Ok(())
-    }
-}
-
-impl Drop for RealHome {
-    fn drop(&mut self) {
-        // Closing would do, but for a child that some thread has just forked: until it executes its
-        // program it has a copy of the descriptor, and would keep the home locked. Nothing is to be
-        // done where it fails. In a child that goes on, it is the parent's lock.
-        if self.close_on_fork.0.is_ours() {
-            let _ = rustix::fs::flock(&self.dir, FlockOperation::Unlock);
-        }
     }
 }
 
@@ -320,6 +321,21 @@ impl Home for RealHome {
         Ok(home_stat(&status(&self.dir, OsStr::new(""))?))
     }
 
+    fn identity_of_top(&self) -> io::Result<Option<HomeStat>> {
+        let (Some(parent), Some(name)) = (&self.parent, self.path.file_name()) else {
+            return Ok(None);
+        };
+        if !self.is_inside() {
+            return Ok(None);
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let top = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+        // What is there by now need not be the directory that the files are in.
+        let vault = Vault::above(&self.dir, PathBuf::new())?;
+        let is_its = vault.is_at(&top, OsStr::new(super::inside::INSIDE))?;
+        Ok(if is_its { Some(home_stat(&status(&top, OsStr::new(""))?)) } else { None })
+    }
+
     fn sync_all(&self) -> io::Result<()> {
         Ok(rustix::fs::syncfs(&self.dir)?)
     }
@@ -331,7 +347,7 @@ impl Home for RealHome {
     }
 
     fn lock(&self) -> io::Result<()> {
-        match rustix::fs::flock(&self.dir, FlockOperation::NonBlockingLockExclusive) {
+        match self.dir.lock() {
             Err(Errno::WOULDBLOCK) => Err(HomeError::Owned { path: self.path.clone() }.into()),
             other => Ok(other?),
         }

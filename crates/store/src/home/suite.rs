@@ -559,11 +559,7 @@ fn a_directory_of_someone_else_under_the_siblings_name_is_not_touched() {
 }
 
 #[test]
-fn a_mount_point_and_the_root_cannot_be_moved_aside() {
-    if let Ok(shm) = RealHome::open(p("/dev/shm")) {
-        let refused = close(&shm).unwrap_err();
-        assert!(refused.to_string().contains("mount point"), "{refused}");
-    }
+fn the_root_cannot_be_moved_aside() {
     if let Ok(root) = RealHome::open(p("/")) {
         let refused = close(&root).unwrap_err();
         assert!(refused.to_string().contains("no parent directory"), "{refused}");

@@ -63,12 +63,17 @@ pub fn home_of_aside(path: &Path) -> Option<PathBuf> {
     let vault =
         if path.file_name() == Some(OsStr::new(FILES_NAME)) { path.parent()? } else { path };
     let name = vault.file_name()?.as_bytes().strip_suffix(ASIDE_SUFFIX.as_bytes())?;
+    // A vault inside its home has no name of the home before its own.
+    let home = if name.is_empty() {
+        vault.parent()?.to_path_buf()
+    } else {
+        vault.with_file_name(OsString::from_vec(name.to_vec()))
+    };
     let holds_home = match vault.join(FILES_NAME).join(ATTACHMENT).symlink_metadata() {
         Ok(_) => true,
         Err(e) => e.kind() == io::ErrorKind::PermissionDenied,
     };
-    (holds_home && !name.is_empty())
-        .then(|| vault.with_file_name(OsString::from_vec(name.to_vec())))
+    holds_home.then_some(home)
 }
 
 /// An open vault.
@@ -98,21 +103,33 @@ impl Vault {
     /// The vault that the open directory `files` lies in; `None` when it is not in the vault called
     /// `name` in `parent`. Needs no permission to enter it.
     pub(super) fn around(
-        files: &OwnedFd,
+        files: impl AsFd,
         parent: &OwnedFd,
         name: &OsStr,
         path: PathBuf,
     ) -> Result<Option<Self>, Errno> {
-        let dir = rustix::fs::openat(files, "..", Self::HANDLE, Mode::empty())?;
-        let own = status(&dir, OsStr::new(""))?;
+        let vault = Self::above(files, path)?;
+        Ok(vault.is_at(parent, name)?.then_some(vault))
+    }
+
+    /// The directory that the open directory `files` lies in, for whoever knows that it is a vault.
+    pub(super) fn above(files: impl AsFd, path: PathBuf) -> Result<Self, Errno> {
+        Ok(Self { dir: rustix::fs::openat(files, "..", Self::HANDLE, Mode::empty())?, path })
+    }
+
+    /// Whether `name` in `parent` leads to it.
+    pub(super) fn is_at(&self, parent: impl AsFd, name: &OsStr) -> Result<bool, Errno> {
+        let own = status(&self.dir, OsStr::new(""))?;
         match status(parent, name) {
-            Err(Errno::NOENT) => Ok(None),
+            Err(Errno::NOENT) => Ok(false),
             Err(e) => Err(e),
-            Ok(found) => {
-                let same = found.stx_ino == own.stx_ino && device(&found) == device(&own);
-                Ok(same.then_some(Self { dir, path }))
-            }
+            Ok(found) => Ok(found.stx_ino == own.stx_ino && device(&found) == device(&own)),
         }
+    }
+
+    /// Whether it belongs to this user.
+    pub(super) fn is_of(&self, user: Uid) -> Result<bool, Errno> {
+        Ok(self.owner_and_mode()?.0 == user)
     }
 
     /// Makes it, empty and ours alone.

@@ -162,6 +162,7 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
         "by a descriptor; without root by a path, as fusermount3 does",
     ),
     ("mount/src/pages.rs", &["fs::write("], PROC),
+    ("mount/src/passage.rs", &["rustix::mount::unmount("], FD),
     ("mount/src/point.rs", &["fs::open("], DEV),
     ("mount/src/point.rs", &["rustix::mount::mount(", "rustix::mount::unmount("], FD),
     ("mount/src/ring/mod.rs", &["fs::read_to_string("], PROC),

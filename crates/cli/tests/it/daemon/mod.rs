@@ -238,7 +238,7 @@ pub(crate) fn daemons_of(dir: &Path) -> Vec<u64> {
     found
 }
 
-fn mounts_below(dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn mounts_below(dir: &Path) -> Vec<PathBuf> {
     let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
     let mut found: Vec<PathBuf> = text
         .split(|b| *b == b'\n')
