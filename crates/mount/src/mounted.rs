@@ -363,6 +363,10 @@ fn check(home: &AttachedHome, at: &Path, options: &Options) -> Result<(), Error>
     if home.directory().is_none() {
         return Err(Error::NoDirectory { at: at.into() });
     }
+    if !home.is_served() {
+        let reason = "the home is not attached any more".into();
+        return Err(Error::Mount { at: at.into(), reason });
+    }
     if options.allow_other && !rustix::process::geteuid().is_root() {
         return Err(Error::OthersNeedRoot { at: at.into() });
     }

@@ -50,6 +50,8 @@ use tiersmith_events::Registry;
 pub use crate::options::{Bound, Guard, Options, TierSpec};
 
 #[cfg(test)]
+mod point_tests;
+#[cfg(test)]
 mod recovery_tests;
 #[cfg(test)]
 mod tests;
@@ -239,7 +241,7 @@ pub(crate) fn attach_mapped(
     started: Instant,
 ) -> Result<AttachedHome> {
     let identity = home.identity().map_err(Error::io("cannot stat", path))?;
-    let own = Own { home: &*home, identity };
+    let own = Own { identity, top: home.identity_of_top().ok().flatten(), path };
     let note =
         home.read_attachment().map_err(Error::io("cannot read the attachment note of", path))?;
     let note = note.map(|bytes| Note::parse(&bytes, path)).transpose()?;
@@ -545,18 +547,47 @@ fn noted_at(path: &Path) -> std::result::Result<Option<[u8; 16]>, String> {
 
 /// The home that is to be attached.
 struct Own<'a> {
-    home: &'a dyn Home,
     identity: HomeStat,
+    /// The directory at its path, where that is a mount point.
+    top: Option<HomeStat>,
+    path: &'a Path,
 }
 
 impl Own<'_> {
-    /// Whether the tier's superblock names this very directory as its home, under whatever name. In
-    /// the middle of a detach it names the top of a mount point, which the files may not have
-    /// reached yet.
+    /// Whether the tier's superblock names this very directory as its home, under whatever name.
+    /// Of a mount point it may name the top, which the files have left since, or not reached yet.
     fn is_home_of(&self, sb: &Superblock) -> bool {
-        let is = |found: &HomeStat| found.same_file(sb.home_ino, 0, sb.home_btime_ns);
-        let top = || self.home.identity_of_top().ok().flatten();
-        is(&self.identity) || (sb.state == TierState::Detaching && top().as_ref().is_some_and(is))
+        let is = |found: &HomeStat| {
+            // All file systems of a kind give their tops one number.
+            let is_top = self.top.as_ref().is_some_and(|top| top.ino == found.ino);
+            let told_apart = found.btime_ns != 0 && sb.home_btime_ns != 0;
+            found.same_file(sb.home_ino, 0, sb.home_btime_ns)
+                && (!is_top || told_apart || sb.home_path == self.path.as_os_str().as_bytes())
+        };
+        is(&self.identity) || self.top.as_ref().is_some_and(is)
+    }
+
+    /// Refuses the copy of a whole file system, in which the home has the same numbers, while the
+    /// home that the tier names is there too.
+    fn refuse_twin(&self, sb: &Superblock) -> Result<()> {
+        let was = PathBuf::from(std::ffi::OsString::from_vec(sb.home_path.clone()));
+        if was == self.path {
+            return Ok(());
+        }
+        let twin = NoteOf::read(&was).ok().filter(|found| found.note.is_some());
+        let twin = twin.and_then(|found| found.stat().ok());
+        let (ino, btime) = (self.identity.ino, self.identity.btime_ns);
+        if !twin.is_some_and(|it| it.same_file(ino, 0, btime) && it.dev != self.identity.dev) {
+            return Ok(());
+        }
+        Err(Error::WrongTier(format!(
+            "{} and {} are the same home twice, on two file systems of which one is a copy of the \
+             other: some blocks of the copy are old. Tier `{}` names {1}: attach that; or unmount \
+             the file system there, if it is the copy",
+            self.path.display(),
+            was.display(),
+            sb.name
+        )))
     }
 }
 
@@ -580,7 +611,7 @@ fn refuse_foreign(
         )));
     }
     if own.is_home_of(sb) {
-        return Ok(());
+        return own.refuse_twin(sb);
     }
     if note.is_some() {
         return Err(Error::WrongTier(format!(

@@ -28,26 +28,32 @@ pub(crate) fn people_note(path: &Path, tiers: &[Arc<Ledger>]) -> String {
     text
 }
 
-/// Back to attached after a detach that could not open the door or remove the note.
-pub(crate) fn undo_detach(store: &Store) {
-    if store.env.options.guard == Guard::MoveAside
-        && let Err(e) = store.env.home.close_door(&people_note(store.env.home_path(), &store.tiers))
+/// Back to attached after a detach that could not open the door or remove the note, which was this.
+///
+/// # Errors
+/// Why the note cannot be written or the door closed again. The tiers stay `detaching` then: they
+/// have nothing that home lacks, and the next attach or detach finds where the files are. Until
+/// then nothing may be written to either.
+pub(crate) fn undo_detach(store: &Store, note: Option<&[u8]>) -> std::io::Result<()> {
+    let home = &store.env.home;
+    // It was removed, which could not be made durable: it comes before the door, as in attaching.
+    if let Some(note) = note
+        && !home.door_closed()?
+        && home.read_attachment()?.as_deref() != Some(note)
     {
-        log::error!(
-            "{}: the door could not be closed again: {e}; do not use the directory before it is \
-             attached",
-            store.env.home_path().display()
-        );
+        home.write_attachment(note)?;
     }
-    let identity = store.env.home.identity();
+    if store.env.options.guard == Guard::MoveAside {
+        home.close_door(&people_note(store.env.home_path(), &store.tiers))?;
+    }
+    let identity = home.identity()?;
     for tier in &store.tiers {
         tier.update_superblocks(|sb| {
             sb.state = TierState::Attached;
-            if let Ok(identity) = &identity {
-                belongs_to(sb, identity);
-            }
+            belongs_to(sb, &identity);
         });
     }
+    Ok(())
 }
 
 /// Says which directory the tier belongs to.

@@ -95,10 +95,9 @@ pub(crate) fn detach(path: &Path, fast: &[PathBuf], give_up: GiveUp) -> Result<D
 
 /// What a daemon said it did, as it is found. It may be any program of the home's owner.
 fn detached(place: &Place, noted: Option<Attachment>) -> Result<Detached> {
-    let vault = place.vault();
-    let is_aside =
-        place.dir().look(vault.file_name().unwrap_or_default()).is_ok_and(|found| found.is_some());
-    if is_aside
+    // An empty one has no files in it: a passage that could not be taken away, for instance.
+    let vault = place.dir().remove_dir(place.vault().file_name().unwrap_or_default());
+    if vault.is_err_and(|e| e.kind() != std::io::ErrorKind::NotFound)
         || Mounts::read().ours_at(place.path())
         || !matches!(attachment(place.path()), Ok(None))
     {
@@ -381,4 +380,25 @@ fn lose_tier(place: &Place, note: &Attachment, mut done: Detached) -> Result<Det
             .into(),
     );
     Ok(done)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_directory_with_the_vaults_name_is_no_sign_of_an_attached_home() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap().join("db");
+        std::fs::create_dir(&home).unwrap();
+        let place = Place::find(&home).unwrap();
+        detached(&place, None).unwrap();
+        std::fs::create_dir(place.vault()).unwrap();
+        detached(&place, None).unwrap();
+        assert!(!place.vault().exists(), "it is left beside the home");
+        std::fs::create_dir_all(place.aside()).unwrap();
+        let refused = detached(&place, None).unwrap_err().to_string();
+        assert!(refused.contains("is not detached"), "{refused}");
+    }
 }

@@ -64,7 +64,7 @@ pub(super) struct Removed {
 
 impl ToRemove {
     /// Those of `members` that are files of the tier of the home that is attached, to be removed
-    /// when `plain` is its directory; besides, in sentences, why others that are files will be left.
+    /// when `plain` is its directory; besides, in sentences, why other files will be left.
     pub(super) fn of<'a>(
         home: &HomeStat,
         plain: &HomeStat,

@@ -172,18 +172,17 @@ impl Place {
     }
 
     /// The vault inside the home, which is a mount point. Not to be looked for through a mount of
-    /// ours. What the home's owner made there is none.
+    /// ours. What is not root's alone, or has no note of ours in it, is none.
     fn vault_inside(&self) -> Option<Dir> {
         let vault = self.dir.sub(&self.name).and_then(|top| top.sub(ASIDE_SUFFIX)).ok()?;
-        vault.found().is_ok_and(|found| found.user == 0).then_some(vault)
+        let is_locked =
+            vault.found().is_ok_and(|found| found.user == 0 && found.mode & 0o777 == 0o700);
+        (is_locked && has(&vault, NOTE_FILE)).then_some(vault)
     }
 
     /// Whether the files are, or may be, in the vault inside: who is not root cannot look.
     fn has_files_inside(&self) -> bool {
-        let refused = |e: std::io::Error| e.kind() == std::io::ErrorKind::PermissionDenied;
-        self.vault_inside().is_some_and(|vault| {
-            vault.look(FILES_NAME).map_or_else(refused, |found| found.is_some())
-        })
+        self.vault_inside().is_some_and(|vault| has(&vault, FILES_NAME))
     }
 
     /// Who owns the home's files; `None` where this user may not look, or there are none.
@@ -320,6 +319,13 @@ impl Place {
             Some(_) => Standing::Plain,
         }
     }
+}
+
+/// Whether a vault has this name, or may have: who is not root cannot look.
+fn has(vault: &Dir, name: &str) -> bool {
+    vault
+        .look(name)
+        .map_or_else(|e| e.kind() == std::io::ErrorKind::PermissionDenied, |found| found.is_some())
 }
 
 /// A directory that is not a note for people.

@@ -177,7 +177,7 @@ pub(crate) fn place(place: &Place) -> Result<()> {
     if mounts.at(path).is_some() && !rustix::process::geteuid().is_root() {
         return cannot(
             "it is a mount point, whose files only root can move aside; run this as root, or move \
-             the              database into a directory inside it, and attach that"
+             the database into a directory inside it, and attach that"
                 .into(),
         );
     }

@@ -16,8 +16,8 @@ use crate::volume::{Volume, kinds_at, run};
 
 /// The user who has the database.
 const OWNER: u32 = 65534;
-/// Of the calls of one kind every so manieth is one to be killed at, unless `TIERSMITH_ATTACH_KILLS`
-/// is `all`.
+/// Of the calls of one kind every so manieth is one to be killed at, unless
+/// `TIERSMITH_ATTACH_KILLS` is `all`.
 const EVERY: usize = 4;
 /// More calls of one kind than the program makes.
 const MOST: usize = 200;
@@ -192,6 +192,7 @@ fn who_is_not_root_cannot_attach_a_mount_point() {
     fs::remove_file(&program).unwrap();
     assert_eq!(done.status.code(), Some(2), "{}", text(&done));
     assert!(text(&done).contains("only root can move aside"), "{}", text(&done));
+    assert!(!text(&done).contains("  "), "{}", text(&done));
     is_plain(&site);
 }
 
@@ -212,7 +213,12 @@ const CALLS: [&str; 10] = [
 /// Runs the program and kills whichever of its processes comes to number `n` of this call; whether
 /// that came to be.
 fn killed_at(call: &str, n: usize, arguments: &[&str]) -> bool {
-    let inject = format!("inject={call}:signal=SIGKILL:when={n}");
+    fails_with(call, &format!("signal=SIGKILL:when={n}"), arguments)
+}
+
+/// Runs the program, with this done to its calls of one kind; whether it failed.
+fn fails_with(call: &str, what: &str, arguments: &[&str]) -> bool {
+    let inject = format!("inject={call}:{what}");
     let done = Command::new("strace")
         .args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject])
         .arg(env!("CARGO_BIN_EXE_tiersmith"))
@@ -326,4 +332,50 @@ fn attaching_a_mount_point_may_be_killed_at_any_call() {
 #[test]
 fn detaching_a_mount_point_may_be_killed_at_any_call() {
     kills("killing the detach of a mount point", true);
+}
+
+/// The file system fails once, or from some call on for good, so that what undoes it fails too.
+#[test]
+fn a_detach_whose_file_system_fails_leaves_a_mount_point_that_the_next_one_gives_back() {
+    let what = "a mount point whose file system fails";
+    if Command::new("strace").arg("-V").output().is_err() {
+        return eprintln!("skipped: {what}, because strace is not installed");
+    }
+    let Some((site, mut volume)) = site(what) else { return };
+    let home = site.home_str();
+    let all = std::env::var("TIERSMITH_ATTACH_KILLS").is_ok_and(|value| value == "all");
+    let table = site.home.join("base/1/1259");
+    let mut failed = 0;
+    for (call, most) in [("renameat2", 12), ("unlinkat", 12), ("fsync", 24), ("fchmod", 6)] {
+        for n in (1..=most).step_by(if all { 1 } else { EVERY }) {
+            for upwards in ["", "+"] {
+                let written = blocks(failed + 1, 64);
+                let attached = site.attach(&[]);
+                fs::write(&table, &written).unwrap();
+                site.kill_daemon(&attached);
+                let how = format!("error=EIO:when={n}{upwards}");
+                let when = format!("{call} {how}");
+                if fails_with(call, &how, &["detach", home]) {
+                    failed += 1;
+                    if n % 2 == 0 {
+                        volume.cut_power();
+                    }
+                }
+                no_back_door(&site, &when);
+                // Also where it did not fail: what was left beside the home goes.
+                good(&["detach", home]);
+                let found = fs::read(&table).unwrap_or_else(|e| panic!("{when}: {e}"));
+                assert_eq!(found, written, "{when}");
+                // What could not be removed; the next opener would do it.
+                let _ = fs::remove_file(site.home.join(".tiersmith.probe"));
+                let _ = fs::remove_file(site.path().join("db.tiersmith-log"));
+                for left in fs::read_dir(&site.fast).unwrap() {
+                    fs::remove_file(left.unwrap().path()).unwrap();
+                }
+                is_plain(&site);
+            }
+        }
+    }
+    eprintln!("{what}: {failed} detaches failed");
+    assert!(failed >= 8, "only {failed} failed");
 }

@@ -369,14 +369,28 @@ impl AttachedHome {
             self._running.resume();
             return Err(e);
         }
-        let detached = crate::detach::detach(&self.store);
-        if detached.is_err() {
-            // The note is still there: the home is attached, and usable through this object's
-            // clones.
-            crate::detach::undo_detach(&self.store);
-            self._running.resume();
+        let note = self.home().read_attachment().ok().flatten();
+        let Err(e) = crate::detach::detach(&self.store) else { return Ok(()) };
+        if let Err(why) = crate::detach::undo_detach(&self.store, note.as_deref()) {
+            self.store.env.set_closed(true);
+            return Err(Error::Home {
+                path: self.home_path().to_path_buf(),
+                reason: format!(
+                    "{e}; and it could not be attached again: {why}. It is not served any more. \
+                     Nothing is lost, all is in the plain files: attach or detach it once more \
+                     before you use them"
+                ),
+            });
         }
-        detached
+        // The note is still there: the home is attached, and usable through this object's clones.
+        self._running.resume();
+        Err(e)
+    }
+
+    /// Whether it is served. It is not after a detach, nor after one that failed so that the home
+    /// could not be attached again.
+    pub fn is_served(&self) -> bool {
+        self.store.env.is_usable()
     }
 
     /// What happens in the background, once, now: idle entries made durable, redo drained, dirty

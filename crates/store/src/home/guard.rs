@@ -42,8 +42,8 @@ use super::vault::{ASIDE_SUFFIX, FILES_NAME, Vault, files_aside, vault_of};
 use super::{HomeError, RealHome};
 
 /// Where the home lives and what its two names are.
-struct Place<'a> {
-    parent: &'a OwnedFd,
+pub(super) struct Place<'a> {
+    pub(super) parent: &'a OwnedFd,
     parent_path: &'a Path,
     path: &'a Path,
     name: &'a OsStr,
@@ -264,10 +264,11 @@ impl RealHome {
         let top = self.top(place)?.ok_or_else(|| place.refused(Errno::BUSY))?;
         let files = self.dir.prepare(top.try_clone()?).map_err(|e| self.owned_or(e))?;
         let step = |step| self.step(step);
-        Inside { top: &top, path: place.path, step: &step }.open()?;
+        let inside = Inside { top: &top, path: place.path, step: &step };
+        inside.empty()?;
         self.dir.becomes(files)?;
         self.set_inside(false);
-        Ok(())
+        inside.remove_vault()
     }
 
     /// The files are at the top: removes what an interrupted move has left of the vault inside.
@@ -280,15 +281,17 @@ impl RealHome {
         Inside { top: &top, path: place.path, step: &step }.open()
     }
 
-    /// The files are inside: sees to it that there is a note, unless something is mounted over it.
+    /// The files are inside, but for those that a detach which failed had moved to the top: sees to
+    /// it that all are, and that there is a note, unless something is mounted over it.
     fn complete_inside(&self, place: &Place<'_>, note: &str) -> io::Result<()> {
         let Some(top) = self.top(place)? else { return Ok(()) };
         let (text, step) = (self.note_inside(place, note), |step| self.step(step));
-        Inside { top: &top, path: place.path, step: &step }.finish_closing(&text)
+        let files = self.dir.as_fd().try_clone_to_owned()?;
+        Inside { top: &top, path: place.path, step: &step }.finish_closing(&files, &text)
     }
 
     /// The directory whose vault has the files; `None` while a door is mounted over it.
-    fn top(&self, place: &Place<'_>) -> io::Result<Option<OwnedFd>> {
+    pub(super) fn top(&self, place: &Place<'_>) -> io::Result<Option<OwnedFd>> {
         let Some((handle, door)) = place.at_path(&self.dir)? else { return Err(strayed(place)) };
         if door {
             return Ok(None);
@@ -319,7 +322,7 @@ impl RealHome {
         Ok(status(&self.dir, OsStr::new(""))?.stx_uid)
     }
 
-    fn place(&self) -> io::Result<Place<'_>> {
+    pub(super) fn place(&self) -> io::Result<Place<'_>> {
         let (Some(parent_path), Some(name)) = (self.path.parent(), self.path.file_name()) else {
             return Err(HomeError::NoParent { path: self.path.clone() }.into());
         };
@@ -438,13 +441,16 @@ impl RealHome {
 
     #[cfg(not(any(test, feature = "testing")))]
     #[inline]
-    fn step(&self, _step: u32) -> io::Result<()> {
+    pub(super) fn step(&self, _step: u32) -> io::Result<()> {
         Ok(())
     }
 
     #[cfg(any(test, feature = "testing"))]
-    fn step(&self, step: u32) -> io::Result<()> {
+    pub(super) fn step(&self, step: u32) -> io::Result<()> {
         use std::sync::atomic::Ordering::Relaxed;
+        if self.faults.fail.compare_exchange(step, 0, Relaxed, Relaxed).is_ok() {
+            return Err(io::Error::other(format!("failed at step {step}, as the test asked")));
+        }
         // A machine that has stopped does not go on to clean up.
         if self.faults.stop.load(Relaxed) == step || self.faults.stopped.load(Relaxed) {
             self.faults.stopped.store(true, Relaxed);
@@ -459,6 +465,7 @@ impl RealHome {
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     stop: std::sync::atomic::AtomicU32,
+    fail: std::sync::atomic::AtomicU32,
     stopped: std::sync::atomic::AtomicBool,
     no_exchange: std::sync::atomic::AtomicBool,
 }
@@ -470,6 +477,12 @@ impl RealHome {
     pub fn stop_at(&self, step: u32) {
         self.faults.stopped.store(false, std::sync::atomic::Ordering::Relaxed);
         self.faults.stop.store(step, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Makes step `step` fail once; what cleans up after it does not fail. 50: the sync after the
+    /// attachment note was removed.
+    pub fn fail_at(&self, step: u32) {
+        self.faults.fail.store(step, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// Behaves as on a file system that cannot exchange two names.
@@ -546,16 +559,10 @@ fn locate(path: &Path) -> Result<Located, HomeError> {
     }
     let at_path = rustix::fs::openat(&above, name, DIRECTORY, Mode::empty());
     if let Ok(top) = &at_path {
-        match inside::look(top, path) {
-            Ok(inside::Found::Open) => {}
-            Ok(inside::Found::Closed(dir)) => return Ok(Located { dir, parent, inside: true }),
-            Ok(inside::Found::Between) => {
-                return Err(HomeError::Between { path: path.to_path_buf() });
-            }
-            Err(e @ (Errno::ACCESS | Errno::PERM)) => {
-                return Err(HomeError::NoPermission { path: files_inside(path), source: e.into() });
-            }
-            Err(e) => return Err(io_error(e)),
+        match inside::look(top, path)? {
+            inside::Found::Open => {}
+            inside::Found::Closed(dir) => return Ok(Located { dir, parent, inside: true }),
+            inside::Found::Between => return Err(HomeError::Between { path: path.to_path_buf() }),
         }
     }
     let dir = match (at_path, at_aside) {
@@ -639,6 +646,7 @@ pub fn finish_move(path: &Path) -> Result<bool, HomeError> {
         Err(HomeError::Between { .. }) => {}
         Ok(Located { dir, inside: false, .. })
             if inside::is_left(&dir, &path).map_err(|e| failed(e.into()))? => {}
+        Err(e @ HomeError::NoVault { .. }) => return Err(e),
         _ => return Ok(false),
     }
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(false) };
@@ -651,7 +659,7 @@ pub fn finish_move(path: &Path) -> Result<bool, HomeError> {
         other => other.map_err(|e| failed(e.into()))?,
     }
     // Its owner may have finished meanwhile.
-    if !matches!(inside::look(&top, &path), Ok(inside::Found::Closed(_))) {
+    if !matches!(inside::look(&top, &path)?, inside::Found::Closed(_)) {
         Inside { top: &top, path: &path, step: &|_| Ok(()) }.open().map_err(failed)?;
     }
     Ok(true)
@@ -683,7 +691,7 @@ fn device_of(dir: impl AsFd) -> Result<u64, Errno> {
 
 /// Whether a file system is mounted on `dir`. `DONT_SYNC` and the empty mask: nothing is asked of
 /// the process behind a mount.
-fn is_mount_root(dir: impl AsFd, beside: impl AsFd) -> Result<bool, Errno> {
+pub(super) fn is_mount_root(dir: impl AsFd, beside: impl AsFd) -> Result<bool, Errno> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = rustix::fs::statx(&dir, "", flags, StatxFlags::empty())?;
     if found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {

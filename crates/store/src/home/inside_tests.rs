@@ -9,16 +9,16 @@ use std::process::Command;
 
 use super::{
     Home, HomeError, NOTE_FILE, NOTE_MARKER, OpenMode, RealHome, files_aside, files_inside,
-    finish_move, vault_of,
+    finish_move, inside::Inside, vault_of,
 };
 
 /// Of closing and of opening, as `inside.rs` numbers them.
-const CLOSING: std::ops::RangeInclusive<u32> = 30..=38;
-const OPENING: std::ops::RangeInclusive<u32> = 40..=48;
+const CLOSING: std::ops::RangeInclusive<u32> = 30..=39;
+const OPENING: std::ops::RangeInclusive<u32> = 40..=49;
 /// The user who has the files.
 const OWNER: u32 = 4711;
 
-fn run(program: &str, args: &[&dyn AsRef<std::ffi::OsStr>]) -> bool {
+pub(crate) fn run(program: &str, args: &[&dyn AsRef<std::ffi::OsStr>]) -> bool {
     let mut command = Command::new(program);
     command.args(args.iter().map(|arg| arg.as_ref()));
     command.output().is_ok_and(|done| done.status.success())
@@ -204,13 +204,13 @@ fn power_cut_before_each_step_of_opening_a_mount_point_leaves_a_home_that_opens_
 }
 
 /// ext4 in a file, and what that file holds at the instant of a power cut.
-struct Disk {
+pub(crate) struct Disk {
     dir: tempfile::TempDir,
     mounted: bool,
 }
 
 impl Disk {
-    fn new(what: &str) -> Option<Self> {
+    pub(crate) fn new(what: &str) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let image = dir.path().join("image");
         std::fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
@@ -225,17 +225,24 @@ impl Disk {
         None
     }
 
-    fn mount(&mut self, image: &Path) -> bool {
+    pub(crate) fn mount(&mut self, image: &Path) -> bool {
         self.mounted = run("mount", &[&"-o", &"loop", &image, &self.home()]);
         self.mounted
     }
 
-    fn home(&self) -> PathBuf {
+    pub(crate) fn home(&self) -> PathBuf {
         self.dir.path().join("home")
     }
 
+    /// A copy of the file system as its disk has it now.
+    pub(crate) fn copy(&self) -> PathBuf {
+        let copy = self.dir.path().join("copy");
+        std::fs::copy(self.dir.path().join("image"), &copy).unwrap();
+        copy
+    }
+
     /// The file system as a power cut now would leave it: what was not synced is not in it.
-    fn cut(&mut self) {
+    pub(crate) fn cut(&mut self) {
         let (image, cut) = (self.dir.path().join("image"), self.dir.path().join("cut"));
         std::fs::copy(&image, &cut).unwrap();
         unmount(&self.home());
@@ -339,7 +346,7 @@ fn an_interrupted_move_is_not_finished_by_others_while_its_process_lives() {
     let Some(site) = Site::new("two who move a mount point") else { return };
     let home = site.open();
     home.lock().unwrap();
-    home.stop_at(35);
+    home.stop_at(36);
     close(&home).unwrap_err();
     assert!(matches!(RealHome::open(&site.home()), Err(HomeError::Between { .. })));
     assert!(matches!(finish_move(&site.home()), Err(HomeError::Owned { .. })));
@@ -394,8 +401,8 @@ fn a_vault_that_the_homes_owner_planted_is_not_believed() {
     std::fs::write(planted.join("theirs"), "x").unwrap();
     std::fs::write(site.home().join(NOTE_FILE), NOTE_MARKER).unwrap();
     chown(planted.parent().unwrap(), Some(OWNER), None).unwrap();
-    // The marker alone says that the data is elsewhere, as for any home.
-    assert!(matches!(RealHome::open(&site.home()), Err(HomeError::DataMissing { .. })));
+    // With the note it is said, and not entered.
+    assert!(matches!(RealHome::open(&site.home()), Err(HomeError::NoVault { .. })));
     std::fs::remove_file(site.home().join(NOTE_FILE)).unwrap();
     let home = site.open();
     is_whole(&home);
@@ -486,4 +493,173 @@ fn who_is_not_root_cannot_close_a_mount_point() {
     let refused = refused.join().unwrap();
     assert!(refused.contains("only root"), "{refused}");
     is_open(&site.home(), &[]);
+}
+
+#[test]
+fn an_opening_that_fails_and_is_undone_keeps_every_file_through_a_power_cut() {
+    for step in OPENING {
+        let Some(mut disk) = Disk::new("undoing the opening of a mount point") else { return };
+        let home = RealHome::open(&disk.home()).unwrap();
+        close(&home).unwrap();
+        home.fail_at(step);
+        home.open_door().expect_err("the step was not reached");
+        close(&home).unwrap();
+        is_whole(&home);
+        drop(home);
+        disk.cut();
+        is_closed(&disk.home());
+        let home = found(&disk.home());
+        is_whole(&home);
+        home.open_door().unwrap();
+        drop(home);
+        is_open(&disk.home(), &["lost+found"]);
+    }
+}
+
+#[test]
+fn a_closing_that_fails_at_any_step_leaves_the_home_as_it_was() {
+    for step in CLOSING {
+        let Some(site) = Site::new("a fault of closing a mount point") else { return };
+        let home = site.open();
+        home.fail_at(step);
+        close(&home).expect_err("the step was not reached");
+        drop(home);
+        is_open(&site.home(), &[]);
+    }
+}
+
+#[test]
+fn without_the_note_what_lies_at_the_top_of_an_attached_mount_point_is_no_part_of_a_move() {
+    let Some(site) = Site::new("a mount point without its note") else { return };
+    close(&site.open()).unwrap();
+    std::fs::remove_file(site.home().join(NOTE_FILE)).unwrap();
+    std::fs::write(site.home().join("PG_VERSION"), "18").unwrap();
+    assert!(!finish_move(&site.home()).unwrap(), "stale files are given to the database's user");
+    let home = site.open();
+    is_whole(&home);
+    for refused in [close(&home), home.open_door()] {
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("PG_VERSION") && refused.contains("elsewhere"), "{refused}");
+    }
+    assert!(!site.home().join("a").exists() && !site.home().join(NOTE_FILE).exists());
+    std::fs::remove_file(site.home().join("PG_VERSION")).unwrap();
+    close(&home).unwrap();
+    is_closed(&site.home());
+}
+
+#[test]
+fn a_file_that_is_made_while_the_top_is_being_locked_moves_with_the_others() {
+    let Some(site) = Site::new("a file made while a mount point is closed") else { return };
+    let top = std::fs::File::open(site.home()).unwrap().into();
+    let step = |step: u32| match step {
+        // Before the lock, and after everything that came before it.
+        34 => std::fs::write(site.home().join("late"), "late"),
+        _ => Ok(()),
+    };
+    let inside = Inside { top: &top, path: &site.home(), step: &step };
+    inside.close(&format!("{NOTE_MARKER}\n"), &mut |_| Ok(())).unwrap();
+    assert!(!site.home().join("late").exists());
+    assert_eq!(std::fs::read(files_inside(&site.home()).join("late")).unwrap(), b"late");
+}
+
+#[test]
+fn what_has_the_vaults_name_and_is_no_directory_is_no_vault() {
+    let Some(site) = Site::new("a file with the vault's name") else { return };
+    let ordinary = tempfile::tempdir().unwrap();
+    fill(ordinary.path());
+    for link in [false, true] {
+        for home in [site.home(), ordinary.path().to_path_buf()] {
+            let at = home.join(".tiersmith-home");
+            let _ = std::fs::remove_file(&at);
+            match link {
+                true => std::os::unix::fs::symlink("a", &at).unwrap(),
+                false => std::fs::write(&at, "mine").unwrap(),
+            }
+            assert!(!finish_move(&home).unwrap());
+            is_open(&home, &[".tiersmith-home"]);
+        }
+        let refused = close(&site.open()).unwrap_err().to_string();
+        assert!(refused.contains(".tiersmith-home is no directory"), "{refused}");
+        is_open(&site.home(), &[".tiersmith-home"]);
+        // A home that is no mount point has its vault elsewhere.
+        let home = RealHome::open(ordinary.path()).unwrap();
+        close(&home).unwrap();
+        home.open_door().unwrap();
+        drop(home);
+        is_open(ordinary.path(), &[".tiersmith-home"]);
+    }
+    // In a vault that is one, in place of the files.
+    std::fs::remove_file(site.home().join(".tiersmith-home")).unwrap();
+    close(&site.open()).unwrap();
+    let (files, kept) = (files_inside(&site.home()), site.home().join("kept"));
+    std::fs::rename(&files, &kept).unwrap();
+    std::fs::write(&files, "mine").unwrap();
+    let refused = RealHome::open(&site.home()).unwrap_err().to_string();
+    assert!(refused.contains("/home is no directory"), "{refused}");
+    std::fs::remove_file(&files).unwrap();
+    std::fs::rename(&kept, &files).unwrap();
+    is_closed(&site.home());
+}
+
+#[test]
+fn a_directory_of_roots_with_the_vaults_name_is_not_taken_for_a_vault() {
+    // Two that are not locked, and one that is, but says nothing of Tiersmith.
+    for (owner, mode) in [(OWNER, 0o700), (0, 0o755), (0, 0o700)] {
+        let Some(site) = Site::new("root's own directory in a mount point") else { return };
+        let vault = site.home().join(".tiersmith-home");
+        let theirs = files_inside(&site.home()).join("theirs");
+        std::fs::create_dir_all(theirs.parent().unwrap()).unwrap();
+        std::fs::write(&theirs, "x").unwrap();
+        std::fs::set_permissions(&vault, PermissionsExt::from_mode(mode)).unwrap();
+        chown(&vault, Some(owner), Some(owner)).unwrap();
+        assert!(!finish_move(&site.home()).unwrap());
+        is_open(&site.home(), &[".tiersmith-home"]);
+        let refused = close(&site.open()).unwrap_err().to_string();
+        assert!(refused.contains(".tiersmith-home") && refused.contains("0700"), "{refused}");
+        is_open(&site.home(), &[".tiersmith-home"]);
+        assert_eq!(std::fs::read(&theirs).unwrap(), b"x");
+    }
+}
+
+#[test]
+fn a_vault_that_was_opened_to_others_is_refused_until_it_is_locked_again() {
+    let Some(site) = Site::new("a vault that root opened") else { return };
+    close(&site.open()).unwrap();
+    let vault = site.home().join(".tiersmith-home");
+    let refused = |found: &str| {
+        for refused in [RealHome::open(&site.home()).map(drop), finish_move(&site.home()).map(drop)]
+        {
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains(found) && refused.contains("chmod 0700"), "{refused}");
+        }
+    };
+    // What an entry point does that gives its volume to the database's user.
+    chown(&vault, Some(OWNER), Some(OWNER)).unwrap();
+    refused("belongs to user 4711");
+    chown(&vault, Some(0), Some(0)).unwrap();
+    std::fs::set_permissions(&vault, PermissionsExt::from_mode(0o755)).unwrap();
+    refused("has mode 0755");
+    std::fs::set_permissions(&vault, PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::remove_file(vault.join(NOTE_FILE)).unwrap();
+    refused(NOTE_FILE);
+    // As the message says.
+    std::fs::copy(site.home().join(NOTE_FILE), vault.join(NOTE_FILE)).unwrap();
+    is_closed(&site.home());
+    site.open().open_door().unwrap();
+    is_open(&site.home(), &[]);
+}
+
+#[test]
+fn a_vault_that_was_only_begun_is_removed() {
+    let Some(site) = Site::new("a vault that was begun") else { return };
+    for torn in [false, true] {
+        let vault = site.home().join(".tiersmith-home");
+        std::fs::create_dir(&vault).unwrap();
+        std::fs::set_permissions(&vault, PermissionsExt::from_mode(0o700)).unwrap();
+        if torn {
+            std::fs::write(vault.join(NOTE_FILE), "This is").unwrap();
+        }
+        assert!(finish_move(&site.home()).unwrap());
+        is_open(&site.home(), &[]);
+    }
 }

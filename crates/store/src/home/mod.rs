@@ -31,7 +31,7 @@ mod guard;
 mod held;
 mod inside;
 #[cfg(test)]
-mod inside_tests;
+pub(crate) mod inside_tests;
 mod look;
 pub mod model;
 mod named;
@@ -303,9 +303,8 @@ pub trait Home: Send + Sync + Debug {
     /// What the file system says.
     fn identity(&self) -> io::Result<HomeStat>;
 
-    /// What it says about the directory at the home's path, if the files are in a vault inside that
-    /// because it is a mount point. They are at its top before and after. Asked only while nothing
-    /// is mounted over it.
+    /// What it says about the directory at the home's path, if that is a mount point: the files are
+    /// in it, or in a vault inside. `None`, too, while something is mounted over it.
     ///
     /// # Errors
     /// What the file system says.
@@ -574,13 +573,28 @@ pub enum HomeError {
     /// The files of a home that is a mount point are partly in its vault.
     #[error(
         "moving the files of {} into {} or back was interrupted; `tiersmith attach` or `tiersmith \
-         detach`, as root,          finishes it, and nothing is lost",
+         detach`, as root, finishes it, and nothing is lost",
         path.display(),
         inside::vault_inside(path).display()
     )]
     Between {
         /// The home's path.
         path: PathBuf,
+    },
+    /// Something else has the name of the vault in a home that is a mount point.
+    #[error(
+        "{}{why}, so it is no vault of Tiersmith. If the files of {} are in it, make it root's \
+         again: `chown root:root` and `chmod 0700` it, and copy {} into it from {}. If not, move \
+         it elsewhere",
+        vault.display(), home.display(), people::NOTE_FILE, home.display()
+    )]
+    NoVault {
+        /// What has the name.
+        vault: PathBuf,
+        /// What tells that it is none; continues its path.
+        why: String,
+        /// The home's path.
+        home: PathBuf,
     },
     /// The root directory has no place beside it.
     #[error(
@@ -657,7 +671,7 @@ impl HomeError {
             Self::Owned { .. } => io::ErrorKind::WouldBlock,
             Self::TwoHomes { .. } => io::ErrorKind::AlreadyExists,
             Self::MountPoint { .. } | Self::Between { .. } => io::ErrorKind::ResourceBusy,
-            Self::NoParent { .. } => io::ErrorKind::InvalidInput,
+            Self::NoParent { .. } | Self::NoVault { .. } => io::ErrorKind::InvalidInput,
             Self::NotOnlyTheNote { .. } => io::ErrorKind::DirectoryNotEmpty,
             Self::VaultOfAnother { .. } => io::ErrorKind::PermissionDenied,
             Self::NotWritable { source, .. }

@@ -6,9 +6,9 @@
 
 use super::guard::Located;
 use super::inside::files_inside;
-use super::look::{status, without_links};
+use super::look::{home_stat, status, without_links};
 use super::vault::{Vault, files_aside};
-use super::{ATTACHMENT, HomeError};
+use super::{ATTACHMENT, HomeError, HomeStat};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -37,6 +37,11 @@ pub(crate) struct NoteOf {
 }
 
 impl NoteOf {
+    /// What the file system says about the directory of the files.
+    pub(crate) fn stat(&self) -> Result<HomeStat, Errno> {
+        Ok(home_stat(&status(&self.directory, OsStr::new(""))?))
+    }
+
     pub(crate) fn read(path: &Path) -> Result<Self, HomeError> {
         let home = without_links(path)?;
         let Located { dir, parent, inside } = super::guard::locate_settled(&home)?;

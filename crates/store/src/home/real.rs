@@ -24,9 +24,8 @@ use rustix::fs::{Advice, AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::dirs::Directory;
-use super::guard::Located;
+use super::guard::{Located, is_mount_root};
 use super::look::{device, home_stat, kind, name_of, names, status, without_links};
-use super::vault::Vault;
 use super::{
     ATTACHMENT, ATTACHMENT_NEW, Clear, FileKind, FileTime, Home, HomeError, HomeFile, HomeStat,
     NOTE_MAX, OpenMode, PROBE, RenameFlags, inside,
@@ -322,18 +321,12 @@ impl Home for RealHome {
     }
 
     fn identity_of_top(&self) -> io::Result<Option<HomeStat>> {
-        let (Some(parent), Some(name)) = (&self.parent, self.path.file_name()) else {
-            return Ok(None);
-        };
-        if !self.is_inside() {
-            return Ok(None);
+        let Ok(place) = self.place() else { return Ok(None) };
+        if self.is_inside() {
+            let top = self.top(&place)?;
+            return top.map(|top| Ok(home_stat(&status(&top, OsStr::new(""))?))).transpose();
         }
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let top = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-        // What is there by now need not be the directory that the files are in.
-        let vault = Vault::above(&self.dir, PathBuf::new())?;
-        let is_its = vault.is_at(&top, OsStr::new(super::inside::INSIDE))?;
-        Ok(if is_its { Some(home_stat(&status(&top, OsStr::new(""))?)) } else { None })
+        if is_mount_root(&self.dir, place.parent)? { self.identity().map(Some) } else { Ok(None) }
     }
 
     fn sync_all(&self) -> io::Result<()> {
@@ -401,6 +394,7 @@ impl Home for RealHome {
                 Err(e) => return Err(e.into()),
             }
         }
+        self.step(50)?;
         Ok(rustix::fs::fsync(&self.dir)?)
     }
 

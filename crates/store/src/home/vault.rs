@@ -127,11 +127,6 @@ impl Vault {
         }
     }
 
-    /// Whether it belongs to this user.
-    pub(super) fn is_of(&self, user: Uid) -> Result<bool, Errno> {
-        Ok(self.owner_and_mode()?.0 == user)
-    }
-
     /// Makes it, empty and ours alone.
     pub(super) fn make(parent: &OwnedFd, name: &OsStr, path: PathBuf) -> io::Result<Self> {
         rustix::fs::mkdirat(parent, name, Mode::RWXU)?;
@@ -254,7 +249,7 @@ impl Vault {
         Ok(self.has_key()? && !mode.contains(Mode::RWXU))
     }
 
-    fn owner_and_mode(&self) -> Result<(Uid, Mode), Errno> {
+    pub(super) fn owner_and_mode(&self) -> Result<(Uid, Mode), Errno> {
         let found = status(&self.dir, OsStr::new(""))?;
         Ok((Uid::from_raw(found.stx_uid), Mode::from_raw_mode(found.stx_mode.into())))
     }
