@@ -8,7 +8,7 @@ use crate::OpenMode;
 use crate::api::AttachedHome;
 use crate::error::Result;
 use crate::format::superblock::{COPY_AT, SUPERBLOCK, Superblock, TierState};
-use crate::home::inside_tests::{Disk, run};
+use crate::home::inside_tests::{Disk, run, unmount};
 use crate::home::{Home, RealHome};
 use crate::medium::held::Held;
 use crate::profile::Profile;
@@ -160,13 +160,13 @@ fn a_copy_of_the_file_system_is_refused_while_the_original_is_there() {
     let image = site.disk.copy();
     assert!(run("mount", &[&"-o", &"loop", &image, &at]));
     let copy = site.attach_at(&at).map(drop);
-    assert!(run("umount", &[&at]));
+    unmount(&at);
     let said = copy.unwrap_err().to_string();
     assert!(said.contains("same home twice") && said.contains(&*at.to_string_lossy()), "{said}");
     // Reached by another path it is no copy.
     assert!(run("mount", &[&"--bind", &site.disk.home(), &at]));
     let bound = site.attach_at(&at).map(drop);
-    assert!(run("umount", &[&at]));
+    unmount(&at);
     bound.unwrap();
     site.comes_back_with(b"new1", "the original");
 }

@@ -24,8 +24,16 @@ pub(crate) fn run(program: &str, args: &[&dyn AsRef<std::ffi::OsStr>]) -> bool {
     command.output().is_ok_and(|done| done.status.success())
 }
 
-fn unmount(at: &Path) {
-    assert!(run("umount", &[&at]), "{} cannot be unmounted", at.display());
+/// A child that another test has just forked may hold it for a moment.
+pub(crate) fn unmount(at: &Path) {
+    let done = (0..200).any(|_| {
+        let done = run("umount", &[&at]);
+        if !done {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        done
+    });
+    assert!(done, "{} cannot be unmounted", at.display());
 }
 
 /// A home that a directory is mounted on; the last thing on it goes first.
@@ -75,7 +83,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         while let Some(at) = self.mounted.pop() {
-            let _ = run("umount", &[&at]);
+            let _ = run("umount", &[&"-l", &at]);
         }
     }
 }
@@ -253,7 +261,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         if self.mounted {
-            let _ = run("umount", &[&self.home()]);
+            let _ = run("umount", &[&"-l", &self.home()]);
         }
     }
 }
