@@ -320,18 +320,15 @@ pub(super) fn finish_interrupted(place: &Place) -> Result<Removed> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    if attachment(place.path())?.is_some() {
+    let looking = |source| Error::Io { what: "look at", path: place.path().into(), source };
+    // Of the directory that is open too: the path may lead elsewhere by now.
+    if attachment(place.path())?.is_some() || home.read_attachment().map_err(looking)?.is_some() {
         return Ok(Removed::default());
     }
     // A note that a killed attach had begun. What else has its name, a directory for instance,
     // stays.
     let _ = home.remove_attachment();
-    let identity = home.identity().map_err(|source| Error::Io {
-        what: "look at",
-        path: place.path().into(),
-        source,
-    })?;
-    leavings::remove(place, &identity)
+    leavings::remove(place, &home.identity().map_err(looking)?)
 }
 
 /// The tier is gone for good: the directory as home has it.

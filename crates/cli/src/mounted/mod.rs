@@ -87,8 +87,11 @@ pub(crate) fn unreachable(place: &Place) -> Option<String> {
         return Some(format!(
             "{path} is mounted at {at} by {by}, but the home's files are gone: {} was removed \
              while \
-             it was attached. What is shown at {at} cannot be kept. End the daemon (kill {pid}; or \
-             umount -l {at}), and restore the database from a backup",
+             it was attached, or, if {path} is a file system of its own, unmounted. If it was \
+             unmounted, nothing is lost: stop the database, end the daemon (kill {pid}), and \
+             `tiersmith attach {path}` finds them. If it was removed, what is shown at {at} cannot \
+             be kept: end the daemon (kill {pid}; or umount -l {at}), and restore the database \
+             from a backup",
             place.aside().display()
         ));
     }

@@ -286,8 +286,10 @@ impl RealHome {
     fn complete_inside(&self, place: &Place<'_>, note: &str) -> io::Result<()> {
         let Some(top) = self.top(place)? else { return Ok(()) };
         let (text, step) = (self.note_inside(place, note), |step| self.step(step));
-        let files = self.dir.as_fd().try_clone_to_owned()?;
-        Inside { top: &top, path: place.path, step: &step }.finish_closing(&files, &text)
+        let inside = Inside { top: &top, path: place.path, step: &step };
+        // The open directory may have been found by way of another mount, since unmounted.
+        let files = inside.files()?.ok_or_else(|| strayed(place))?;
+        inside.finish_closing(&files, &text)
     }
 
     /// The directory whose vault has the files; `None` while a door is mounted over it.
@@ -653,14 +655,21 @@ pub fn finish_move(path: &Path) -> Result<bool, HomeError> {
     let above = Dir::open(parent).map_err(failed)?;
     let top =
         rustix::fs::openat(&above, name, DIRECTORY, Mode::empty()).map_err(|e| failed(e.into()))?;
-    let locked = Directory::new(top.try_clone().map_err(failed)?);
-    match locked.lock() {
-        Err(Errno::WOULDBLOCK) => return Err(HomeError::Owned { path }),
-        other => other.map_err(|e| failed(e.into()))?,
+    let inside = Inside { top: &top, path: &path, step: &|_| Ok(()) };
+    // Who moves them has one of the two, and for the most part both.
+    let files = inside.files().map_err(failed)?;
+    let mut locked = Vec::new();
+    for dir in files.into_iter().chain([top.try_clone().map_err(failed)?]) {
+        let dir = Directory::new(dir);
+        match dir.lock() {
+            Err(Errno::WOULDBLOCK) => return Err(HomeError::Owned { path }),
+            other => other.map_err(|e| failed(e.into()))?,
+        }
+        locked.push(dir);
     }
     // Its owner may have finished meanwhile.
     if !matches!(inside::look(&top, &path)?, inside::Found::Closed(_)) {
-        Inside { top: &top, path: &path, step: &|_| Ok(()) }.open().map_err(failed)?;
+        inside.open().map_err(failed)?;
     }
     Ok(true)
 }

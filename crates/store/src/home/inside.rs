@@ -203,6 +203,14 @@ impl Inside<'_> {
         }
     }
 
+    /// The files' directory, found by way of the top, so that one mount has both.
+    pub(super) fn files(&self) -> io::Result<Option<OwnedFd>> {
+        match self.vault()?.map(|vault| vault.open_files()) {
+            None | Some(Err(Errno::NOENT)) => Ok(None),
+            Some(files) => Ok(Some(files?)),
+        }
+    }
+
     /// Moves the files into the vault and leaves the note. `ready` is given their directory while
     /// it is empty. Steps ("power cut here" means before the step):
     /// 30. Make the vault. Power cut here leaves it open.
@@ -331,15 +339,18 @@ impl Inside<'_> {
         };
         let kept: Vec<_> = moving.iter().filter(reserved).cloned().collect();
         refuse_others(kept, &files_inside(self.path))?;
-        (self.step)(40)?;
-        lock(self.top)?;
-        (self.step)(41)?;
-        remove_note_file(self.top)?;
-        rustix::fs::fsync(self.top)?;
-        self.move_all(&files, self.top, &moving, (42, 43))?;
-        (self.step)(44)?;
-        rustix::fs::fsync(self.top)?;
-        rustix::fs::fsync(&files)?;
+        // Where all is at the top already a server may have been started, which a lock would stop.
+        if !moving.is_empty() || names(self.top)?.iter().any(|name| name == NOTE_FILE) {
+            (self.step)(40)?;
+            lock(self.top)?;
+            (self.step)(41)?;
+            remove_note_file(self.top)?;
+            rustix::fs::fsync(self.top)?;
+            self.move_all(&files, self.top, &moving, (42, 43))?;
+            (self.step)(44)?;
+            rustix::fs::fsync(self.top)?;
+            rustix::fs::fsync(&files)?;
+        }
         (self.step)(45)?;
         give_attributes(&files, self.top)?;
         rustix::fs::fsync(self.top)?;
@@ -425,15 +436,33 @@ fn give_attributes(from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
     let found = rustix::fs::fstat(from)?;
     rustix::fs::fchown(to, Some(Uid::from_raw(found.st_uid)), Some(Gid::from_raw(found.st_gid)))?;
     let wanted = attributes(from)?;
+    // A label of the kernel's security module may not be removed, nor set where the mount gives it.
+    let unless_label = |name: &OsStr, done: Result<(), Errno>| match done {
+        Err(Errno::ACCESS | Errno::PERM | Errno::OPNOTSUPP)
+            if name.as_encoded_bytes().starts_with(b"security.") =>
+        {
+            Ok(())
+        }
+        other => other,
+    };
     for name in attributes(to)?.iter().filter(|name| !wanted.contains(name)) {
-        rustix::fs::fremovexattr(to, name.as_os_str())?;
+        unless_label(name, rustix::fs::fremovexattr(to, name.as_os_str()))?;
     }
     for name in &wanted {
-        let mut value = vec![0; XATTRS_MAX];
-        let len = rustix::fs::fgetxattr(from, name.as_os_str(), &mut value[..])?;
-        rustix::fs::fsetxattr(to, name.as_os_str(), &value[..len], XattrFlags::empty())?;
+        let value = attribute(from, name)?;
+        if attribute(to, name).ok().as_ref() != Some(&value) {
+            let set = rustix::fs::fsetxattr(to, name.as_os_str(), &value, XattrFlags::empty());
+            unless_label(name, set)?;
+        }
     }
     Ok(rustix::fs::fchmod(to, Mode::from_raw_mode(found.st_mode & 0o7777))?)
+}
+
+fn attribute(dir: &OwnedFd, name: &OsStr) -> Result<Vec<u8>, Errno> {
+    let mut value = vec![0; XATTRS_MAX];
+    let len = rustix::fs::fgetxattr(dir, name, &mut value[..])?;
+    value.truncate(len);
+    Ok(value)
 }
 
 /// The names of the extended attributes that are the directory's own, and not its file system's.

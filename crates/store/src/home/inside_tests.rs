@@ -671,3 +671,36 @@ fn a_vault_that_was_only_begun_is_removed() {
         is_open(&site.home(), &[]);
     }
 }
+
+#[test]
+fn a_top_that_has_all_its_files_is_not_locked_again() {
+    let Some(site) = Site::new("a mount point whose files have not moved") else { return };
+    let home = site.open();
+    home.stop_at(34);
+    close(&home).unwrap_err();
+    drop(home);
+    // A server may have been started there.
+    let top = std::fs::File::open(site.home()).unwrap().into();
+    let step = |step: u32| match step {
+        40 => Err(std::io::Error::other("it is locked")),
+        _ => Ok(()),
+    };
+    Inside { top: &top, path: &site.home(), step: &step }.open().unwrap();
+    is_open(&site.home(), &[]);
+}
+
+#[test]
+fn a_move_is_not_finished_while_somebody_has_the_files() {
+    let Some(site) = Site::new("two who move a mount point back") else { return };
+    let home = site.open();
+    close(&home).unwrap();
+    home.stop_at(43);
+    home.open_door().unwrap_err();
+    drop(home);
+    let files = std::fs::File::open(files_inside(&site.home())).unwrap();
+    files.lock().unwrap();
+    assert!(matches!(finish_move(&site.home()), Err(HomeError::Owned { .. })));
+    files.unlock().unwrap();
+    assert!(finish_move(&site.home()).unwrap());
+    is_open(&site.home(), &[]);
+}
