@@ -181,7 +181,8 @@ impl Point {
         let made = Made { dir, device: spare, parent, name: self.name.clone(), mount, covers };
         if covers && made.mount.is_none() {
             // Which mount is whose could not be told when it is to be unmounted.
-            let why = "a home that is a mount point needs Linux 5.8; use a directory inside it";
+            let why = "a home that is a mount point needs Linux 5.8, and a container that lets \
+                       fsopen(2) through; attach a directory inside it instead";
             let undone = rustix::mount::unmount(by_descriptor(&made.dir), UnmountFlags::DETACH);
             return undone.map_err(|e| refused(e.to_string())).and(Err(refused(why.into())));
         }
@@ -268,8 +269,8 @@ impl Made {
 
     /// Unmounts what is on the directory, wherever that is now.
     pub(crate) fn unmount(&self, flags: UnmountFlags) -> Result<(), Errno> {
-        if self.covers && self.top().is_none() {
-            // Somebody else was faster: what is on top now is not ours.
+        if self.covers && (self.mount.is_none() || self.top().is_none()) {
+            // Somebody else was faster: what is on top now is not ours, or cannot be told from it.
             return Err(Errno::INVAL);
         }
         rustix::mount::unmount(by_descriptor(&self.dir), flags)
