@@ -227,3 +227,43 @@ fn an_error_of_the_medium_names_the_bytes_and_a_sync_that_failed_is_never_taken_
     }
     device.read(Sector(0), &mut [0; 512]).unwrap();
 }
+
+/// Whether the kernel has the file's first page in memory; `None` where it does not tell.
+fn is_in_memory(path: &Path) -> Option<bool> {
+    use rustix::io::{Errno, ReadWriteFlags};
+    let file = fs::File::open(path).unwrap();
+    let mut page = [0; 4096];
+    let mut into = [std::io::IoSliceMut::new(&mut page)];
+    match rustix::io::preadv2(&file, &mut into, 0, ReadWriteFlags::NOWAIT) {
+        Ok(got) => Some(got > 0),
+        Err(Errno::AGAIN) => Some(false),
+        Err(_) => None,
+    }
+}
+
+#[test]
+fn what_is_synced_can_be_read_from_the_medium_and_not_from_the_kernels_copy() {
+    let (scratch, dir) = scratch();
+    let path = scratch.path().join("new");
+    let device = Device::open(&dir, "new", &create(16)).unwrap();
+    device.write(Sector(0), &[7; 4096]).unwrap();
+    device.sync().unwrap();
+    let advise = |path: &Path| {
+        let file = fs::File::open(path).unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    };
+    // One of another name shows whether this file system follows the advice, and tells.
+    let other = scratch.path().join("other");
+    fs::write(&other, [1; 8192]).unwrap();
+    fs::File::open(&other).unwrap().sync_all().unwrap();
+    advise(&other);
+    if is_in_memory(&other) != Some(false) || is_in_memory(&path) != Some(true) {
+        eprintln!("skipped: reading past the kernel's copy, because this file system does not");
+        return;
+    }
+    device.forget_cached(Sector(0), 4096);
+    assert_eq!(is_in_memory(&path), Some(false), "the copy stays");
+    let mut found = [0; 4096];
+    device.read(Sector(0), &mut found).unwrap();
+    assert_eq!(found, [7; 4096]);
+}
