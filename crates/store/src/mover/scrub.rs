@@ -137,9 +137,9 @@ impl Mover {
             if entry == Entry::HOME || placed.is_gone() {
                 return;
             }
-            let sum = match self.compare_at_rest(placed, block, entry) {
+            let has_sum = match self.compare_at_rest(placed, block, entry) {
                 Ok(None) => continue,
-                Ok(Some(sum)) => sum,
+                Ok(Some(has_sum)) => has_sum,
                 Err(e) => {
                     match self.read_elsewhere(file, placed, block, entry, e) {
                         Ok(()) => seen.repaired += u64::from(entry.state() == State::Cached),
@@ -153,24 +153,24 @@ impl Mover {
                             );
                         }
                     }
-                    NO_SUM + 1
+                    true
                 }
             };
             seen.blocks += 1;
             seen.bytes += placed.block_size.bytes() as u64;
-            seen.without_checksum += u64::from(sum == NO_SUM);
+            seen.without_checksum += u64::from(!has_sum);
             self.events.count(waits::SCRUBBED, 1);
             return;
         }
     }
 
-    /// Reads a block and compares it. Its checksum; `None` when it changes meanwhile.
+    /// Reads a block and compares it. Whether it has a checksum; `None` when it changes meanwhile.
     fn compare_at_rest(
         &self,
         placed: &Placed,
         block: BlockIndex,
         entry: Entry,
-    ) -> Result<Option<u64>> {
+    ) -> Result<Option<bool>> {
         let tier = &placed.tier;
         let (Some(pin), Some(spot)) = (placed.pin(block, entry), placed.spot(block)) else {
             return Ok(None);
@@ -184,7 +184,7 @@ impl Mover {
         tier.compare(spot, entry, &bytes, sum)?;
         drop(pin);
         tier.note_seen(spot, entry);
-        Ok(Some(sum))
+        Ok(Some(sum != NO_SUM))
     }
 }
 
