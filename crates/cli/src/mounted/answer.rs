@@ -78,6 +78,8 @@ impl Shared {
         *lock(&self.home) = home;
         if taken {
             self.scrubs.close();
+        } else {
+            self.scrubs.open();
         }
     }
 

@@ -224,3 +224,36 @@ fn run(home: &AttachedHome, bytes_per_s: Option<u64>, last: &Mutex<Last>, stop: 
         say(&format!("scrubbed {}", found.found()));
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+mod tests {
+    use super::*;
+    use tiersmith_store::{Guard, Medium, Options, Profile, TierSpec, attach};
+
+    #[test]
+    fn none_runs_or_begins_while_the_home_is_taken_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("db");
+        std::fs::create_dir(&home).unwrap();
+        let tier = TierSpec::new("fast", dir.path().join("tier"), Medium::Emulated, 8 << 20);
+        let profile = Some(Profile::named("generic").unwrap());
+        let options = Options { profile, guard: Guard::Door, ..Options::default() };
+        let home = attach(&home, &[tier], options).unwrap();
+        let file = home.create("a").unwrap();
+        for n in 0..4 {
+            file.write(n * 8192, &[1; 8192]).unwrap();
+        }
+        let scrubs = Scrubs::default();
+        // A block would take hours.
+        scrubs.begin(home.clone(), Some(1)).unwrap();
+        assert!(scrubs.begin(home.clone(), None).unwrap_err().contains("runs already"));
+        scrubs.close();
+        let live = scrubs.live();
+        assert!(!live.running && !live.whole);
+        assert!(scrubs.begin(home.clone(), None).unwrap_err().contains("unmounted"));
+        scrubs.open();
+        scrubs.begin(home, None).unwrap();
+        assert!(scrubs.end() || scrubs.live().whole);
+    }
+}

@@ -620,8 +620,8 @@ impl Daemon {
                     )
                 }
                 Err(worse) => Attempt::Lost(format!(
-                    "{e}; and it could not be mounted again: {worse}. Nothing is lost; it is \
-                     attached, and `tiersmith attach {}` mounts it",
+                    "{e}; and it could not be mounted again: {worse}. Nothing is lost, and \
+                     `tiersmith attach {}` goes on",
                     self.place.path().display()
                 )),
             },
