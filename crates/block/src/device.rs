@@ -138,15 +138,19 @@ impl Device {
         read.map_err(|source| Error::Unreadable { path: self.path.clone(), range, source })
     }
 
-    /// Forgets what the kernel keeps of some bytes that are synced, so that the next read of them
-    /// comes from the medium. What cannot be forgotten is read as before.
-    pub fn forget_cached(&self, at: Sector, len: usize) {
-        let Ok(range) = self.range(at, len) else { return };
-        match &self.medium {
-            Medium::File(file) => file.forget_cached(range.start, len),
+    /// [`Device::read`] past the kernel's copy of what is synced, so that the medium itself is
+    /// read; where the file system or its sectors do not allow that, like any other read.
+    ///
+    /// # Errors
+    /// As [`Device::read`].
+    pub fn read_afresh(&self, at: Sector, buffer: &mut [u8]) -> Result<(), Error> {
+        let range = self.range(at, buffer.len())?;
+        let read = match &self.medium {
+            Medium::File(file) => file.read_afresh(range.start, buffer),
             #[cfg(feature = "testing")]
-            Medium::Simulated(_) => {}
-        }
+            Medium::Simulated(device) => device.read(range.start, buffer),
+        };
+        read.map_err(|source| Error::Unreadable { path: self.path.clone(), range, source })
     }
 
     /// Writes whole sectors.

@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,9 @@ use crate::{Error, SectorSize, Sectors};
 
 /// How many zeros are written at once.
 const ZEROS: usize = 1 << 20;
+
+/// What the memory of a direct read is aligned to: the largest sector.
+const ALIGNED: usize = 4096;
 
 /// The magic numbers of tmpfs and ramfs.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58F6];
@@ -49,7 +52,17 @@ impl OpenOptions {
 #[derive(Debug)]
 pub(crate) struct DeviceFile {
     file: File,
+    /// The same for reads past the kernel's copy, where the file system has such.
+    direct: Option<File>,
     in_memory: bool,
+}
+
+/// Opens a file once more, by its descriptor, to read past what the kernel keeps of it in memory.
+fn past_the_copy(file: &File) -> Option<File> {
+    use rustix::fs::{Mode, OFlags};
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).ok().map(File::from)
 }
 
 /// Puts a file back as it was unless the open succeeds.
@@ -119,7 +132,8 @@ impl DeviceFile {
             )]
             IN_MEMORY.contains(&(found.f_type as u64))
         });
-        Ok((Self { file, in_memory }, len))
+        let direct = past_the_copy(&file);
+        Ok((Self { file, direct, in_memory }, len))
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -138,10 +152,25 @@ impl DeviceFile {
         })
     }
 
-    pub(crate) fn forget_cached(&self, at: u64, len: usize) {
-        if let Some(len) = std::num::NonZeroU64::new(len as u64) {
-            // Advice: a kernel that does not follow it reads from memory, as without it.
-            let _ = rustix::fs::fadvise(&self.file, at, Some(len), rustix::fs::Advice::DontNeed);
+    /// Reads past the kernel's copy, which stays as it is; like [`DeviceFile::read`] where that
+    /// cannot be done.
+    pub(crate) fn read_afresh(&self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let Some(direct) = &self.direct else { return self.read(at, buffer) };
+        let mut space = vec![0; buffer.len() + ALIGNED];
+        let skip = space.as_ptr().align_offset(ALIGNED);
+        let into = &mut space[skip..skip + buffer.len()];
+        match direct.read_exact_at(into, at) {
+            Ok(()) => {
+                buffer.copy_from_slice(into);
+                Ok(())
+            }
+            // Its sectors are larger than ours.
+            Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                self.read(at, buffer)
+            }
+            // A file that was truncated, too: that is for one place to say.
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => self.read(at, buffer),
+            Err(e) => Err(e),
         }
     }
 

@@ -33,7 +33,8 @@
 //! - An error names the file and the bytes.
 //!
 //! # Deliberately absent
-//! Formats, checksums, retries, caching; direct I/O, `io_uring` and raw devices.
+//! Formats, checksums, retries, caching; direct I/O but for [`Device::read_afresh`], `io_uring` and
+//! raw devices.
 //!
 //! Where to read next: [`Device`] in `device.rs`, how a file is opened in `file.rs`, who shares a
 //! sync in `syncing.rs`, the crash model in `tiersmith_pmem::sim`.

@@ -219,9 +219,11 @@ impl BlockMedium for OnSectors {
     }
 
     fn read_afresh(&self, at: u64, into: &mut [u8]) -> Result<()> {
-        let (first, _, all) = self.around(at, into.len());
-        self.device.forget_cached(first, all);
-        self.read(at, into)
+        let (first, inner, all) = self.around(at, into.len());
+        let mut sectors = vec![0; all];
+        self.device.read_afresh(first, &mut sectors).map_err(lost)?;
+        into.copy_from_slice(&sectors[inner..inner + into.len()]);
+        Ok(())
     }
 
     fn pin(&self, at: u64, len: usize) -> Option<Pin<'_>> {
