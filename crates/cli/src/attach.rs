@@ -55,12 +55,26 @@ pub(crate) struct Attach {
     pub(crate) at: Option<PathBuf>,
     /// Let any file stand for persistent memory: a power cut may then lose what was acknowledged.
     /// To try things out; every report says so
-    #[arg(long, conflicts_with = "volatile")]
+    #[arg(long, conflicts_with_all = ["volatile", "ephemeral"])]
     pub(crate) emulate: bool,
-    /// The fast storage does not survive a power cut: keep clean copies there only. Speeds up
-    /// reading, not commits
-    #[arg(long)]
+    /// The fast storage does not survive a power cut: keep clean copies there only, and begin with
+    /// none after each attach. Speeds up reading, not commits
+    #[arg(long, conflicts_with = "ephemeral")]
     pub(crate) volatile: bool,
+    /// The fast storage is a disk that is emptied when the machine is stopped, as the local disks
+    /// of clouds are: keep clean copies there only. They are there after a crash or a reboot, and a
+    /// disk that is empty or fails costs nothing but them. Speeds up reading, not commits. Local
+    /// disks of Amazon, Google and Microsoft are recognized; `--ephemeral=no` takes one as a disk
+    /// that keeps its contents
+    #[arg(
+        long,
+        value_enum,
+        value_name = "YES|NO",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "yes"
+    )]
+    pub(crate) ephemeral: Option<Ephemeral>,
     /// Which data files the tier keeps: keep=PATTERN (taken when first read, and the last to
     /// leave), none=PATTERN (what is read of them is not taken; what is written goes home first) or
     /// default=PATTERN. The first rule that matches a file decides. Repeat for more; new rules
@@ -138,6 +152,16 @@ pub(crate) enum Lend {
     No,
 }
 
+/// Whether the tier's disk is emptied when the machine is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Ephemeral {
+    /// It is.
+    Yes,
+    /// It keeps its contents.
+    No,
+}
+
 /// Whether pages are whole whatever happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -184,6 +208,7 @@ impl Attach {
             ("--profile", self.profile.is_some()),
             ("--at", self.at.is_some()),
             ("--volatile", self.volatile),
+            ("--ephemeral", self.ephemeral.is_some()),
             ("--cache", !self.cache.is_empty()),
             ("--home-model", self.home_model.is_some()),
             ("--threads", self.threads.is_some()),

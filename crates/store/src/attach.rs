@@ -258,13 +258,24 @@ pub(crate) fn attach_mapped(
     let (mut given, mut empty) = (Vec::new(), Vec::new());
     for (spec, members) in mapped {
         let mut tier = open::read_superblocks(members, &spec)?;
-        let volatile = spec.medium == Medium::Volatile;
         match tier.superblocks.as_ref().map(|sb| &sb[0]) {
-            Some(sb) if Some(sb.attachment) == uuid => given.push((sb.name.clone(), volatile)),
+            Some(sb) if Some(sb.attachment) == uuid => given.push((sb.name.clone(), spec.medium)),
             Some(_) => {}
             None => empty.extend(spec.members.first().map(|p| p.display().to_string())),
         }
-        if volatile {
+        let given_up = note.iter().flat_map(|note| &note.tiers).any(|noted| {
+            let sb = tier.superblocks.as_ref().map(|sb| &sb[0]);
+            noted.given_up
+                && sb.is_some_and(|sb| Some(sb.attachment) == uuid && sb.name == noted.name)
+        });
+        if given_up || (note.is_none() && spec.medium == Medium::Ephemeral) {
+            // Only the note says that its copies are those of home. A detach that the disk did not
+            // take down any more left one that looks attached.
+            for sb in tier.superblocks.take().iter().flatten() {
+                refuse_foreign(sb, &own, uuid.as_ref(), path)?;
+            }
+        }
+        if spec.medium == Medium::Volatile {
             // Clean copies of an earlier attach are nobody's loss.
             for sb in tier.superblocks.take().iter().flatten() {
                 refuse_foreign(sb, &own, uuid.as_ref(), path)?;
@@ -460,7 +471,7 @@ fn reopens(
     own: &Own<'_>,
     path: &Path,
 ) -> Result<bool> {
-    let mut ours = 0;
+    let (mut ours, mut only_copies) = (0, 0);
     for (spec, tier) in found {
         let Some(sb) = tier.superblocks.as_ref().map(|sb| &sb[0]) else { continue };
         let state = newest_state(tier);
@@ -475,15 +486,14 @@ fn reopens(
         refuse_foreign(sb, own, note, path)?;
         if note.is_none_or(|uuid| *uuid == sb.attachment) {
             ours += 1;
+            only_copies += usize::from(!spec.medium.has_clean_copies_only());
         }
-        let _ = spec;
     }
-    let durable = found.iter().filter(|(spec, _)| spec.medium != Medium::Volatile).count();
-    if ours > 0 && ours < durable {
+    let durable = found.iter().filter(|(spec, _)| !spec.medium.has_clean_copies_only()).count();
+    if ours > 0 && only_copies < durable {
         return Err(Error::WrongTier(format!(
-            "{} of the {durable} tiers given belong to {}; name exactly the tiers it was attached \
-             to",
-            ours,
+            "{only_copies} of the {durable} tiers given belong to {}; name exactly the tiers it \
+             was attached to",
             path.display()
         )));
     }

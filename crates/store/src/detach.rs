@@ -86,7 +86,7 @@ pub(crate) fn detach(store: &Store) -> Result<()> {
                 belongs_to(sb, top);
             }
         });
-        tier.sound()?;
+        store.homeward.word_is_kept(tier)?;
     }
     if store.env.home.door_closed().map_err(failed)? {
         store.env.home.open_door().map_err(failed)?;

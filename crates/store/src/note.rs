@@ -9,7 +9,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::hex;
-use crate::home::{NOTE_MAX, NoteOf};
+use crate::home::{Home, NOTE_MAX, NoteOf};
 use crate::ledger::Ledger;
 use crate::medium::Medium;
 use crate::options::{Guard, Options, TierSpec};
@@ -61,6 +61,9 @@ pub(crate) struct NoteTier {
     slots: u64,
     holds_redo: bool,
     holds_data: bool,
+    /// An ephemeral disk that failed while home was written: what is there may be older than home.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) given_up: bool,
 }
 
 /// A medium's word in the note.
@@ -69,6 +72,7 @@ pub(crate) struct NoteTier {
 enum MediumWord {
     Persistent,
     Flash,
+    Ephemeral,
     Emulated,
     Volatile,
 }
@@ -178,15 +182,37 @@ pub fn attachment(home: &Path) -> Result<Option<Attachment>> {
     }))
 }
 
+/// Says in the note of the home `path` that the tier `name` is not to be believed any more.
+///
+/// # Durability
+/// Durable on return.
+///
+/// # Errors
+/// The note cannot be read or written.
+pub(crate) fn give_up(home: &dyn Home, path: &Path, name: &str) -> Result<()> {
+    let cannot = |what| Error::io(what, path);
+    let bytes = home.read_attachment().map_err(cannot("cannot read the attachment note of"))?;
+    let missing = || Error::Home {
+        path: path.to_path_buf(),
+        reason: format!(
+            "its attachment note .tiersmith is gone, and has to say that the tier `{name}` failed"
+        ),
+    };
+    let mut note = Note::parse(&bytes.ok_or_else(missing)?, path)?;
+    for tier in note.tiers.iter_mut().filter(|tier| tier.name == name) {
+        tier.given_up = true;
+    }
+    let bytes = note.encode();
+    bytes
+        .and_then(|bytes| home.write_attachment(&bytes))
+        .map_err(cannot("cannot write the attachment note of"))
+}
+
 impl NoteTier {
     fn attached_members(&self) -> String {
         let members: Vec<_> =
             self.members.iter().map(|member| member.0.display().to_string()).collect();
         members.join(", ")
-    }
-
-    pub(crate) fn is_volatile(&self) -> bool {
-        self.medium == Medium::Volatile
     }
 
     fn attached(self) -> AttachedTier {
@@ -216,6 +242,15 @@ impl NoteTier {
     }
 }
 
+/// What may be in a tier on the medium, which must not change while it is attached.
+fn holds(medium: Medium) -> &'static str {
+    match medium {
+        Medium::Volatile => "volatile memory",
+        Medium::Ephemeral => "an ephemeral disk",
+        Medium::Persistent | Medium::Flash | Medium::Emulated => "persistent (or emulated)",
+    }
+}
+
 impl Note {
     pub(crate) fn new(
         attachment: [u8; 16],
@@ -232,6 +267,7 @@ impl Note {
                 name: tier.name.clone(),
                 members: tier.members.iter().map(|m| member(&m.path)).collect(),
                 medium: match (tier.holds_dirty(), tier.emulated) {
+                    (false, _) if tier.is_ephemeral() => Medium::Ephemeral,
                     (false, _) => Medium::Volatile,
                     (true, true) => Medium::Emulated,
                     (true, false) if superblock.log_len > 0 => Medium::Flash,
@@ -246,6 +282,7 @@ impl Note {
                 slots: superblock.slots,
                 holds_redo: tier.holds_redo,
                 holds_data: tier.holds_data,
+                given_up: false,
             }
         });
         Self {
@@ -310,33 +347,30 @@ impl Note {
         NOTE.encode(&body).map(String::into_bytes)
     }
 
-    /// Refuses what does not cover the tiers of the note. `given`: name and whether volatile, of
-    /// the tiers given that carry this note's uuid; `empty`: members given on which there is
-    /// nothing.
+    /// Refuses what does not cover the tiers of the note. `given`: name and medium of the tiers
+    /// given that carry this note's uuid; `empty`: members given on which there is nothing.
     ///
     /// # Errors
     /// [`Error::WrongTier`] that names the tier missed, and its members.
     pub(crate) fn check(
         &self,
-        given: &[(String, bool)],
+        given: &[(String, Medium)],
         empty: &[String],
         home: &Path,
     ) -> Result<()> {
         for tier in &self.tiers {
             match given.iter().find(|(name, _)| *name == tier.name) {
-                Some((_, volatile)) if *volatile != tier.is_volatile() => {
-                    let word =
-                        |volatile| if volatile { "volatile" } else { "persistent (or emulated)" };
+                Some((_, medium)) if holds(*medium) != holds(tier.medium) => {
                     return Err(Error::WrongTier(format!(
-                        "tier `{}` was attached to {} as {} memory and is given as {} memory; give \
-                         it as it was, or detach first",
+                        "tier `{}` was attached to {} as {} and is given as {}; give it as it was, \
+                         or detach first",
                         tier.name,
                         home.display(),
-                        word(tier.is_volatile()),
-                        word(*volatile)
+                        holds(tier.medium),
+                        holds(*medium)
                     )));
                 }
-                None if !tier.is_volatile() => {
+                None if !tier.medium.has_clean_copies_only() => {
                     let found = if empty.is_empty() {
                         "which was not given".to_owned()
                     } else {
@@ -380,6 +414,7 @@ mod tests {
             slots: 32,
             holds_redo: true,
             holds_data: false,
+            given_up: false,
         };
         Note {
             attachment: [7; 16],

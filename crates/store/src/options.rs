@@ -90,10 +90,10 @@ impl TierSpec {
 
     /// Bytes of the log of a member of `len` bytes; 0: it has none.
     pub(crate) fn log_len(&self, len: u64) -> u64 {
-        match (self.medium, self.log) {
-            (Medium::Flash, 0) => (len / 64).clamp(4 << 20, 64 << 20).next_multiple_of(self.unit),
-            (Medium::Flash, log) => log,
-            _ => 0,
+        match self.log {
+            _ if !self.medium.is_on_disk() => 0,
+            0 => (len / 64).clamp(4 << 20, 64 << 20).next_multiple_of(self.unit),
+            log => log,
         }
     }
 
@@ -123,8 +123,8 @@ impl TierSpec {
         if self.batches == 0 || self.batches > 4096 {
             return wrong(format!("{} batches are not 1 to 4096", self.batches));
         }
-        if self.medium == Medium::Flash && self.members.len() > 1 {
-            return wrong("on flash it has one member; several come with a later version".into());
+        if self.medium.is_on_disk() && self.members.len() > 1 {
+            return wrong("on a disk it has one member; several come with a later version".into());
         }
         if self.slots > 1 << 24 {
             return wrong(format!("{} slots are more than 16777216", self.slots));

@@ -161,6 +161,13 @@ pub enum Planted {
     /// Recovery does not state the checksum of a last block that has none.
     TailSumUnstated,
 
+    /// Home is written past an ephemeral tier that still has the old copy.
+    HomeBeforeCopies,
+    /// What home may still lose is copied to an ephemeral tier.
+    AdmitUnsynced,
+    /// Recovery goes by the size that an ephemeral tier knows.
+    SizeOfLine,
+
     // Between threads, each by the name that the model of the protocol has for it
     // (`tests/it/interleavings.rs`).
     /// A copy out of the tier compares the entry only.
@@ -303,6 +310,10 @@ impl Planted {
         Planted::LogTornRecord,
         Planted::LogOldLap,
     ];
+
+    /// Those that show on an ephemeral tier (`tests/it/crash_suite/ephemeral.rs`).
+    pub const EPHEMERAL: [Planted; 3] =
+        [Planted::HomeBeforeCopies, Planted::AdmitUnsynced, Planted::SizeOfLine];
 
     /// Those that one thread does not show, because it fences a moment later itself.
     pub const BETWEEN_THREADS: [Planted; 2] = [Planted::MapPageShownEarly, Planted::SizeShownEarly];

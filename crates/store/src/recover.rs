@@ -37,6 +37,7 @@ use crate::planted::Planted;
 use crate::profile::{FileClass, Profile};
 use crate::stats::RecoveryReport;
 use crate::store::Store;
+use crate::sync::atomic::Ordering;
 use crate::tier::Tier;
 use crate::tier::alloc::{Census, Purpose};
 use crate::tier::table::Slot;
@@ -587,6 +588,12 @@ pub(crate) fn finish(
             }
             continue;
         };
+        let planted = placed.tier.planted.is(Planted::SizeOfLine);
+        if placed.tier.is_ephemeral() && flags & TRUNCATING == 0 && !planted {
+            // Home is written past the tier, so it knows the size.
+            placed.size.store(stat.size, Ordering::Release);
+            placed.meta.lock().line.size = stat.size;
+        }
         let state = Arc::new(FileState::new(home, stat, Some(placed)));
         state.treat_by(&store.env.options.cache, &path);
         let placed = state.placed.as_ref().expect("BUG: it was just put in");
@@ -606,7 +613,7 @@ pub(crate) fn finish(
             report.truncations_finished += 1;
         }
         if store.profile.placement(&path).class != placed.class {
-            state.replace.store(true, std::sync::atomic::Ordering::Release);
+            state.replace.store(true, Ordering::Release);
         }
         store.files.insert(state);
     }

@@ -47,7 +47,7 @@ pub(crate) fn is_database_file(path: &Path) -> bool {
 pub(super) fn names_a_tier(home: &Path) -> bool {
     match attachment(home) {
         Ok(None) => false,
-        Ok(Some(note)) => note.tiers.iter().any(|tier| tier.medium != Medium::Volatile),
+        Ok(Some(note)) => note.tiers.iter().any(|tier| !tier.medium.has_clean_copies_only()),
         // A note that cannot be read is a note.
         Err(_) => true,
     }

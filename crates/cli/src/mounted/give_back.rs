@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tiersmith_store::home::{Home, RealHome};
-use tiersmith_store::{AttachedHome, Attachment, Options, TierSpec, attachment};
+use tiersmith_store::{AttachedHome, Attachment, Medium, Options, TierSpec, attachment};
 
 use super::control::{self, Reply, Request};
 use super::leavings::{self, Removed, ToRemove};
@@ -145,7 +145,7 @@ fn detach_unserved(place: &Place, fast: &[PathBuf], give_up: GiveUp) -> Result<D
     };
     refuse::not_permitted(place.path(), &plan::owner_of(&note)?)?;
     refuse::in_use(place.path(), &note.files, false)?;
-    if give_up == GiveUp::Tier {
+    if give_up == GiveUp::Tier || (fast.is_empty() && nobody_misses_it(&note)) {
         return lose_tier(place, &note, done);
     }
     let made = plan::is_believed(&note) && note.door.contains_key(plan::key::MADE);
@@ -331,6 +331,14 @@ pub(super) fn finish_interrupted(place: &Place) -> Result<Removed> {
     leavings::remove(place, &home.identity().map_err(looking)?)
 }
 
+/// Whether the home's tiers are on emptied disks that only ever had clean copies.
+fn nobody_misses_it(note: &Attachment) -> bool {
+    let is_gone = |member: &PathBuf| member.symlink_metadata().is_err();
+    note.tiers
+        .iter()
+        .all(|tier| tier.medium == Medium::Ephemeral && tier.members.iter().all(is_gone))
+}
+
 /// The tier is gone for good: the directory as home has it.
 fn lose_tier(place: &Place, note: &Attachment, mut done: Detached) -> Result<Detached> {
     let there = note
@@ -369,6 +377,11 @@ fn lose_tier(place: &Place, note: &Attachment, mut done: Detached) -> Result<Det
              they belong to they can still be brought home",
             directory.display()
         ));
+    }
+    if note.tiers.iter().all(|tier| tier.medium.has_clean_copies_only()) {
+        done.remarks
+            .push("the tier is not there; it had clean copies only, so nothing is lost".into());
+        return Ok(done);
     }
     done.remarks.push(
         "the directory is as home had it: blocks that were only in the tier are LOST. Do not start \

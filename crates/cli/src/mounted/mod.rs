@@ -12,6 +12,7 @@
 //! `store`).
 
 mod answer;
+mod cloud_disk;
 mod confine;
 pub(crate) mod control;
 mod dirty_since;
@@ -30,6 +31,7 @@ mod report;
 mod scrub;
 mod serve;
 mod tier;
+mod trouble;
 
 use std::path::Path;
 

@@ -33,6 +33,27 @@ pub(super) fn decide(
             path.display()
         )))
     };
+    if has_clean_copies_only(home) {
+        return match wished {
+            AtomicPages::On => Err(Error::Usage(format!(
+                "cannot attach {} with --atomic-pages on: the tier has clean copies only, and \
+                 pages are as whole as the home's own file system keeps them; leave it out",
+                home.home_path().display()
+            ))),
+            _ if sync_always => Ok((
+                true,
+                "every change is durable when it returns, as --sync-on-write always says; pages \
+                 are as whole as the home's own file system keeps them"
+                    .into(),
+            )),
+            _ => Ok((
+                false,
+                "the tier has clean copies only: pages are as whole as the home's own file system \
+                 keeps them"
+                    .into(),
+            )),
+        };
+    }
     match (wished, protection) {
         (AtomicPages::On, _) => Ok((true, "as --atomic-pages on says".into())),
         (AtomicPages::Off, _) if sync_always => refused(
@@ -82,6 +103,10 @@ pub(super) fn decide(
 /// does, or cannot be asked.
 pub(super) fn found_unprotected(home: &AttachedHome) -> Option<String> {
     let FullPageWrites::Off(place) = protection(home) else { return None };
+    if has_clean_copies_only(home) {
+        // As safe or unsafe as it was without the tier.
+        return None;
+    }
     Some(format!(
         "pages are not atomic, and full_page_writes was found off ({place}): a power cut may tear \
          pages that nobody mends. Set \
@@ -90,6 +115,11 @@ pub(super) fn found_unprotected(home: &AttachedHome) -> Option<String> {
          next attach the page cache is written back every few seconds",
         home.home_path().display()
     ))
+}
+
+/// Whether blocks are written at home, past all tiers.
+fn has_clean_copies_only(home: &AttachedHome) -> bool {
+    home.stats().tiers.iter().all(|tier| !tier.durability.may_hold_only_copy())
 }
 
 fn protection(home: &AttachedHome) -> FullPageWrites {

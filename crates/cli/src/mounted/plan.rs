@@ -27,11 +27,12 @@ use tiersmith_store::{
     attachment,
 };
 
+use super::cloud_disk;
 use super::pages;
 use super::place::{FS_NAME, Place, Standing};
 use super::refuse;
 use super::tier::{self, Made, Wish};
-use crate::attach::{AtomicPages, Attach, Lend, SyncOnWrite, Transport, Xattrs};
+use crate::attach::{AtomicPages, Attach, Ephemeral, Lend, SyncOnWrite, Transport, Xattrs};
 use crate::error::{Error, Result};
 
 /// Most bytes of a profile's file.
@@ -233,12 +234,23 @@ impl Plan {
 }
 
 impl Plan {
-    /// The tier's file is no persistent memory: it is taken as flash. `false`: the user has said
-    /// what it is, or the note does.
-    pub(super) fn take_as_flash(&mut self, wish: &Attach) -> bool {
+    /// The tier's file is no persistent memory: it is taken as flash, or as ephemeral where its
+    /// disk is known to be. `false`: the user has said what it is, or the note does.
+    pub(super) fn take_as_a_disk(&mut self, wish: &Attach) -> bool {
         let may = !self.again && !wish.emulate && !wish.volatile;
         for spec in self.tiers.iter_mut().filter(|_| may) {
-            spec.medium = Medium::Flash;
+            let emptied =
+                spec.members.iter().find_map(|member| cloud_disk::emptied_at_stop(member));
+            spec.medium = match emptied.filter(|_| wish.ephemeral.is_none()) {
+                Some(model) => {
+                    self.remarks.push(format!(
+                        "the tier's disk is emptied when the machine is stopped ({model}), so it \
+                         is ephemeral; --ephemeral=no says that it is not"
+                    ));
+                    Medium::Ephemeral
+                }
+                None => Medium::Flash,
+            };
         }
         may
     }
@@ -255,14 +267,25 @@ impl Plan {
         Ok(())
     }
 
-    /// With a tier that is durable at sync each write would have a sync of its own, unless the user
-    /// wants that.
+    /// With a tier that is not durable on return each write would have a sync of its own. Not
+    /// unless the user wants that.
     pub(super) fn sync_as_the_tier_does(&mut self, home: &AttachedHome) {
-        let at_sync = home.stats().tiers.iter().any(|tier| tier.durability == Durability::AtSync);
+        let tiers = home.stats().tiers;
+        let why = match tiers.iter().map(|tier| tier.durability).reduce(Durability::and) {
+            Some(Durability::AtSync) => {
+                "the tier is on flash: a write is durable with the file's \
+                                         fsync"
+            }
+            Some(Durability::Never) => {
+                "the tier has clean copies only: a write is durable with the \
+                                        file's fsync, at home"
+            }
+            _ => return,
+        };
         let wished = self.store.door.get(key::SYNC);
-        if at_sync && wished.is_none_or(|word| *word == self::word(SyncOnWrite::Auto)) {
+        if wished.is_none_or(|word| *word == self::word(SyncOnWrite::Auto)) {
             self.mount.sync_on_write = false;
-            self.sync_why = "the tier is on flash: a write is durable with the file's fsync".into();
+            self.sync_why = why.into();
         }
     }
 }
@@ -502,10 +525,12 @@ fn auto_sync(profile: &str) -> (bool, String) {
     (sync, format!("chosen for the profile {profile}: {why}"))
 }
 
-fn medium(emulate: bool, volatile: bool) -> Medium {
-    match (emulate, volatile) {
-        (true, _) => Medium::Emulated,
-        (_, true) => Medium::Volatile,
+/// What the user says that the fast storage is. What it is not said to be shows when it is opened.
+fn medium(wish: &Attach) -> Medium {
+    match wish {
+        Attach { emulate: true, .. } => Medium::Emulated,
+        Attach { volatile: true, .. } => Medium::Volatile,
+        Attach { ephemeral: Some(Ephemeral::Yes), .. } => Medium::Ephemeral,
         _ => Medium::Persistent,
     }
 }
@@ -525,7 +550,7 @@ fn tiers(
             place.path().display()
         )));
     };
-    let medium = medium(wish.emulate, wish.volatile);
+    let medium = medium(wish);
     let wished = Wish { fast, size: wish.size.bytes(), medium, home: place.path() };
     let (spec, made) = wished.spec()?;
     Ok((vec![spec], made))
@@ -572,9 +597,15 @@ pub(crate) fn noted_tiers(
                     )));
                 }
                 Ok(_) => tier::ours(member, false)?,
-                // Clean copies only, gone with a reboot: the tier is made again.
+                // Clean copies only, gone with a reboot or a stop: the tier is made again.
                 Err(_) if spec.medium == Medium::Volatile => {
                     tier::make_again(member, place.path())?
+                }
+                Err(_) if spec.medium == Medium::Ephemeral => {
+                    if fast.is_empty() {
+                        tier::refuse_unmounted(member)?;
+                    }
+                    tier::make_again(member, place.path())?;
                 }
                 Err(_) => {
                     return Err(Error::Usage(format!(

@@ -35,6 +35,10 @@ pub(crate) struct Attached {
     /// Whether they are files on disks, with metadata in a log.
     #[serde(default)]
     pub(crate) flash: bool,
+    /// Whether they are on disks that are emptied when the machine is stopped, with clean copies
+    /// only.
+    #[serde(default)]
+    pub(crate) ephemeral: bool,
     /// The profile.
     pub(crate) profile: String,
     /// Why this one.
@@ -93,6 +97,12 @@ impl Attached {
             out.push_str(
                 "  volatile: the tier holds clean copies only; what is written is durable \
                           when it is synced, at home\n",
+            );
+        }
+        if self.ephemeral {
+            out.push_str(
+                "  ephemeral: the tier holds clean copies only, which a reboot keeps and a stop of \
+                 the machine may not; what is written is durable when it is synced, at home\n",
             );
         }
         if self.flash {

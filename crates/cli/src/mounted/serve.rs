@@ -217,7 +217,7 @@ fn attach_as_what_it_is(wish: &Attach, place: &Place, plan: &mut Plan) -> Result
         Err(e @ Error::Store(StoreError::Medium(tiersmith_pmem::Error::NotDax { .. }))) => e,
         other => return other,
     };
-    if !plan.take_as_flash(wish) {
+    if !plan.take_as_a_disk(wish) {
         return Err(not_dax);
     }
     match attach_patiently(place, &plan.tiers, &plan.store) {
@@ -295,6 +295,7 @@ fn mount(
         emulated: stats.tiers.iter().any(|tier| tier.emulated),
         volatile: plan.tiers.iter().any(|spec| spec.medium == Medium::Volatile),
         flash: plan.tiers.iter().any(|spec| spec.medium == Medium::Flash),
+        ephemeral: plan.tiers.iter().any(|spec| spec.medium == Medium::Ephemeral),
         profile: plan.profile.name().to_owned(),
         profile_why: plan.profile_why.clone(),
         home_model: stats.home_model.clone(),

@@ -162,7 +162,31 @@ pub(crate) fn place(fast: &Path, subject: &Path) -> Result<(Dir, OsString, PathB
     })
 }
 
-/// Makes the file of a volatile tier again that went with a reboot.
+/// Refuses to make the file of an ephemeral tier again where its disk is not mounted, as it may be
+/// after a stop: it would fill the root file system.
+///
+/// # Errors
+/// Says what to do.
+pub(super) fn refuse_unmounted(member: &Path) -> Result<()> {
+    let root = std::fs::metadata("/").map(|root| root.dev());
+    let found = Dir::holding(member).and_then(|(dir, _)| Found::of(dir));
+    if let (Ok(found), Ok(root)) = (found, root)
+        && found.device != root
+    {
+        return Ok(());
+    }
+    let directory = member.parent().unwrap_or(member);
+    Err(Error::Usage(format!(
+        "the tier {} is not there, and its disk seems not to be mounted: {} is on the root \
+         file system, or nowhere. Format the disk if it is empty, mount it, and try again; or say \
+         --fast with the place for a new tier. It had clean copies only, so nothing is lost, and \
+         nothing was changed",
+        member.display(),
+        directory.display()
+    )))
+}
+
+/// Makes the file of a tier of clean copies again that went with a reboot or a stop.
 ///
 /// # Errors
 /// When it cannot be made.

@@ -60,3 +60,82 @@ fn a_file_in_memory_is_refused_without_emulate_and_nothing_is_left_of_it() {
     assert_eq!(fs::read_dir(memory.path()).unwrap().count(), 0, "a file is left");
     site.assert_plain();
 }
+
+#[test]
+fn a_disk_that_is_emptied_at_a_stop_has_copies_that_a_kill_keeps_and_a_stop_costs_nothing_else() {
+    if !can_mount("an ephemeral tier") {
+        return;
+    }
+    let site = Site::postgres_like();
+    if rustix::fs::statfs(site.path()).unwrap().f_type == TMPFS {
+        println!(
+            "skipped: an ephemeral tier, because directories for temporary files are in memory here"
+        );
+        return;
+    }
+    let attach = |more: &[&str]| {
+        let mut arguments = vec!["attach", site.home_str(), "--json"];
+        arguments.extend(more);
+        json(&good(&arguments))
+    };
+    let said = refused(&[
+        "attach",
+        site.home_str(),
+        "--fast",
+        site.fast_str(),
+        "--ephemeral",
+        "--atomic-pages",
+        "on",
+    ]);
+    assert!(said.contains("clean copies only"), "{said}");
+    let attached = attach(&["--fast", site.fast_str(), "--size", "32M", "--ephemeral"]);
+    assert_eq!((&attached["ephemeral"], &attached["flash"]), (&true.into(), &false.into()));
+    assert_eq!(attached["door"]["atomic_pages"], false);
+    let member = attached["members"][0].as_str().unwrap().to_owned();
+    let table = || File::options().read(true).write(true).open(site.home.join("base/1/1259"));
+    let newest = blocks(9, 8);
+    let file = table().unwrap();
+    file.write_all_at(&newest, 8192).unwrap();
+    file.sync_data().unwrap();
+    drop(file);
+    good(&["pin", site.home_str(), "base/1/1259"]);
+    good(&["unpin", site.home_str(), "base/1/1259"]);
+    let cached = site.live()["tiers"][0]["cached_bytes"].as_u64().unwrap();
+    assert!(cached >= newest.len() as u64, "{cached}");
+    assert_eq!(site.live()["tiers"][0]["dirty_bytes"], 0);
+    // Home has it already.
+    let aside = attached["files"].as_str().unwrap();
+    let at_home = fs::read(std::path::Path::new(aside).join("base/1/1259")).unwrap();
+    assert!(at_home[8192..][..newest.len()] == newest[..]);
+
+    site.kill_daemon(&attached);
+    let again = attach(&[]);
+    assert_eq!(again["ephemeral"], true);
+    assert_eq!(site.live()["tiers"][0]["cached_bytes"], cached, "it began cold");
+    assert!(fs::read(site.home.join("base/1/1259")).unwrap()[8192..][..newest.len()] == newest[..]);
+
+    // The machine was stopped, and its disk is not mounted.
+    site.kill_daemon(&again);
+    fs::remove_file(&member).unwrap();
+    let root = rustix::fs::stat("/").unwrap().st_dev;
+    if rustix::fs::stat(site.path()).unwrap().st_dev == root {
+        let said = refused(&["attach", site.home_str()]);
+        assert!(
+            said.contains("mount it, and try again") && said.contains("nothing is lost"),
+            "{said}"
+        );
+        assert!(!std::path::Path::new(&member).exists());
+    }
+    let anew = attach(&["--fast", site.fast_str()]);
+    assert_eq!(anew["ephemeral"], true);
+    assert_eq!(site.live()["tiers"][0]["cached_bytes"], 0);
+    assert!(fs::read(site.home.join("base/1/1259")).unwrap()[8192..][..newest.len()] == newest[..]);
+
+    // And for good: the plain directory needs no disk.
+    site.kill_daemon(&anew);
+    fs::remove_file(&member).unwrap();
+    let detached = text(&good(&["detach", site.home_str()]));
+    assert!(detached.contains("nothing is lost") && !detached.contains("LOST"), "{detached}");
+    site.assert_plain();
+    assert!(fs::read(site.home.join("base/1/1259")).unwrap()[8192..][..newest.len()] == newest[..]);
+}

@@ -177,7 +177,12 @@ fn what_is_no_home_or_no_tier_is_refused() {
         let said = refused(arguments);
         assert!(said.contains(expected), "{arguments:?}: {said}");
     }
-    for both in [["--emulate", "--volatile"], ["--threads", "0"], ["--transport", "pigeon"]] {
+    for both in [
+        ["--emulate", "--volatile"],
+        ["--ephemeral", "--volatile"],
+        ["--threads", "0"],
+        ["--transport", "pigeon"],
+    ] {
         let arguments = [&["attach", home, "--fast", fast][..], &both].concat();
         assert_eq!(tiersmith(&arguments).status.code(), Some(2));
     }

@@ -101,6 +101,9 @@ impl Drop for Running {
         self.stop();
         if !self.store.env.set_closed(true) {
             for file in self.store.files.all() {
+                if let Err(e) = self.store.homeward.take_last_stamp(&file) {
+                    log::warn!("{e}; the next attach begins without copies of it");
+                }
                 if let Err(e) = self.store.homeward.keep_times(&file) {
                     log::warn!(
                         "{e}; its modification time after the next attach will be a later one"

@@ -35,6 +35,7 @@
 //! | 22 | an extent of the file table is a unit of the tier that is nothing else | Damage |
 //! | 23 | the log of a member on flash has a whole header, and its records change nothing but metadata | Damage |
 //! | 24 | a block of a data file has the checksum beside its map entry, unless a record that counts says otherwise | Dirty: Damage; Cached: Inconsistent |
+//! | 25 | an ephemeral tier has no Dirty block | Inconsistent |
 //!
 //! **Invariant**: no input makes this panic, run without end, or take memory out of proportion to
 //! the bytes it was given.

@@ -26,6 +26,7 @@ const EXTENTS_MAX: u64 = 320;
 const LEDGERS: [(u32, &[u32]); 2] = [(1, &[0]), (2, &[512, 4096])];
 const LOG_MIN: u64 = 65536;
 const FLAG_VOLATILE: u32 = 2;
+const FLAG_EPHEMERAL: u32 = 4;
 /// The key of the superblock's own checksum: the magic as a number, read the other way round.
 const CHECK_KEY: u64 = 0x5449_4552_534d_5448;
 
@@ -70,6 +71,7 @@ struct Super {
     home_path: Vec<u8>,
     attaches: u64,
     volatile: bool,
+    ephemeral: bool,
     /// Bytes of the log; 0: none. And of a sector.
     log: (u64, u64),
     extents: Vec<u64>,
@@ -185,6 +187,7 @@ fn decode(b: &[u8]) -> Result<Super, Bad> {
         slots: u64_at(b, at::SLOTS),
         attaches: u64_at(b, at::ATTACHES),
         volatile: u32_at(b, at::FLAGS) & FLAG_VOLATILE != 0,
+        ephemeral: u32_at(b, at::FLAGS) & FLAG_EPHEMERAL != 0,
         log: (u64_at(b, at::LOG_LEN), sector_size.into()),
         home: (u64_at(b, at::HOME_INO), u64_at(b, at::HOME_BTIME)),
         name: String::from_utf8_lossy(name).into_owned(),
@@ -251,6 +254,8 @@ impl Super {
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) phase: Phase,
+    /// It has clean copies only.
+    pub(super) ephemeral: bool,
     pub(super) seed: u64,
     pub(super) uuid: [u8; 16],
     pub(super) home: (u64, u64),
@@ -359,6 +364,9 @@ pub(super) fn open(
         // Clean copies that the next attach gives up: nothing in it is anybody's only copy.
         report.summary.state += ", volatile: nothing to check";
         return Ok(Opened::Nothing);
+    }
+    if first.ephemeral {
+        report.summary.state += ", ephemeral: clean copies only";
     }
     // Formatting marks all superblocks and then writes them: a tier with some is in the middle of
     // it.
@@ -680,6 +688,7 @@ fn lay_out(
     uuid.copy_from_slice(&newest.uuids[..at::UUID]);
     let layout = Layout {
         phase: newest.phase,
+        ephemeral: newest.ephemeral,
         seed: newest.seed,
         uuid,
         home: newest.home,

@@ -136,6 +136,7 @@ impl<'s> Checker<'s> {
         }
         self.files = files;
         self.verify_phase();
+        self.verify_copies();
         self.read_lanes();
         self.read_batches();
         self.conclude_sums();
@@ -489,6 +490,24 @@ impl<'s> Checker<'s> {
             };
             self.add(Severity::Inconsistent, 20, place, text);
         }
+    }
+
+    /// Invariant 25.
+    fn verify_copies(&mut self) {
+        let dirty = self.report.summary.blocks_dirty;
+        if !self.tier.layout.ephemeral || dirty == 0 {
+            return;
+        }
+        let text = Text {
+            expected: "clean copies only in an ephemeral tier".into(),
+            found: format!("{dirty} Dirty block(s)"),
+            meaning: "home may have an older version of these blocks, and the disk may be emptied \
+                      when the machine is stopped"
+                .into(),
+            remedy: "do not stop the machine; copy the tier, and report this",
+        };
+        let place = Place { structure: "superblock".into(), ..Place::default() };
+        self.add(Severity::Inconsistent, 25, place, text);
     }
 
     fn line_place(&self, file: &FileFacts) -> Place {

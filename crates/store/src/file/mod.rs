@@ -1,6 +1,6 @@
 //! What a caller can do with an open file: [`read`], [`mod@write`], [`batch`], [`redo`],
-//! [`resize`], [`range`], [`times`], [`pin`]; [`lent`] is all of that for a file whose contents are
-//! in a plain file.
+//! [`resize`], [`range`], [`times`], [`pin`]; [`through`] is writing where the tier has clean
+//! copies only, and [`lent`] all of that for a file whose contents are in a plain file.
 //!
 //! A call says what it wants of ledger and mover and knows nothing of media. The locks of a file,
 //! and the order in which they are taken, are in [`crate::known`].
@@ -14,6 +14,7 @@ pub(crate) mod redo;
 pub(crate) mod resize;
 #[cfg(test)]
 mod tests;
+mod through;
 pub(crate) mod times;
 pub(crate) mod write;
 

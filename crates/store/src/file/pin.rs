@@ -89,6 +89,9 @@ impl FileIo {
                 }
                 let evictions = placed.map.evictions.load(Ordering::Acquire);
                 file.read_home_block(placed, start, &mut buffer)?;
+                if placed.unsynced.has(block) {
+                    self.sync(file)?;
+                }
                 if !self.mover.admit_block(placed, block, &buffer, evictions)? {
                     self.mover.make_room(
                         &placed.tier,

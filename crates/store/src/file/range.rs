@@ -30,7 +30,6 @@ use crate::planted::Planted;
 use crate::profile::FileClass;
 use crate::waits;
 use std::io::ErrorKind;
-use std::sync::atomic::Ordering;
 
 /// Bytes that one step clears.
 const STEP_BYTES: u64 = (ROUND_BYTES / 4) as u64;
@@ -67,7 +66,13 @@ impl FileIo {
     }
 
     /// At home, of what is there; what cannot be cleared by the file system is written.
-    fn clear_home(&self, file: &FileState, offset: u64, len: u64, how: Clear) -> Result<()> {
+    pub(super) fn clear_home(
+        &self,
+        file: &FileState,
+        offset: u64,
+        len: u64,
+        how: Clear,
+    ) -> Result<()> {
         match file.home.clear(offset, len, how) {
             Err(e) if e.kind() == ErrorKind::Unsupported => {}
             other => return other.map_err(file.io("cannot clear a range of")),
@@ -216,42 +221,6 @@ impl FileIo {
         self.homeward.fingerprint(file, placed, &mut placed.meta.lock())
     }
 
-    /// A tier that holds clean copies only: they go, before and after.
-    fn clear_through(
-        &self,
-        file: &FileState,
-        placed: &Placed,
-        offset: u64,
-        end: u64,
-        how: Clear,
-    ) -> Result<()> {
-        let _sizing = placed.sizing.lock();
-        let size = placed.block_size;
-        let (first, last) = (size.block_of(offset), size.block_of(end - 1));
-        let mut blocks = Vec::new();
-        placed.map.for_each_leaf(|number, leaf| {
-            if leaf.cached() > 0 {
-                let range = (first.0.max(number * LEAF_BLOCKS))
-                    ..(last.0 + 1).min((number + 1) * LEAF_BLOCKS);
-                blocks.extend(range.map(BlockIndex));
-            }
-        });
-        placed.drop_copies(&blocks);
-        let cleared = self.clear_home(file, offset, end - offset, how);
-        // A read that began before may have admitted what was there.
-        placed.map.evictions.fetch_add(1, Ordering::AcqRel);
-        let mut blocks = Vec::new();
-        placed.map.for_each_leaf(|number, leaf| {
-            if leaf.cached() > 0 {
-                let range = (first.0.max(number * LEAF_BLOCKS))
-                    ..(last.0 + 1).min((number + 1) * LEAF_BLOCKS);
-                blocks.extend(range.map(BlockIndex));
-            }
-        });
-        placed.drop_copies(&blocks);
-        cleared
-    }
-
     /// Whether home has nothing in a range.
     fn is_hole(&self, file: &FileState, from: u64, until: u64) -> Result<bool> {
         let data = file.home.next_data(from).map_err(file.io("cannot look for data in"))?;
@@ -277,7 +246,7 @@ impl FileIo {
         match placed {
             Some(placed)
                 if placed.loan.is_lent() && self.allocate_lent(file, placed, offset, len)? => {}
-            None => file.home.allocate(offset, len).map_err(file.io("cannot reserve space for"))?,
+            None => self.allocate_home(file, offset, len)?,
             Some(placed) => {
                 if placed.end_of(end, 0).is_none() {
                     return Err(file.invalid(

@@ -75,7 +75,7 @@ impl FileIo {
                 self.zero_gap(file, placed, size)?;
             }
             if !placed.tier.holds_dirty() {
-                file.home.set_len(size).map_err(file.io("cannot resize"))?;
+                self.lengthen_through(file, placed, size)?;
             }
             self.grow_to(placed, size);
         } else if size < old && how == Resize::Exactly {

@@ -226,34 +226,6 @@ impl FileIo {
         }
     }
 
-    /// A write with a tier that holds clean copies only: the copies of the blocks go first, then
-    /// home is written.
-    fn write_through(
-        &self,
-        file: &FileState,
-        placed: &Placed,
-        offset: u64,
-        data: &[u8],
-    ) -> Result<()> {
-        let start = self.events.start();
-        let _sizing = placed.sizing.lock();
-        let end = offset + data.len() as u64;
-        if end > placed.size() {
-            self.finish_earlier_cut(file, placed)?;
-        }
-        let blocks: Vec<BlockIndex> =
-            placed.chunks(offset, data.len()).map(|(b, _, _)| b).collect();
-        placed.drop_copies(&blocks);
-        let written = file.home.write_at(offset, data).map_err(file.io("cannot write"));
-        // A read that began before may have admitted what home held before: those copies go too.
-        placed.map.evictions.fetch_add(1, Ordering::AcqRel);
-        placed.drop_copies(&blocks);
-        written?;
-        placed.size.fetch_max(end, Ordering::AcqRel);
-        let _ = self.events.record_n(waits::PASS_IO, start, data.len() as u64);
-        Ok(())
-    }
-
     /// Makes a file's writes durable.
     ///
     /// # Durability
@@ -270,7 +242,8 @@ impl FileIo {
                 Some(plain) => self.sync_lent(file, &plain)?,
                 None => placed.tier.sync()?,
             },
-            _ => file.home.sync().map_err(file.io("cannot sync"))?,
+            Some(placed) => self.homeward.sync_through(file, placed)?,
+            None => file.home.sync().map_err(file.io("cannot sync"))?,
         }
         let _ = self.events.record(event, start);
         Ok(())

@@ -20,7 +20,8 @@
 //! 120    8     file slots in front of the first allocation unit
 //! 128    8     attach count, below 2^30: the upper bits of new file ids and record sequences
 //! 136    4     flags: 1 emulated (the medium only stands for persistent memory), 2 volatile (clean
-//!              copies only, given up at the next attach: state lines and stamps are not kept up)
+//!              copies only, given up at the next attach: state lines and stamps are not kept up),
+//!              4 ephemeral (clean copies only, used again at the next attach)
 //! 140    4     incompatible features: who does not know one of these flags must not use the tier.
 //!              None yet
 //! 144    8     inode number of the home directory
@@ -74,6 +75,7 @@ pub(crate) const NAME_MAX: usize = 64;
 const ATTACHES_MAX: u64 = 1 << 30;
 pub(crate) const FLAG_EMULATED: u32 = 1;
 pub(crate) const FLAG_VOLATILE: u32 = 2;
+pub(crate) const FLAG_EPHEMERAL: u32 = 4;
 /// Features that who does not know them must refuse: those that this program knows.
 const FEATURES_KNOWN: u32 = 0;
 /// Of [`Bytes::role`]: this member holds metadata and data.

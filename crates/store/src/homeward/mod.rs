@@ -4,11 +4,13 @@
 //! Before home is touched its file's state line says so, and since when
 //! ([`Homeward::begin_change`]): a home that differs after a crash is ours then and not somebody
 //! else's. When home is in step its size and times are taken down ([`Homeward::fingerprint`]); who
-//! changes home behind our back shows by them. [`times`] is what programs see meanwhile.
+//! changes home behind our back shows by them. [`times`] is what programs see meanwhile;
+//! [`through`] is for a home that is written past its tier.
 //!
 //! **Invariant**: a change of home is announced, durably, with the time home will get, before home
 //! is touched.
 
+mod through;
 pub(crate) mod times;
 
 use crate::environment::Environment;
@@ -16,12 +18,13 @@ use crate::error::Result;
 use crate::format::slot::{DESTAGING, TRUNCATING, encode_time};
 use crate::home::FileTime;
 use crate::known::{FileState, Meta, Placed};
+use crate::ledger::Ledger;
 use crate::planted::Planted;
 use std::sync::Arc;
 
 /// How long changes of home may share what the state line says of them. Much less than recovery
 /// gives them.
-const RENEW_AFTER_NS: u64 = 10_000_000_000;
+pub(super) const RENEW_AFTER_NS: u64 = 10_000_000_000;
 
 /// Whether what was said of changes of home then covers one that begins now. Not when the clock was
 /// set back meanwhile: home would get a time from before.
@@ -70,7 +73,7 @@ impl Homeward {
                 // What goes home now may be half of a batch that nobody has synced.
                 placed.tier.fence();
             }
-            return placed.tier.sound().map(|()| mtime);
+            return self.word_is_kept(&placed.tier).map(|()| mtime);
         }
         if under_way && !goes_on {
             file.home.sync().map_err(file.io("cannot sync"))?;
@@ -89,9 +92,17 @@ impl Homeward {
         if !placed.tier.planted.is(Planted::ChangeUnsaid) {
             placed.persist_line(&mut meta);
         }
-        // Home is not touched on the word of a medium that did not take it down.
-        placed.tier.sound()?;
+        self.word_is_kept(&placed.tier)?;
         Ok(mtime)
+    }
+
+    /// Home is not touched on the word of a medium that did not take it down; but for one that is
+    /// given up then.
+    pub(crate) fn word_is_kept(&self, tier: &Ledger) -> Result<()> {
+        match tier.sound() {
+            Err(e) if tier.is_ephemeral() => self.give_up(tier, &e),
+            other => other,
+        }
     }
 
     /// Takes down what home looks like now that it is in step. Durable on return.

@@ -1,8 +1,9 @@
 //! What is known of each file, as all its open handles share it: its header line, its block map,
 //! the locks that guard them.
 //!
-//! [`entries`] makes some of a file's blocks `Home`; [`redo_order`], [`times`] and [`loan`] are
-//! what else is remembered of a file. What a caller can do with one is in [`crate::file`].
+//! [`entries`] makes some of a file's blocks `Home`; [`redo_order`], [`times`],
+//! [`unsynced`] and [`loan`] are what else is remembered of a file. What a caller can do with one
+//! is in [`crate::file`].
 //!
 //! # Locks, in the order in which they are taken
 //! 1. `sizing`: redo writes, batches, writes past the end, truncation. Overwrites within the file
@@ -22,6 +23,7 @@ pub(crate) mod loan;
 pub(crate) mod naming;
 pub(crate) mod redo_order;
 pub(crate) mod times;
+pub(crate) mod unsynced;
 
 use crate::address::{BlockIndex, BlockSize, FRAME};
 use crate::cache::scan::Scans;
@@ -45,6 +47,7 @@ use redo_order::RedoOrder;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use times::Times;
+use unsynced::Unsynced;
 
 /// Where a file's blocks may live besides home.
 pub(crate) struct Placed {
@@ -70,6 +73,8 @@ pub(crate) struct Placed {
     keeping: AtomicUsize,
     /// Who reads it from one end to the other.
     pub(crate) scans: Scans,
+    /// What was written past an ephemeral tier, and is not durable at home.
+    pub(crate) unsynced: Unsynced,
     /// The last cut has not reached home.
     pub(crate) cutting: AtomicBool,
     /// It has left the tier, and its slot may be another file's: whoever works in the background
@@ -198,6 +203,7 @@ impl Placed {
             growing: AtomicU64::new(0),
             moving: Mutex::new(()),
             scans: Scans::default(),
+            unsynced: Unsynced::default(),
             pinned: AtomicBool::new(meta.line.flags & PINNED != 0),
             keeping: AtomicUsize::new(Keeping::Default as usize),
             cutting: AtomicBool::new(false),

@@ -57,7 +57,7 @@ impl Mapped {
         let durability = match kind {
             Medium::Persistent | Medium::Emulated => Durability::OnReturn,
             Medium::Flash => Durability::AtSync,
-            Medium::Volatile => Durability::Never,
+            Medium::Volatile | Medium::Ephemeral => Durability::Never,
         };
         #[cfg(any(test, feature = "testing"))]
         let is_quick = !TAKES_TIME.get();
@@ -81,7 +81,7 @@ impl Mapped {
     pub(crate) fn open(what: Opening<'_>) -> Result<Self> {
         let access = match what.kind {
             Medium::Persistent => Access::Dax,
-            Medium::Flash | Medium::Emulated => Access::Emulated,
+            Medium::Flash | Medium::Ephemeral | Medium::Emulated => Access::Emulated,
             Medium::Volatile => Access::Volatile,
         };
         let mut options = OpenOptions::new(access, what.len);

@@ -46,12 +46,29 @@ pub enum Medium {
     Persistent,
     /// An ordinary file on a disk: metadata goes through a log.
     Flash,
+    /// An ordinary file on a disk that is emptied when the machine is stopped, as the local disks
+    /// of clouds are: the tier holds clean copies only. They outlive a kill, a crash and a reboot.
+    Ephemeral,
     /// Any file, standing for persistent memory because the user said so; labelled wherever it
     /// appears.
     Emulated,
     /// Memory that does not survive power loss: the tier holds clean copies only, and starts cold
     /// at every attach.
     Volatile,
+}
+
+impl Medium {
+    /// Whether blocks and metadata are in a file on a disk.
+    #[must_use]
+    pub fn is_on_disk(self) -> bool {
+        matches!(self, Medium::Flash | Medium::Ephemeral)
+    }
+
+    /// Whether the tier never has the only copy of a block, so that nobody misses it.
+    #[must_use]
+    pub fn has_clean_copies_only(self) -> bool {
+        matches!(self, Medium::Volatile | Medium::Ephemeral)
+    }
 }
 
 /// When a write that has returned survives a power cut that the medium survives.

@@ -215,7 +215,12 @@ impl Mover {
             placed.map.evictions.load(Ordering::Acquire) != evictions
                 && !tier.planted.races(Planted::NoEvictions)
         };
-        let moved = || spot.entry() != Entry::HOME || counted();
+        let unsynced = || {
+            tier.is_ephemeral()
+                && placed.unsynced.has(block)
+                && !tier.planted.is(Planted::AdmitUnsynced)
+        };
+        let moved = || spot.entry() != Entry::HOME || counted() || unsynced();
         // Home may have been read before a cut: past the end a block is zeros, whatever home still
         // holds there. The size is asked under the lane: a cut may store a smaller one at any
         // moment, and then waits for this lane before it looks for entries.

@@ -470,7 +470,9 @@ impl Namespace {
     ) -> Result<Settled> {
         let Some(file) = victim else { return Ok(settled) };
         // The removal could not be announced.
-        file.placed.as_ref().map_or(Ok(()), |placed| placed.tier.sound())?;
+        if let Some(placed) = &file.placed {
+            self.homeward.word_is_kept(&placed.tier)?;
+        }
         match file.home.keep(true) {
             Err(e) if file.handles.load(Ordering::Acquire) > 0 => Err(file.io("cannot open")(e)),
             Err(_) => Ok(Settled::OnReturn),

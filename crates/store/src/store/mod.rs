@@ -100,6 +100,9 @@ impl Store {
             tier.settle_idle_lanes();
             failed = self.names.keep_slots(tier).err().or(failed);
             failed = self.mover.keep_free(tier).err().or(failed);
+            if tier.is_ephemeral() {
+                failed = self.homeward.rest_all(&self.files.on(tier)).err().or(failed);
+            }
         }
         failed.map_or(Ok(()), Err)
     }

@@ -110,6 +110,8 @@ pub(crate) struct Tier {
     /// Of the least durable member.
     pub(crate) durability: Durability,
     pub(crate) emulated: bool,
+    /// An ephemeral tier that is not to be believed at the next attach.
+    pub(crate) given_up: Mutex<bool>,
     pub(crate) planted: Planted,
 }
 
@@ -123,6 +125,11 @@ impl Tier {
     /// be taken to.
     pub(crate) fn holds_dirty(&self) -> bool {
         self.durability.may_hold_only_copy()
+    }
+
+    /// Whether it has clean copies only, and finds them again at the next attach.
+    pub(crate) fn is_ephemeral(&self) -> bool {
+        self.has_log && !self.holds_dirty()
     }
 
     /// The medium of a member that holds metadata.

@@ -12,8 +12,8 @@ use crate::format::entry::{Place, seal_value};
 use crate::format::record::BATCH_RECORD;
 use crate::format::slot::SLOT;
 use crate::format::superblock::{
-    COPY_AT, FLAG_EMULATED, FLAG_VOLATILE, FORMATTING, LANES_AT, MAGIC, SUPERBLOCK, Superblock,
-    TierState, Unusable,
+    COPY_AT, FLAG_EMULATED, FLAG_EPHEMERAL, FLAG_VOLATILE, FORMATTING, LANES_AT, MAGIC, SUPERBLOCK,
+    Superblock, TierState, Unusable,
 };
 use crate::medium::held::Held;
 use crate::medium::log::{Log, Place as LogPlace};
@@ -81,7 +81,7 @@ pub(crate) fn map_members(
         let existing =
             place.was(FileType::RegularFile).map_or(0, |was| was.st_size.cast_unsigned());
         let wanted = if existing == 0 { spec.size } else { existing };
-        if spec.medium == Medium::Flash {
+        if spec.medium.is_on_disk() {
             let (len, max_len) =
                 (if existing == 0 { wanted } else { 0 }, spec.max_size.max(wanted));
             let medium = OnSectors::open(place, len, max_len, owner)?;
@@ -285,6 +285,17 @@ fn fit(members: &[Member], superblocks: &[Superblock], spec: &TierSpec) -> Resul
                 "{path} was attached as emulated persistent memory; attach it with emulate again"
             )));
         }
+        let is_ephemeral = sb.flags & FLAG_EPHEMERAL != 0;
+        if sb.state != TierState::Detached && is_ephemeral != (spec.medium == Medium::Ephemeral) {
+            let (was, is) = match is_ephemeral {
+                true => ("ephemeral, with clean copies only", "not"),
+                false => ("a tier that may have the only copy of a block", "as ephemeral"),
+            };
+            return Err(Error::WrongTier(format!(
+                "{path} was attached as {was}, and is given {is}; give it as it was, or detach \
+                 first"
+            )));
+        }
     }
     Ok(())
 }
@@ -378,6 +389,7 @@ pub(crate) fn format(
                 Medium::Persistent | Medium::Flash => 0,
                 Medium::Emulated => FLAG_EMULATED,
                 Medium::Volatile => FLAG_VOLATILE,
+                Medium::Ephemeral => FLAG_EPHEMERAL,
             },
             home_ino: home.0,
             home_btime_ns: home.1,
@@ -487,8 +499,13 @@ pub(crate) fn assemble(
         member.medium.mapped().set_metadata_range(*start);
     }
     let first = &superblocks[0];
-    let durability =
-        members.iter().map(|m| m.medium.durability()).fold(Durability::OnReturn, Durability::and);
+    let durability = match spec.medium {
+        Medium::Ephemeral => Durability::Never,
+        _ => members
+            .iter()
+            .map(|member| member.medium.durability())
+            .fold(Durability::OnReturn, Durability::and),
+    };
     let allocator = Census::new(&geometry, first.data_start).into_allocator();
     Ok(Tier {
         name: first.name.clone(),
@@ -509,6 +526,7 @@ pub(crate) fn assemble(
         is_on_device: members.iter().any(|m| m.medium.memory().is_none()),
         durability,
         emulated: spec.medium == Medium::Emulated,
+        given_up: Mutex::default(),
         superblocks: Mutex::new(superblocks),
         members,
         geometry,

@@ -22,6 +22,7 @@ mod door_ranges;
 mod door_times;
 mod door_unsynced;
 mod downloads;
+mod ephemeral;
 mod examples;
 mod full;
 mod gate;

@@ -58,6 +58,7 @@ pub(super) struct Build {
     pub(super) batches: u64,
     pub(super) slots: u64,
     pub(super) state: u32,
+    pub(super) flags: u32,
     pub(super) sequence: u64,
     pub(super) seed: u64,
 }
@@ -82,6 +83,7 @@ impl Build {
             batches: 2,
             slots: 8,
             state: 2,
+            flags: 1,
             sequence: 7,
             seed: SEED,
         };
@@ -154,7 +156,7 @@ impl Build {
         put(&mut b, 116, &(self.batches as u32).to_le_bytes());
         put(&mut b, 120, &self.slots.to_le_bytes());
         put(&mut b, 128, &1u64.to_le_bytes());
-        put(&mut b, 136, &1u32.to_le_bytes());
+        put(&mut b, 136, &self.flags.to_le_bytes());
         put(&mut b, 144, &77u64.to_le_bytes());
         put(&mut b, 152, &78u64.to_le_bytes());
         put(&mut b, 160, &3u32.to_le_bytes());

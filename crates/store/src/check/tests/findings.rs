@@ -243,6 +243,19 @@ fn invariant_12_bytes_past_the_end_are_zero_after_recovery() {
 }
 
 #[test]
+fn invariant_25_an_ephemeral_tier_has_no_newest_version() {
+    let with_flags = |flags| {
+        let mut s = sample(1);
+        s.build.flags = flags;
+        s.build.superblock(0);
+        s.at_rest()
+    };
+    says(&with_flags(0), &[]);
+    assert!(with_flags(0).summary.blocks_dirty > 0);
+    says(&with_flags(4), &[(Inconsistent, 25)]);
+}
+
+#[test]
 fn invariant_13_cached_blocks_equal_home() {
     let mut s = sample(1);
     let (_, at) = s.build.place(10);

@@ -1,5 +1,6 @@
 //! The crash suite: the power is cut at every step of what these files do.
 
+mod ephemeral;
 mod flash;
 mod operations;
 mod planted;

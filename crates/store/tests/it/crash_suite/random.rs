@@ -38,8 +38,8 @@ fn shape_for(seed: u64) -> Shape {
     }
 }
 
-/// On a volatile tier there are no batches: their blocks are written one by one.
-fn without_batches(ops: Vec<Op>) -> Vec<Op> {
+/// On a tier of clean copies there are no batches: their blocks are written one by one.
+pub(super) fn without_batches(ops: Vec<Op>) -> Vec<Op> {
     let single = |op| match op {
         Op::Batch { name, blocks } => {
             let len = if name.ends_with(".big") { 8192 } else { 4096 };

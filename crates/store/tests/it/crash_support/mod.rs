@@ -278,7 +278,7 @@ impl Run {
             // The step is known before it runs: a cut falls into it.
             let (after, grain) = apply(&files, n, op);
             let grain = match (shape.tiers, grain) {
-                (Tiers::Volatile, grain) => through(grain),
+                (Tiers::Volatile | Tiers::Ephemeral, grain) => through(grain),
                 // What is in place is left to the sync, and the size is not.
                 (Tiers::OnSectors | Tiers::OnFlash, Grain::Ranged(8)) => Grain::Word,
                 (_, grain) => grain,

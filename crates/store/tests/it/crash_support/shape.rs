@@ -62,6 +62,15 @@ pub(crate) enum Tiers {
     OnSectors,
     /// One on a device of sectors alone.
     OnFlash,
+    /// The same, with clean copies only.
+    Ephemeral,
+}
+
+impl Tiers {
+    /// All of the tier is on a device of sectors.
+    fn is_on_disk(self) -> bool {
+        matches!(self, Self::OnFlash | Self::Ephemeral)
+    }
 }
 
 /// A member: mapped memory, and a device where its blocks are not in that.
@@ -151,9 +160,13 @@ const LOG: u64 = 65536;
 impl Shape {
     pub(crate) fn spec(&self) -> TierSpec {
         // One unit in front holds the superblocks, lanes, batch record and slots.
-        let log = if self.tiers == Tiers::OnFlash { LOG } else { 0 };
+        let log = if self.tiers.is_on_disk() { LOG } else { 0 };
         let len = |units: u64| (units + 1) * UNIT + log;
-        let medium = if log > 0 { Medium::Flash } else { Medium::Emulated };
+        let medium = match self.tiers {
+            Tiers::OnFlash => Medium::Flash,
+            Tiers::Ephemeral => Medium::Ephemeral,
+            _ => Medium::Emulated,
+        };
         let mut spec = TierSpec::new("fast", "/member0", medium, len(self.units));
         spec.log = log;
         spec.members = (0..self.members).map(|n| PathBuf::from(format!("/member{n}"))).collect();
@@ -170,7 +183,7 @@ impl Shape {
     fn specs(&self) -> Vec<TierSpec> {
         let one = self.spec();
         match self.tiers {
-            Tiers::One | Tiers::OnSectors | Tiers::OnFlash => vec![one],
+            Tiers::One | Tiers::OnSectors | Tiers::OnFlash | Tiers::Ephemeral => vec![one],
             Tiers::Volatile => vec![TierSpec { medium: Medium::Volatile, ..one }],
             Tiers::RedoBesideData => {
                 let members =
@@ -212,7 +225,7 @@ impl Shape {
     ) -> Vec<Media> {
         let (mut images, mut members) = (images.into_iter(), Vec::new());
         while let Some(image) = images.next() {
-            if self.tiers == Tiers::OnFlash {
+            if self.tiers.is_on_disk() {
                 let mapping = Arc::new(Mapping::in_memory(&[0; FRAME], 0));
                 let on_flash = Some(self.spec().max_size);
                 members.push(Media { mapping, device: Some(device(image)), on_flash });
