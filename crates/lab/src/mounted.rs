@@ -22,8 +22,8 @@ pub struct Wishes {
     pub member: PathBuf,
     /// Its bytes.
     pub bytes: u64,
-    /// It only stands for persistent memory.
-    pub emulated: bool,
+    /// What that is.
+    pub medium: Medium,
     /// Nothing is put on the tier: the home is reached by the mount, and stays what it is.
     pub holds_nothing: bool,
     /// Data pages are atomic; else they are in the page cache.
@@ -64,8 +64,7 @@ impl MountedHome {
             database: home.into(),
             reason,
         };
-        let medium = if wishes.emulated { Medium::Emulated } else { Medium::Persistent };
-        let mut spec = TierSpec::new("fast", &wishes.member, medium, wishes.bytes);
+        let mut spec = TierSpec::new("fast", &wishes.member, wishes.medium, wishes.bytes);
         spec.holds_redo = !wishes.holds_nothing;
         spec.holds_data = !wishes.holds_nothing;
         let mut options = Options {
@@ -83,7 +82,7 @@ impl MountedHome {
         // which syncs when it is asked to.
         let (sync_on_write, _) = tiersmith_mount::sync_on_write_for(wishes.profile.name());
         let asked = tiersmith_mount::Options {
-            sync_on_write: sync_on_write && !wishes.holds_nothing,
+            sync_on_write: sync_on_write && !wishes.holds_nothing && !wishes.medium.is_on_disk(),
             atomic_pages: wishes.atomic_pages,
             xattrs_if_any: tiersmith_mount::xattrs_if_any_for(wishes.profile.name()),
             ..tiersmith_mount::Options::default()

@@ -1,8 +1,8 @@
 //! Where a study puts its home and its tier, and how it takes them away again.
 //!
 //! Home is an ordinary directory on ordinary storage. The tier is on persistent memory when a DAX
-//! file system is mounted; else it is emulated: in /dev/shm when that is large enough, else a file,
-//! and every figure from it says so.
+//! file system is mounted. Else it is emulated in /dev/shm, and every figure from it says so, or
+//! flash: a file on a disk, durable as any tier on a disk is.
 //!
 //! **Invariants**: every path made is noted before it is made, and [`Leftovers::clean`] takes all
 //! of them away, whenever it is called; what was there before is never removed.
@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tiersmith_store::Medium;
 
 use crate::account::{Account, can_reach};
 use crate::error::{During, Error, Result};
@@ -136,7 +137,7 @@ pub struct Wishes {
     pub home: Option<PathBuf>,
     /// The fast storage: a directory, a file that is not there yet or empty, or a DAX device.
     pub fast: Option<PathBuf>,
-    /// Call the tier emulated even where persistent memory was found.
+    /// Let whatever the tier is on stand for persistent memory.
     pub emulate: bool,
     /// Bytes of home a study needs.
     pub home_bytes: u64,
@@ -159,8 +160,8 @@ pub struct Places {
     pub tier: TierPlace,
     /// What it is on.
     pub tier_is_on: FileSystem,
-    /// Whether the tier only stands for persistent memory.
-    pub emulated: bool,
+    /// What the tier is taken as: persistent, flash or emulated.
+    pub medium: Medium,
     /// What a reader of the figures must know about these places.
     pub notes: Vec<String>,
     /// What has to go.
@@ -285,7 +286,7 @@ pub fn choose(wishes: &Wishes, leftovers: Leftovers) -> Result<Places> {
         return Err(Error::Place { what: "home", path: parent, reason });
     }
     let home_is_on = FileSystem::of(&parent);
-    let (place, emulated) = fast_place(wishes, &parent, &name, &mut notes)?;
+    let (place, medium) = fast_place(wishes, &parent, &name, &mut notes)?;
     let home = parent.join(&name);
     make_directory(&home, "home", &leftovers)?;
     let tier_is_on = match &place {
@@ -300,7 +301,7 @@ pub fn choose(wishes: &Wishes, leftovers: Leftovers) -> Result<Places> {
             FileSystem::of(member)
         }
     };
-    Ok(Places { home, home_is_on, tier: place, tier_is_on, emulated, notes, leftovers })
+    Ok(Places { home, home_is_on, tier: place, tier_is_on, medium, notes, leftovers })
 }
 
 impl Places {
@@ -310,6 +311,11 @@ impl Places {
             TierPlace::Directory(dir) => dir.join(format!("user{}.tier", database + 1)),
             TierPlace::Member(member) => member.clone(),
         }
+    }
+
+    /// Whether the tier only stands for persistent memory.
+    pub fn emulated(&self) -> bool {
+        self.medium == Medium::Emulated
     }
 
     /// Whether members are files that are made and removed for each run.
@@ -370,13 +376,23 @@ fn slow_place(reachable_by: Option<&Account>) -> PathBuf {
     on_disk.or(usable.first()).cloned().unwrap_or_else(std::env::temp_dir)
 }
 
-/// Where the tier goes, and whether it is emulated.
+/// What a tier there is.
+fn medium(wishes: &Wishes, on: &FileSystem) -> Medium {
+    match on {
+        _ if wishes.emulate => Medium::Emulated,
+        on if on.dax => Medium::Persistent,
+        on if on.in_memory() => Medium::Emulated,
+        _ => Medium::Flash,
+    }
+}
+
+/// Where the tier goes, and what it is.
 fn fast_place(
     wishes: &Wishes,
     parent: &Path,
     name: &str,
     notes: &mut Vec<String>,
-) -> Result<(TierPlace, bool)> {
+) -> Result<(TierPlace, Medium)> {
     let name = format!("{name}.tier");
     let needed = wishes.tier_bytes;
     let fits = |dir: &Path| {
@@ -396,9 +412,9 @@ fn fast_place(
     if let Some(fast) = &wishes.fast {
         if fast.is_dir() {
             let dir = existing_directory("tier", fast)?;
-            let emulated = wishes.emulate || !FileSystem::of(&dir).dax;
+            let medium = medium(wishes, &FileSystem::of(&dir));
             return if fits(&dir) {
-                Ok((TierPlace::Directory(dir.join(name)), emulated))
+                Ok((TierPlace::Directory(dir.join(name)), medium))
             } else {
                 Err(too_small(&dir))
             };
@@ -420,9 +436,12 @@ fn fast_place(
                 reason: "it names no file".into(),
             });
         };
-        let emulated = wishes.emulate || !(device || FileSystem::of(&above).dax);
+        let medium = match device && !wishes.emulate {
+            true => Medium::Persistent,
+            false => medium(wishes, &FileSystem::of(&above)),
+        };
         return if device || fits(&above) {
-            Ok((TierPlace::Member(above.join(file)), emulated))
+            Ok((TierPlace::Member(above.join(file)), medium))
         } else {
             Err(too_small(&above))
         };
@@ -430,8 +449,8 @@ fn fast_place(
     let dax = mounts().into_iter().filter(|mount| mount.dax).map(|mount| mount.at);
     for dir in dax.chain([PathBuf::from("/dev/shm")]) {
         if writable(&dir) && fits(&dir) {
-            let emulated = wishes.emulate || !FileSystem::of(&dir).dax;
-            return Ok((TierPlace::Directory(dir.join(name)), emulated));
+            let medium = medium(wishes, &FileSystem::of(&dir));
+            return Ok((TierPlace::Directory(dir.join(name)), medium));
         }
     }
     notes.push(
@@ -442,7 +461,7 @@ fn fast_place(
     if !fits(parent) {
         return Err(too_small(parent));
     }
-    Ok((TierPlace::Directory(parent.join(name)), true))
+    Ok((TierPlace::Directory(parent.join(name)), medium(wishes, &FileSystem::of(parent))))
 }
 
 #[cfg(test)]
@@ -479,7 +498,7 @@ mod tests {
         };
         let places = choose(&wishes, Leftovers::default()).unwrap();
         assert!(places.home.is_dir() && places.member(1).parent().unwrap().is_dir());
-        assert!(places.emulated);
+        assert_eq!(places.emulated(), FileSystem::of(place.path()).in_memory());
         fs::write(places.home.join("user1.db"), "data").unwrap();
         drop(places);
         for dir in [&slow, &fast] {

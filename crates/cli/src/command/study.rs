@@ -149,13 +149,14 @@ pub(crate) struct Study {
     /// A directory on the slower storage
     #[arg(long, value_name = "DIR")]
     home: Option<PathBuf>,
-    /// The fast storage: a directory, a new or empty file, or a DAX device
+    /// The fast storage: a directory, a new or empty file, or a DAX device. A file on a disk is a
+    /// durable tier, one in memory is EMULATED
     #[arg(long, value_name = "PATH")]
     fast: Option<PathBuf>,
     /// Bytes of each database's tier (64M, 1G); default: enough for what the case puts there
     #[arg(long, value_name = "SIZE")]
     size: Option<ByteSize>,
-    /// Label the tier EMULATED even on persistent memory
+    /// Let whatever the tier is on stand for persistent memory; figures are labelled EMULATED
     #[arg(long)]
     emulate: bool,
     /// Seconds measured per run [default: 8; with --full 60]

@@ -28,8 +28,19 @@ fn place() -> tempfile::TempDir {
     dir
 }
 
-const SMALL: [&str; 10] =
-    ["study", "redo-on-tier", "--home", "home", "--fast", "fast", "--scale", "4M", "--size", "64M"];
+const SMALL: [&str; 11] = [
+    "study",
+    "redo-on-tier",
+    "--emulate",
+    "--home",
+    "home",
+    "--fast",
+    "fast",
+    "--scale",
+    "4M",
+    "--size",
+    "64M",
+];
 
 fn nothing_left(dir: &Path) {
     for name in ["home", "fast"] {
@@ -270,6 +281,7 @@ fn all_published_experiments_are_on_one_page_with_figures_or_with_the_reason_why
         "study",
         "all",
         "--quick",
+        "--emulate",
         "--target",
         "sqlite",
         "--seconds",

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tiersmith_awr::{Interval, Snapshot, host};
+use tiersmith_store::Medium;
 
 use super::trust::Warning;
 use crate::case::{Case, Load, Placement};
@@ -109,6 +110,9 @@ pub struct PlaceSummary {
     pub tier_is_on: String,
     /// The tier only stood for persistent memory.
     pub emulated: bool,
+    /// The tier was a file on a disk.
+    #[serde(default)]
+    pub flash: bool,
 }
 
 /// A case, as it was run.
@@ -193,7 +197,8 @@ impl PlaceSummary {
             home_is_on: places.home_is_on.to_string(),
             tier,
             tier_is_on: places.tier_is_on.to_string(),
-            emulated: places.emulated,
+            emulated: places.emulated(),
+            flash: places.medium == Medium::Flash,
         }
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tiersmith_awr::host;
+use tiersmith_store::Medium;
 
 use super::result::{Machine, RunResult};
 use crate::case::{Case, JournalMode, Load, Placement, SQLITE};
@@ -158,7 +159,7 @@ pub fn before(machine: &Machine, busy: Option<f64>, cases: &[Case]) -> Vec<Warni
 pub fn places(places: &Places, cases: &[Case]) -> Vec<Warning> {
     let mut found: Vec<Warning> =
         places.notes.iter().map(|sentence| note("place", sentence.clone())).collect();
-    if places.emulated && cases.iter().any(|case| case.placement != Placement::Home) {
+    if places.emulated() && cases.iter().any(|case| case.placement != Placement::Home) {
         let sentence = format!(
             "EMULATED: the tier is {} and only stands for persistent memory. It would not survive \
              a power cut, and it is as fast as this \
@@ -166,6 +167,14 @@ pub fn places(places: &Places, cases: &[Case]) -> Vec<Warning> {
             places.tier_is_on
         );
         found.push(note("emulated", sentence));
+    }
+    if places.medium == Medium::Flash {
+        let sentence = format!(
+            "The tier is a file on a disk ({}): what it acknowledges survives a power cut, and is \
+             as fast as that disk.",
+            places.tier_is_on
+        );
+        found.push(note("flash", sentence));
     }
     if places.home_is_on.in_memory() {
         let sentence = format!(

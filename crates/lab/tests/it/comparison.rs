@@ -96,6 +96,7 @@ fn study() -> StudyResult {
             tier: PathBuf::from("t"),
             tier_is_on: "tmpfs on tmpfs".into(),
             emulated: true,
+            flash: false,
         },
         database: "SQLite".into(),
         database_version: "3".into(),

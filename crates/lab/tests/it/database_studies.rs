@@ -41,6 +41,7 @@ fn small(cases: Vec<Case>, dir: &Path) -> Options {
     options.tier_size = Some(ByteSize(160 << 20));
     options.home = Some(dir.join("home"));
     options.fast = Some(dir.join("fast"));
+    options.emulate = true;
     for case in &mut options.cases {
         case.slob.work_unit = 8;
         let small = [
@@ -82,6 +83,40 @@ fn all_ran_or_were_skipped(result: &StudyResult, cases: &[Case]) {
         }
         assert!(ran != note.is_some(), "{}: ran {ran}, note {note:?}", case.id);
     }
+}
+
+/// The two cases with something on the tier, where that is a file on a disk.
+fn on_flash(name: &str) {
+    let Some(dir) = ground(name) else { return };
+    let wanted = ["server-redo-on-mount", "server-all-on-mount"].map(str::to_owned);
+    let cases = case::choose_for(name, &wanted, false).unwrap();
+    let options = Options { emulate: false, ..small(cases.clone(), dir.path()) };
+    let result = run(&options);
+    nothing_left(dir.path());
+    all_ran_or_were_skipped(&result, &cases);
+    if result.places.emulated {
+        eprintln!("skipped: {name} on flash, because temporary files are in memory here");
+        return;
+    }
+    for run in &result.runs {
+        let measured = &run.measured;
+        assert!(measured.transactions > 0, "{}", run.case);
+        assert!(!measured.end.is_emulated(), "{}", run.case);
+        let media = &measured.end.media;
+        let on_tier = wanted.contains(&run.case);
+        let found = media.iter().any(|medium| medium.kind.contains("flash"));
+        assert_eq!(found, on_tier, "{}: {media:?}", run.case);
+    }
+}
+
+#[test]
+fn postgresql_is_studied_on_a_tier_that_is_a_file_on_a_disk() {
+    on_flash("postgres");
+}
+
+#[test]
+fn redis_is_studied_on_a_tier_that_is_a_file_on_a_disk() {
+    on_flash("redis");
 }
 
 fn redo_cases(name: &str) {

@@ -27,6 +27,7 @@ fn wanted(target: &str, dir: &std::path::Path) -> Wanted {
         scale: Some(ByteSize(2 << 20)),
         home: Some(dir.join("home")),
         fast: Some(dir.join("fast")),
+        emulate: true,
         ..Wanted::default()
     }
 }

@@ -27,6 +27,7 @@ fn small(cases: Vec<Case>, dir: &Path) -> Options {
     options.tier_size = Some(ByteSize(64 << 20));
     options.home = Some(home);
     options.fast = Some(fast);
+    options.emulate = true;
     options
 }
 
@@ -40,6 +41,31 @@ fn nothing_left(dir: &Path) {
 
 fn run(options: &Options) -> StudyResult {
     study::run(options, Leftovers::default(), &Silent).unwrap()
+}
+
+#[test]
+fn a_directory_on_a_disk_is_a_durable_tier_unless_it_is_to_stand_for_persistent_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let cases = ["redo-on-home", "redo-on-tier", "all-on-tier"].map(str::to_owned);
+    let mut options = small(case::choose(&cases, false).unwrap(), dir.path());
+    options.emulate = false;
+    let result = run(&options);
+    nothing_left(dir.path());
+    if result.places.emulated {
+        eprintln!("skipped: a study on flash, because temporary files are in memory here");
+        return;
+    }
+    assert!(result.places.flash);
+    let said = text::render(&result);
+    assert!(!said.contains("EMULATED") && said.contains("The tier is a file on a disk"), "{said}");
+    assert!(!html::render(&result).unwrap().contains("EMULATED: the tier is"));
+    for run in &result.runs {
+        assert!(run.measured.transactions > 0 || run.update_pct == 0, "{}", run.case);
+        assert!(!run.measured.end.is_emulated());
+        let media = &run.measured.end.media;
+        let on_flash = media.iter().any(|medium| medium.kind.contains("flash"));
+        assert_eq!(on_flash, run.case != "redo-on-home", "{}: {media:?}", run.case);
+    }
 }
 
 #[test]

@@ -145,7 +145,7 @@ impl Placed {
                 profile: profile(case, product)?,
                 member,
                 bytes: if holds_nothing { SMALL_TIER } else { room::tier_bytes(case) },
-                emulated: places.emulated,
+                medium: places.medium,
                 holds_nothing,
                 atomic_pages: case.server.atomic_pages,
                 home_model: ground.home_model.map(str::to_owned),

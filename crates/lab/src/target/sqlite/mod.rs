@@ -135,7 +135,7 @@ fn spots(ground: &Ground<'_>, template: &Path, dir: &Path) -> Result<Vec<Spot>> 
         spots.push(Spot {
             path,
             member: ground.places.member(schema),
-            emulated: ground.places.emulated,
+            emulated: ground.places.emulated(),
         });
     }
     File::open(dir).and_then(|dir| dir.sync_all()).during("sync", dir)?;
