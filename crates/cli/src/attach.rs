@@ -64,8 +64,8 @@ pub(crate) struct Attach {
     /// The fast storage is a disk that is emptied when the machine is stopped, as the local disks
     /// of clouds are: keep clean copies there only. They are there after a crash or a reboot, and a
     /// disk that is empty or fails costs nothing but them. Speeds up reading, not commits. Local
-    /// disks of Amazon, Google and Microsoft are recognized; `--ephemeral=no` takes one as a disk
-    /// that keeps its contents
+    /// NVMe disks of Amazon, Google and Microsoft are recognized; `--ephemeral=no` takes one as a
+    /// disk that keeps its contents
     #[arg(
         long,
         value_enum,
@@ -208,7 +208,7 @@ impl Attach {
             ("--profile", self.profile.is_some()),
             ("--at", self.at.is_some()),
             ("--volatile", self.volatile),
-            ("--ephemeral", self.ephemeral.is_some()),
+            ("--ephemeral", self.ephemeral == Some(Ephemeral::Yes)),
             ("--cache", !self.cache.is_empty()),
             ("--home-model", self.home_model.is_some()),
             ("--threads", self.threads.is_some()),

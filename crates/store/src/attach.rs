@@ -24,7 +24,7 @@ use crate::api::{AttachedHome, Running, spawn_background};
 use crate::detach::{belongs_to, people_note};
 use crate::environment::Environment;
 use crate::error::{Error, MediumError, Result};
-use crate::format::superblock::{OWNER_AT, Superblock, TierState};
+use crate::format::superblock::{FLAG_EPHEMERAL, OWNER_AT, Superblock, TierState};
 use crate::home::{Home, HomeError, HomeFiles, HomeStat, NoteOf, RealHome};
 use crate::medium::Medium;
 use crate::medium::held::Held;
@@ -263,14 +263,12 @@ pub(crate) fn attach_mapped(
             Some(_) => {}
             None => empty.extend(spec.members.first().map(|p| p.display().to_string())),
         }
-        let given_up = note.iter().flat_map(|note| &note.tiers).any(|noted| {
-            let sb = tier.superblocks.as_ref().map(|sb| &sb[0]);
-            noted.given_up
-                && sb.is_some_and(|sb| Some(sb.attachment) == uuid && sb.name == noted.name)
+        let believed = tier.superblocks.as_ref().is_some_and(|sb| {
+            note.iter().flat_map(|note| &note.tiers).any(|noted| noted.believes(&sb[0]))
         });
-        if given_up || (note.is_none() && spec.medium == Medium::Ephemeral) {
-            // Only the note says that its copies are those of home. A detach that the disk did not
-            // take down any more left one that looks attached.
+        if spec.medium == Medium::Ephemeral && !believed {
+            // It is another one, an older state of it, or failed while home was written; or a
+            // detach that the disk did not take down left it as it was.
             for sb in tier.superblocks.take().iter().flatten() {
                 refuse_foreign(sb, &own, uuid.as_ref(), path)?;
             }
@@ -385,6 +383,12 @@ fn make_plain_again(home: &dyn Home, path: &Path) {
     }
 }
 
+fn write_note(home: &dyn Home, path: &Path, note: &Note) -> Result<()> {
+    note.encode()
+        .and_then(|note| home.write_attachment(&note))
+        .map_err(Error::io("cannot write the attachment note of", path))
+}
+
 /// Recovers, closes the door and starts the work.
 fn take(
     home: Arc<dyn Home>,
@@ -418,10 +422,8 @@ fn take(
     if options.planted.is(Planted::DoorClosedFirst) {
         let _ = home.close_door("");
     }
-    if note != Some(now.clone()) {
-        now.encode()
-            .and_then(|note| home.write_attachment(&note))
-            .map_err(Error::io("cannot write the attachment note of", path))?;
+    if note.as_ref() != Some(&now) {
+        write_note(&*home, path, &now)?;
     }
     if options.guard == Guard::MoveAside {
         home.close_door(&people_note(path, &tiers))
@@ -442,6 +444,10 @@ fn take(
         tier.table.lock().begin(count);
         tier.number_records(count);
         write_owner(tier);
+    }
+    if tiers.iter().any(|tier| tier.is_ephemeral()) {
+        // Before home is written: an older state of the tier is told by its number.
+        write_note(&*home, path, &Note::new(attachment, profile.name(), &options, &tiers))?;
     }
     let env = Arc::new(Environment::new(home, path, events, options));
     let mut store = Store::new(env, tiers, profile, home_files, &identity);
@@ -647,6 +653,12 @@ fn refuse_foreign(
 
 /// How a tier that belongs to the home at `was` becomes free.
 fn how_to_free(sb: &Superblock, was: &str) -> String {
+    if sb.flags & FLAG_EPHEMERAL != 0 {
+        return format!(
+            "it has clean copies of {was} only: if that home does without them, remove the tier's \
+             file"
+        );
+    }
     match noted_at(Path::new(was)) {
         Ok(attachment) if attachment != Some(sb.attachment) => format!(
             "nothing at {was} needs this one any more: if that home was moved, detach it where it \

@@ -42,6 +42,10 @@ pub(crate) fn undo_detach(store: &Store, note: Option<&[u8]>) -> std::io::Result
         && home.read_attachment()?.as_deref() != Some(note)
     {
         home.write_attachment(note)?;
+        for tier in store.tiers.iter().filter(|tier| tier.is_ephemeral()) {
+            // The note of before may not say it.
+            store.homeward.say_again_if_given_up(tier).map_err(std::io::Error::other)?;
+        }
     }
     if store.env.options.guard == Guard::MoveAside {
         home.close_door(&people_note(store.env.home_path(), &store.tiers))?;

@@ -9,6 +9,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::hex;
+use crate::format::superblock::Superblock;
 use crate::home::{Home, NOTE_MAX, NoteOf};
 use crate::ledger::Ledger;
 use crate::medium::Medium;
@@ -64,6 +65,20 @@ pub(crate) struct NoteTier {
     /// An ephemeral disk that failed while home was written: what is there may be older than home.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) given_up: bool,
+    /// Of an ephemeral tier: which one it is, and how often it was attached. What is on the disk is
+    /// believed if it is that, and not an older state of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) copies_of: Option<CopiesOf>,
+}
+
+/// Which state of which tier has the home's copies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CopiesOf {
+    /// The tier's own uuid, which it gets when it is formatted.
+    tier: String,
+    /// Its count of attaches.
+    attach_count: u64,
 }
 
 /// A medium's word in the note.
@@ -182,6 +197,26 @@ pub fn attachment(home: &Path) -> Result<Option<Attachment>> {
     }))
 }
 
+impl CopiesOf {
+    fn those_of(superblock: &Superblock) -> Self {
+        Self { tier: hex(&superblock.tier_uuid), attach_count: superblock.attach_count }
+    }
+}
+
+impl NoteTier {
+    /// Whether what an ephemeral disk has are copies of this home. An attach that is cut before it
+    /// has noted its number has not touched home.
+    pub(crate) fn believes(&self, superblock: &Superblock) -> bool {
+        let found = CopiesOf::those_of(superblock);
+        !self.given_up
+            && self.name == superblock.name
+            && self.copies_of.as_ref().is_some_and(|noted| {
+                noted.tier == found.tier
+                    && (noted.attach_count..=noted.attach_count + 1).contains(&found.attach_count)
+            })
+    }
+}
+
 /// Says in the note of the home `path` that the tier `name` is not to be believed any more.
 ///
 /// # Durability
@@ -199,8 +234,9 @@ pub(crate) fn give_up(home: &dyn Home, path: &Path, name: &str) -> Result<()> {
         ),
     };
     let mut note = Note::parse(&bytes.ok_or_else(missing)?, path)?;
-    for tier in note.tiers.iter_mut().filter(|tier| tier.name == name) {
-        tier.given_up = true;
+    match note.tiers.iter_mut().find(|tier| tier.name == name) {
+        Some(tier) => tier.given_up = true,
+        None => return Err(missing()),
     }
     let bytes = note.encode();
     bytes
@@ -283,6 +319,7 @@ impl Note {
                 holds_redo: tier.holds_redo,
                 holds_data: tier.holds_data,
                 given_up: false,
+                copies_of: tier.is_ephemeral().then(|| CopiesOf::those_of(&superblock)),
             }
         });
         Self {
@@ -415,6 +452,7 @@ mod tests {
             holds_redo: true,
             holds_data: false,
             given_up: false,
+            copies_of: None,
         };
         Note {
             attachment: [7; 16],

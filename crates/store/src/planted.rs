@@ -163,6 +163,9 @@ pub enum Planted {
 
     /// Home is written past an ephemeral tier that still has the old copy.
     HomeBeforeCopies,
+    /// Home is written past an ephemeral tier that has an old copy durably, which somebody else is
+    /// just giving up (`file/through_tests.rs`).
+    OthersUnwaited,
     /// What home may still lose is copied to an ephemeral tier.
     AdmitUnsynced,
     /// Recovery goes by the size that an ephemeral tier knows.

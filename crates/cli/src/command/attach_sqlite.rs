@@ -79,6 +79,17 @@ fn attach(wish: &Attach, database: &Path, fast: &Path, again: bool) -> Result<()
         // In a directory where others may write, they may have made it.
         mounted::trusted(&member, &found, !again)?;
     }
+    if wish.ephemeral.is_none()
+        && !wish.emulate
+        && let Some(model) = mounted::emptied_at_stop(&member)
+    {
+        return Err(Error::Usage(format!(
+            "{} is on a disk that is emptied when the machine is stopped ({model}), and an \
+             attached SQLite database has its newest blocks only there; use another disk, or say \
+             --ephemeral=no if that disk keeps its contents",
+            member.display()
+        )));
+    }
     let spec = FastSpec {
         members: vec![member],
         size: Some(wish.size.bytes()),

@@ -19,7 +19,7 @@ const DEPTH: usize = 8;
 
 /// The model of the first such disk below the file system that has the file `path`, or will have
 /// it.
-pub(super) fn emptied_at_stop(path: &Path) -> Option<String> {
+pub(crate) fn emptied_at_stop(path: &Path) -> Option<String> {
     let there = [Some(path), path.parent()].into_iter().flatten();
     let device = there.filter_map(|path| path.metadata().ok()).next()?.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));

@@ -151,7 +151,16 @@ fn detach_unserved(place: &Place, fast: &[PathBuf], give_up: GiveUp) -> Result<D
     let made = plan::is_believed(&note) && note.door.contains_key(plan::key::MADE);
     let specs = plan::noted_tiers(place, &note, fast)?;
     let options = Options { admit: false, home_model: None, ..plan::as_noted(&note) };
-    let home = attach_patiently(place, &specs, &options)?;
+    let home = match attach_patiently(place, &specs, &options) {
+        // The disk is there, and of no use: home has everything.
+        Err(Error::Store(e))
+            if is_ephemeral(&note) && !matches!(e, tiersmith_store::Error::Owned { .. }) =>
+        {
+            done.remarks.push(e.to_string());
+            return lose_tier(place, &note, done);
+        }
+        attached => attached?,
+    };
     // Best effort: it only explains.
     let _sigbus = home.watch_sigbus();
     clear_dead_mounts(place, plan::noted_at(&note).as_deref(), &mut done.remarks)?;
@@ -333,10 +342,15 @@ pub(super) fn finish_interrupted(place: &Place) -> Result<Removed> {
 
 /// Whether the home's tiers are on emptied disks that only ever had clean copies.
 fn nobody_misses_it(note: &Attachment) -> bool {
-    let is_gone = |member: &PathBuf| member.symlink_metadata().is_err();
-    note.tiers
-        .iter()
-        .all(|tier| tier.medium == Medium::Ephemeral && tier.members.iter().all(is_gone))
+    let is_gone = |member: &PathBuf| {
+        member.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+    };
+    is_ephemeral(note) && note.tiers.iter().flat_map(|tier| &tier.members).all(is_gone)
+}
+
+/// Whether all tiers have clean copies only, on disks.
+fn is_ephemeral(note: &Attachment) -> bool {
+    !note.tiers.is_empty() && note.tiers.iter().all(|tier| tier.medium == Medium::Ephemeral)
 }
 
 /// The tier is gone for good: the directory as home has it.
@@ -346,7 +360,7 @@ fn lose_tier(place: &Place, note: &Attachment, mut done: Detached) -> Result<Det
         .iter()
         .flat_map(|tier| &tier.members)
         .find(|member| member.symlink_metadata().is_ok_and(|m| !m.is_file() || m.size() > 0));
-    if let Some(member) = there {
+    if let Some(member) = there.filter(|_| !is_ephemeral(note)) {
         return Err(Error::Usage(format!(
             "the tier is there ({}): detach without --force-without-tier, and nothing is lost. If \
              it is damaged beyond use, move it away first",
@@ -378,9 +392,11 @@ fn lose_tier(place: &Place, note: &Attachment, mut done: Detached) -> Result<Det
             directory.display()
         ));
     }
-    if note.tiers.iter().all(|tier| tier.medium.has_clean_copies_only()) {
-        done.remarks
-            .push("the tier is not there; it had clean copies only, so nothing is lost".into());
+    if is_ephemeral(note) {
+        let left = there.map_or("is not there".to_owned(), |member| {
+            format!("was not used; {} may be removed", member.display())
+        });
+        done.remarks.push(format!("the tier {left}. It had clean copies only: nothing is lost"));
         return Ok(done);
     }
     done.remarks.push(

@@ -43,6 +43,7 @@ use control::{Reply, Request};
 use place::{Place, Standing};
 
 pub(crate) use answer::fill;
+pub(crate) use cloud_disk::emptied_at_stop;
 pub(crate) use give_back::{Detached, GiveUp, detach, detach_store};
 pub(crate) use launch::launch;
 pub(crate) use live::{Live, size};

@@ -196,6 +196,9 @@ impl Plan {
             })?;
         }
         let (tiers, made) = tiers(wish, note.as_ref(), &place)?;
+        if again {
+            remarks.extend(on_an_emptied_disk(&tiers));
+        }
         if made.is_some() || door.get(key::MADE).is_some() {
             let _ = noted.insert(key::MADE.to_owned(), "yes".to_owned());
         }
@@ -288,6 +291,19 @@ impl Plan {
             self.sync_why = why.into();
         }
     }
+}
+
+/// A tier that has the only copies of blocks, on a disk that is known to be emptied.
+fn on_an_emptied_disk(tiers: &[TierSpec]) -> Option<String> {
+    let flash = tiers.iter().filter(|spec| spec.medium == Medium::Flash);
+    let (member, model) = flash
+        .flat_map(|spec| &spec.members)
+        .find_map(|member| Some((member, cloud_disk::emptied_at_stop(member)?)))?;
+    Some(format!(
+        "the tier {} has blocks that home lacks, and its disk is emptied when the machine is \
+         stopped ({model}): detach before that; attached anew it is ephemeral",
+        member.display()
+    ))
 }
 
 fn named_model(name: &str) -> Result<HomeModel> {
@@ -535,12 +551,43 @@ fn medium(wish: &Attach) -> Medium {
     }
 }
 
+/// What the tier of an attached home is stays.
+fn refuse_another_medium(wish: &Attach, note: &Attachment, place: &Place) -> Result<()> {
+    let said = match medium(wish) {
+        Medium::Persistent if wish.ephemeral == Some(Ephemeral::No) => Some("--ephemeral=no"),
+        Medium::Persistent | Medium::Flash => None,
+        Medium::Emulated => Some("--emulate"),
+        Medium::Volatile => Some("--volatile"),
+        Medium::Ephemeral => Some("--ephemeral"),
+    };
+    let Some(said) = said else { return Ok(()) };
+    let fits = |noted: Medium| match wish.ephemeral {
+        Some(Ephemeral::No) => noted != Medium::Ephemeral,
+        _ => noted == medium(wish),
+    };
+    let Some(other) = note.tiers.iter().find(|tier| !fits(tier.medium)) else { return Ok(()) };
+    let noted = match other.medium {
+        Medium::Persistent => "persistent memory",
+        Medium::Flash => "a disk that keeps its contents (flash)",
+        Medium::Ephemeral => "ephemeral",
+        Medium::Emulated => "emulated",
+        Medium::Volatile => "volatile",
+    };
+    Err(Error::Usage(format!(
+        "{} is attached, with its tier `{}` as {noted}; {said} cannot change that. To change it, \
+         `tiersmith detach {0}` and attach anew; else leave {said} out",
+        place.path().display(),
+        other.name
+    )))
+}
+
 fn tiers(
     wish: &Attach,
     note: Option<&Attachment>,
     place: &Place,
 ) -> Result<(Vec<TierSpec>, Option<Made>)> {
     if let Some(note) = note.filter(|note| !note.tiers.is_empty()) {
+        refuse_another_medium(wish, note, place)?;
         return Ok((noted_tiers(place, note, wish.fast.as_slice())?, None));
     }
     let Some(fast) = &wish.fast else {

@@ -215,6 +215,18 @@ fn attach_as_what_it_is(wish: &Attach, place: &Place, plan: &mut Plan) -> Result
     use tiersmith_store::Error as StoreError;
     let not_dax = match attach_patiently(place, &plan.tiers, &plan.store) {
         Err(e @ Error::Store(StoreError::Medium(tiersmith_pmem::Error::NotDax { .. }))) => e,
+        Err(Error::Store(
+            e @ (StoreError::Damaged { .. } | StoreError::Device(_) | StoreError::Medium(_)),
+        )) if plan.tiers.iter().all(|spec| spec.medium == Medium::Ephemeral) => {
+            return Err(Error::Usage(if e.is_of_memory() {
+                format!("{e}; for memory that does not survive a power cut say --volatile")
+            } else {
+                format!(
+                    "{e}. The tier has clean copies only, so nothing is lost: remove its file, or \
+                     name another place with --fast"
+                )
+            }));
+        }
         other => return other,
     };
     if !plan.take_as_a_disk(wish) {
@@ -233,7 +245,7 @@ fn not_persistent(e: Error) -> Error {
         Error::Store(tiersmith_store::Error::Medium(NotDax { .. } | NotPersistent { .. })) => {
             Error::Usage(format!(
                 "{e}. On the command line that is --emulate, to try things out; with --volatile \
-                 the fast storage keeps clean copies only. \
+                 memory keeps clean copies only, with --ephemeral a disk. \
              Nothing was changed"
             ))
         }

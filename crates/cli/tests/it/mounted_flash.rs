@@ -114,6 +114,23 @@ fn a_disk_that_is_emptied_at_a_stop_has_copies_that_a_kill_keeps_and_a_stop_cost
     assert_eq!(site.live()["tiers"][0]["cached_bytes"], cached, "it began cold");
     assert!(fs::read(site.home.join("base/1/1259")).unwrap()[8192..][..newest.len()] == newest[..]);
 
+    // What it is stays, whatever is said.
+    good(&["unmount", site.home_str()]);
+    for other in ["--ephemeral=no", "--emulate", "--volatile"] {
+        let said = refused(&["attach", site.home_str(), other]);
+        assert!(said.contains("as ephemeral") && said.contains("cannot change that"), "{said}");
+    }
+    let again = attach(&["--ephemeral"]);
+
+    // The disk is there, and of no use.
+    site.kill_daemon(&again);
+    let whole = fs::read(&member).unwrap();
+    fs::write(&member, vec![1; whole.len()]).unwrap();
+    let said = refused(&["attach", site.home_str()]);
+    assert!(said.contains("is lost") || said.contains("not a tier"), "{said}");
+    fs::write(&member, &whole).unwrap();
+    let again = attach(&[]);
+
     // The machine was stopped, and its disk is not mounted.
     site.kill_daemon(&again);
     fs::remove_file(&member).unwrap();

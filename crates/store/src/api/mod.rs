@@ -368,6 +368,7 @@ impl AttachedHome {
             .flush_all()
             .and_then(|_| self.store.lender.give_all_back())
             .and_then(|()| self.store.mover.all_is_home())
+            .and_then(|()| self.store.homeward.take_last_stamps(&self.store.files.all()))
         {
             self._running.resume();
             return Err(e);

@@ -15,6 +15,8 @@ pub(crate) mod resize;
 #[cfg(test)]
 mod tests;
 mod through;
+#[cfg(test)]
+mod through_tests;
 pub(crate) mod times;
 pub(crate) mod write;
 

@@ -90,7 +90,17 @@ impl FileIo {
                 let evictions = placed.map.evictions.load(Ordering::Acquire);
                 file.read_home_block(placed, start, &mut buffer)?;
                 if placed.unsynced.has(block) {
-                    self.sync(file)?;
+                    self.homeward.sync_through_unasked(file, placed)?;
+                    if placed.unsynced.is_doubted(block) {
+                        return Err(file.invalid(
+                            "pin",
+                            format!(
+                                "home could not be synced, and block {} may not be there; attach \
+                                 again",
+                                block.0
+                            ),
+                        ));
+                    }
                 }
                 if !self.mover.admit_block(placed, block, &buffer, evictions)? {
                     self.mover.make_room(

@@ -15,7 +15,7 @@ use super::FileIo;
 use crate::address::BlockIndex;
 use crate::error::Result;
 use crate::format::entry::LEAF_BLOCKS;
-use crate::home::Clear;
+use crate::home::{Clear, FileTime};
 use crate::known::{FileState, Placed};
 use crate::planted::Planted;
 use crate::waits;
@@ -27,9 +27,10 @@ struct Writing<'a>(&'a Placed);
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        self.0.unsynced.end();
-        // A read that began before may yet admit what home held before.
+        // A read that began before may yet admit what home held before. While the blocks are
+        // known to be written nobody does.
         self.0.map.evictions.fetch_add(1, Ordering::AcqRel);
+        self.0.unsynced.end();
     }
 }
 
@@ -54,7 +55,7 @@ impl FileIo {
         let (first, last) =
             (placed.block_size.block_of(offset), placed.block_size.block_of(end - 1));
         let blocks: Vec<BlockIndex> = (first.0..=last.0).map(BlockIndex).collect();
-        let writing = self.begin_through(file, placed, first..=last, &blocks)?;
+        let writing = self.begin_through(file, placed, first..=last, || blocks.clone())?;
         let written = file.home.write_at(offset, data).map_err(file.io("cannot write"));
         drop(writing);
         placed.drop_copies(&blocks);
@@ -92,7 +93,11 @@ impl FileIo {
             });
             blocks
         };
-        let writing = self.begin_through(file, placed, first..=last, &copies())?;
+        let writing = self.begin_through(file, placed, first..=last, || {
+            // Who admits one of them and has not seen that they are written is through then.
+            placed.tier.wait_for_writers();
+            copies()
+        })?;
         let cleared = self.clear_home(file, offset, end - offset, how);
         drop(writing);
         placed.drop_copies(&copies());
@@ -111,6 +116,27 @@ impl FileIo {
         file.home.set_len(size).map_err(file.io("cannot resize"))
     }
 
+    /// Sets home's times. Its contents are then not as old as it says, so its stamp is taken at
+    /// once.
+    pub(super) fn set_times_through(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        atime: Option<FileTime>,
+        mtime: Option<FileTime>,
+    ) -> Result<()> {
+        let set = || file.home.set_times(atime, mtime).map_err(file.io("cannot set the times of"));
+        if mtime.is_none() {
+            return set();
+        }
+        {
+            let _sizing = placed.sizing.lock();
+            self.announce(file, placed)?;
+            set()?;
+        }
+        self.homeward.take_stamp(file, placed)
+    }
+
     /// Reserves space at home, of a file that has nothing in a tier which home lacks.
     pub(super) fn allocate_home(&self, file: &FileState, offset: u64, len: u64) -> Result<()> {
         if let Some(placed) = &file.placed {
@@ -119,14 +145,14 @@ impl FileIo {
         file.home.allocate(offset, len).map_err(file.io("cannot reserve space for"))
     }
 
-    /// Before `range` of home is written: its copies, which are among `blocks`, go. The caller
-    /// holds `sizing`.
+    /// Before `range` of home is written: its copies go, which are among those that `copies` finds
+    /// when nobody makes one any more. The caller holds `sizing`.
     fn begin_through<'a>(
         &self,
         file: &FileState,
         placed: &'a Placed,
         range: RangeInclusive<BlockIndex>,
-        blocks: &[BlockIndex],
+        copies: impl FnOnce() -> Vec<BlockIndex>,
     ) -> Result<Writing<'a>> {
         let tier = &placed.tier;
         if tier.is_ephemeral() {
@@ -135,7 +161,7 @@ impl FileIo {
         let writing = Writing(placed);
         self.announce(file, placed)?;
         if !tier.planted.is(Planted::HomeBeforeCopies) {
-            placed.drop_copies(blocks);
+            placed.drop_copies_of_all(&copies());
         }
         self.homeward.word_is_kept(tier)?;
         Ok(writing)

@@ -23,6 +23,9 @@ impl FileIo {
         let (atime, mtime) = (time(atime), time(mtime));
         let at_home =
             || file.home.set_times(atime, mtime).map_err(file.io("cannot set the times of"));
+        if let Some(placed) = file.placed.as_ref().filter(|p| p.tier.is_ephemeral()) {
+            return self.set_times_through(file, placed, atime, mtime);
+        }
         let Some(placed) = file.placed.as_ref().filter(|p| p.tier.holds_dirty()) else {
             return at_home();
         };

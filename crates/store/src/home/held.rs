@@ -475,6 +475,32 @@ impl HomeHandle {
         };
         file.sync()?;
         let mut open = self.held.open.lock();
+        // One that nobody asked for may have been told meanwhile what this one was for.
+        if let Some(failed) = open.failed.take() {
+            return Err(failed.into());
+        }
+        open.synced = open.synced.max(changes);
+        Ok(())
+    }
+
+    /// [`HomeHandle::sync`] that no program has asked for. What goes wrong is told also to the next
+    /// one who does.
+    pub(crate) fn sync_unasked(&self) -> io::Result<()> {
+        let (file, changes) = {
+            let mut open = self.held.open.lock();
+            if let Some(failed) = open.failed {
+                return Err(failed.into());
+            }
+            (self.held.file(&mut open)?, open.changes)
+        };
+        let synced = file.sync();
+        let mut open = self.held.open.lock();
+        if let Err(e) = &synced {
+            open.failed = Some(Errno::from_io_error(e).unwrap_or(Errno::IO));
+        }
+        if let Some(failed) = open.failed {
+            return Err(failed.into());
+        }
         open.synced = open.synced.max(changes);
         Ok(())
     }

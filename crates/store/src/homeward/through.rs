@@ -50,6 +50,14 @@ impl Homeward {
         synced.map_err(file.io("cannot sync"))
     }
 
+    /// The same for ourselves: a program that syncs the file later is told of a failure too.
+    pub(crate) fn sync_through_unasked(&self, file: &FileState, placed: &Placed) -> Result<()> {
+        let turn = placed.unsynced.begin_sync();
+        let synced = file.home.sync_unasked();
+        placed.unsynced.end_sync(turn, synced.is_ok());
+        synced.map_err(file.io("cannot sync"))
+    }
+
     /// The background's part: of these files of an ephemeral tier, those that are at rest are
     /// synced.
     pub(crate) fn rest_all(&self, files: &[Arc<FileState>]) -> Result<()> {
@@ -80,12 +88,17 @@ impl Homeward {
         }
     }
 
+    /// Before a detach: until the note is gone, home's files must be known by their stamps.
+    pub(crate) fn take_last_stamps(&self, files: &[Arc<FileState>]) -> Result<()> {
+        files.iter().try_for_each(|file| self.take_last_stamp(file))
+    }
+
     /// Syncs home and takes its stamp down, so that the next attach finds the file as it was.
-    fn take_stamp(&self, file: &FileState, placed: &Placed) -> Result<()> {
+    pub(crate) fn take_stamp(&self, file: &FileState, placed: &Placed) -> Result<()> {
         if placed.meta.lock().line.flags & DESTAGING == 0 {
             return Ok(());
         }
-        self.sync_through(file, placed)?;
+        self.sync_through_unasked(file, placed)?;
         let _sizing = placed.sizing.lock();
         let _moving = placed.moving.lock();
         // Written again meanwhile: another time.
@@ -93,6 +106,14 @@ impl Homeward {
             return Ok(());
         }
         self.fingerprint(file, placed, &mut placed.meta.lock())
+    }
+
+    /// An older note was written back.
+    pub(crate) fn say_again_if_given_up(&self, tier: &Ledger) -> Result<()> {
+        if !std::mem::take(&mut *tier.given_up.lock()) {
+            return Ok(());
+        }
+        self.word_is_kept(tier)
     }
 
     /// The ephemeral tier does not take down any more what is gone from it, because of `why`. The

@@ -6,10 +6,39 @@ use crate::error::Result;
 use crate::format::entry::{Entry, LEAF_BLOCKS, NO_SUM, State};
 use crate::planted::Planted;
 use crate::profile::FileClass;
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::tier::alloc::Purpose;
 
+/// Entries become `Home`, and are not so durably yet.
+struct Leaving<'a>(&'a AtomicU64);
+
+impl<'a> Leaving<'a> {
+    fn begin(leaving: &'a AtomicU64) -> Self {
+        leaving.fetch_add(1, Ordering::AcqRel);
+        Self(leaving)
+    }
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl Placed {
+    /// Drops the clean copies among `blocks`, and waits for who is dropping one of them already.
+    ///
+    /// # Durability
+    /// That none of them has a copy is durable on return, if the tier is sound then.
+    pub(crate) fn drop_copies_of_all(&self, blocks: &[BlockIndex]) {
+        let dropped = self.drop_copies(blocks);
+        // Whoever made one `Home` before we had its lane counts himself before that.
+        let is_another = self.map.leaving.load(Ordering::Acquire) > 0;
+        if dropped == 0 && is_another && !self.tier.planted.is(Planted::OthersUnwaited) {
+            self.tier.wait();
+        }
+    }
+
     /// Makes what lies past the end in the last block zero. Only where nobody holds a reference
     /// into the block: redo blocks, and everything during recovery.
     ///
@@ -97,6 +126,7 @@ impl Placed {
     /// durable on return.
     pub(crate) fn drop_entries(&self, blocks: &[BlockIndex], which: impl Fn(Entry) -> bool) -> u64 {
         let tier = &self.tier;
+        let _leaving = Leaving::begin(&self.map.leaving);
         let mut freed = Vec::new();
         for block in blocks {
             let Some(spot) = self.spot(*block) else { continue };
@@ -134,6 +164,7 @@ impl Placed {
     /// use until the next attach. Whether it was `entry` still.
     pub(crate) fn forget(&self, block: BlockIndex, entry: Entry) -> bool {
         let Some(spot) = self.spot(block) else { return false };
+        let _leaving = Leaving::begin(&self.map.leaving);
         let changed = self.tier.change(spot, |now| (now == entry).then_some(Entry::HOME)).is_some();
         if changed {
             self.tier.wait();

@@ -5,7 +5,7 @@
 //! the copy is evicted, and older ones after that. So no copy is made of them.
 //!
 //! **Invariant**: between the beginning of a write and the end of the first sync of home that
-//! began after it, its blocks are in here.
+//! began after it, its blocks are in here. If that sync fails they stay.
 //!
 //! **Deliberately absent**: who writes and who syncs ([`crate::file::through`]).
 
@@ -34,6 +34,9 @@ struct State {
     /// Of syncs under way: what was written before each of them began.
     syncing: Vec<(u64, Blocks)>,
     syncs: u64,
+    /// What a sync that failed was for. The kernel calls it written, and a later sync that succeeds
+    /// says nothing of it.
+    doubted: Blocks,
 }
 
 /// Numbers of blocks, [`SET`] of them a word for word.
@@ -70,6 +73,7 @@ impl Unsynced {
         let state = self.state.lock();
         state.writing.as_ref().is_some_and(|blocks| blocks.contains(&block.0))
             || state.written.has(block.0)
+            || state.doubted.has(block.0)
             || state.syncing.iter().any(|(_, blocks)| blocks.has(block.0))
     }
 
@@ -89,8 +93,13 @@ impl Unsynced {
         let ended = state.syncing.iter().position(|(number, _)| *number == turn.0);
         let blocks = ended.map(|at| state.syncing.swap_remove(at).1).unwrap_or_default();
         if !succeeded {
-            state.written.add(blocks);
+            state.doubted.add(blocks);
         }
+    }
+
+    /// Whether no sync can say any more that home has it.
+    pub(crate) fn is_doubted(&self, block: BlockIndex) -> bool {
+        self.state.lock().doubted.has(block.0)
     }
 }
 
@@ -157,6 +166,9 @@ mod tests {
         assert_eq!(of(&unsynced, &[3]), [3], "of the first one nothing is known");
         unsynced.end_sync(first, false);
         assert_eq!(of(&unsynced, &[3]), [3]);
+        let later = unsynced.begin_sync();
+        unsynced.end_sync(later, true);
+        assert_eq!(of(&unsynced, &[3]), [3], "a later one says nothing of it");
     }
 
     #[test]

@@ -221,6 +221,9 @@ pub(crate) struct FileMap {
     /// Counts entries that became `Home`: who read home without a lock compares it before and
     /// after.
     pub(crate) evictions: AtomicU64,
+    /// How many are making entries `Home` at the moment: what is `Home` already need not be so
+    /// durably.
+    pub(crate) leaving: AtomicU64,
 }
 
 impl FileMap {

@@ -236,7 +236,7 @@ impl Mover {
         }
         for tier in &self.tiers {
             tier.quiesce_lanes();
-            tier.sound()?;
+            self.homeward.word_is_kept(tier)?;
         }
         failed.map_or(Ok(done), Err)
     }

@@ -286,6 +286,10 @@ impl Namespace {
         placed.free_slot();
         self.remember_departed(&stat);
         self.files.remove(file);
+        if placed.tier.is_ephemeral() {
+            // Home may be written from now on without a look at the tier.
+            self.homeward.word_is_kept(&placed.tier)?;
+        }
         Ok(())
     }
 

@@ -315,7 +315,9 @@ impl Namespace {
             self.io.finish_earlier_cut(file, placed)?;
         }
         self.mover.destage_file(file, u64::MAX)?;
-        {
+        if placed.tier.is_ephemeral() {
+            self.homeward.take_stamp(file, placed)?;
+        } else {
             // Space was reserved at home, and no sync was waited for: nobody would settle it later.
             let _moving = placed.moving.lock();
             let mut meta = placed.meta.lock();

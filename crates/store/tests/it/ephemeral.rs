@@ -222,6 +222,52 @@ fn a_disk_that_fails_stops_nobody_and_is_not_believed_when_it_comes_back() {
 }
 
 #[test]
+fn another_disk_and_an_older_image_of_the_same_one_are_not_believed() {
+    for same_format in [false, true] {
+        let (place, disk, home) = warm();
+        let file = home.open("a.d8", OpenMode::WRITE).unwrap();
+        file.write(B as u64, &[2; B]).unwrap();
+        let older = killed(&disk);
+        drop((file, home));
+        let newer = if same_format { disk } else { self::disk() };
+        let home = attach(&place, &newer);
+        let file = home.open("a.d8", OpenMode::WRITE).unwrap();
+        file.write(0, &[70; B]).unwrap();
+        file.sync().unwrap();
+        drop((file, home));
+        // By size and time the file could be the one that the older disk knows.
+        let home = attach(&place, &older);
+        assert_eq!(cached(&home), 0, "the disk is older than home, same format: {same_format}");
+        assert_eq!(read_all(&home, [70, 2, 3, 4, 5, 6, 7, 8]), 0);
+    }
+}
+
+#[test]
+fn a_home_whose_disk_has_failed_is_detached() {
+    let (place, disk, home) = warm();
+    disk.vanish();
+    let file = home.open("a.d8", OpenMode::WRITE).unwrap();
+    file.write(0, &[70; B]).unwrap();
+    drop(file);
+    home.flush_all().unwrap();
+    home.detach().unwrap();
+    assert!(std::fs::read(place.home().join("a.d8")).unwrap()[..B] == [70; B]);
+    assert!(!place.home().join(".tiersmith").exists());
+}
+
+#[test]
+fn a_time_that_is_set_is_home_s_and_costs_no_copy() {
+    let (place, disk, home) = warm();
+    let file = home.open("a.d8", OpenMode::WRITE).unwrap();
+    let time = tiersmith_store::FileTime { sec: 1_000_000, nsec: 5 };
+    file.set_times(tiersmith_store::SetTime::Keep, tiersmith_store::SetTime::At(time)).unwrap();
+    let left = killed(&disk);
+    drop((file, home));
+    let home = attach(&place, &left);
+    assert_eq!(cached(&home), BLOCKS);
+}
+
+#[test]
 fn a_file_changed_past_the_attached_home_loses_its_copies() {
     let (place, disk, home) = warm();
     drop(home);
@@ -237,22 +283,19 @@ fn a_file_changed_past_the_attached_home_loses_its_copies() {
 }
 
 #[test]
-fn a_file_at_rest_is_synced_and_known_by_its_stamp() {
-    let (place, disk, home) = warm();
-    let file = home.open("a.d8", OpenMode::WRITE).unwrap();
-    file.write(0, &[70; B]).unwrap();
-    file.sync().unwrap();
-    drop((file, home));
-    // The close took the stamp: it holds however long the home is closed, and nothing else does.
-    let path = place.aside().join("a.d8");
-    let time = path.metadata().unwrap().modified().unwrap();
-    let other = time + std::time::Duration::from_secs(1);
-    let file = std::fs::File::options().write(true).open(&path).unwrap();
-    file.set_modified(other).unwrap();
-    let left = killed(&disk);
-    assert_eq!(cached(&attach(&place, &left)), 0, "a second later is another stamp");
-    file.set_modified(time).unwrap();
-    assert_eq!(cached(&attach(&place, &disk)), BLOCKS - 1);
+fn a_closed_home_is_known_by_the_stamps_of_its_files_and_by_nothing_else() {
+    for (seconds, left) in [(0, BLOCKS - 1), (1, 0)] {
+        let (place, disk, home) = warm();
+        let file = home.open("a.d8", OpenMode::WRITE).unwrap();
+        file.write(0, &[70; B]).unwrap();
+        file.sync().unwrap();
+        drop((file, home));
+        let path = place.aside().join("a.d8");
+        let time = path.metadata().unwrap().modified().unwrap();
+        let other = time + std::time::Duration::from_secs(seconds);
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(other).unwrap();
+        assert_eq!(cached(&attach(&place, &disk)), left, "{seconds} s later");
+    }
 }
 
 #[test]
