@@ -119,11 +119,13 @@ pub fn open(
     })
 }
 
-/// Asks a database questions of SQL: the first column of every row of each answer. For a program
-/// that acts on what the database says of itself, such as where its files are.
+/// Asks a database questions of SQL: the first column of every row of each answer. A question to
+/// Redis is a command, its words apart by spaces; the answer is the lines of a text, or the
+/// elements of a list. For a program that acts on what the database says of itself, such as where
+/// its files are.
 ///
 /// # Errors
-/// If it cannot be reached or refuses a question; if it is no database that speaks SQL.
+/// If it cannot be reached or refuses a question; if it is no database.
 pub fn ask(
     address: &Address,
     asking: &Asking,
@@ -139,11 +141,15 @@ pub fn ask(
             let mut server = mysql::MySql::connect(address, asking, surroundings)?;
             questions.iter().map(|question| server.texts(question)).collect()
         }
-        Product::Redis | Product::Machine => Err(crate::Error::Source {
+        Product::Redis => {
+            let mut server = redis::Redis::connect(address, asking, surroundings)?;
+            questions.iter().map(|question| server.texts(question)).collect()
+        }
+        Product::Machine => Err(crate::Error::Source {
             action: "ask",
             place: address.shown(),
-            reason: "it does not speak SQL".to_owned(),
-            remedy: "Give the address of PostgreSQL, MariaDB or MySQL".to_owned(),
+            reason: "it is no database".to_owned(),
+            remedy: "Give the address of PostgreSQL, MariaDB, MySQL or Redis".to_owned(),
         }),
     }
 }

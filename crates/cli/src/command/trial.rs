@@ -31,7 +31,7 @@ const LENGTH: Duration = Duration::from_secs(1800);
 
 /// Try fast storage on your own database: before, after, and the plain database again
 ///
-/// For PostgreSQL, MariaDB and MySQL on this machine. It records the database under its own load,
+/// For PostgreSQL, MariaDB, MySQL, Redis and Valkey on this machine. It records the database under its own load,
 /// stops it, attaches the fast storage, starts it, records it again, and compares. Then it stops
 /// the database once more, detaches, and starts it as it was; with --keep the tier stays.
 ///
@@ -39,7 +39,8 @@ const LENGTH: Duration = Duration::from_secs(1800);
 /// the steps are taken by a process that does not need your terminal. Ctrl-C brings the plain
 /// database back.
 ///
-/// The password comes from ~/.pgpass or ~/.my.cnf, or from the environment (PGPASSWORD, MYSQL_PWD).
+/// The password comes from ~/.pgpass or ~/.my.cnf, or from the environment (PGPASSWORD, MYSQL_PWD,
+/// REDISCLI_AUTH).
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -47,13 +48,15 @@ Examples:
   tiersmith trial postgresql://postgres@/shop?host=/run/postgresql --fast /mnt/nvme --for 30m
   tiersmith trial mariadb:///?socket=/run/mysqld/mysqld.sock --fast /mnt/pmem0 --size 8G -- \
   sysbench oltp_read_write --time=600 run
+  tiersmith trial redis://127.0.0.1:6379 --fast /mnt/nvme --for 10m
   tiersmith trial --resume          it was killed, or the machine restarted: go on
   tiersmith trial --undo            or bring the plain database back
 
 Exit codes: 0 measured, or brought back as asked; 1 not measured, and it says how the database
 stands and what to do; with --check, something speaks against it; 2 error.")]
 pub(crate) struct Trial {
-    /// The database: postgresql://USER@HOST:PORT/DB or mariadb://, as for `tiersmith awr record`
+    /// The database: postgresql://USER@HOST:PORT/DB, mariadb:// or redis://HOST:PORT, as for
+    /// `tiersmith awr record`
     #[arg(value_name = "URL", required_unless_present_any = ["resume", "undo"])]
     url: Option<String>,
     /// The fast storage: a directory, a file in one, or a DAX device

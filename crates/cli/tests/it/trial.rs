@@ -1,4 +1,4 @@
-//! A trial of a real PostgreSQL and a real MariaDB: whole, refused, and killed at each of its steps
+//! A trial of a real PostgreSQL, MariaDB and Redis: whole, refused, and killed at each of its steps
 //! under load. Afterwards the database is plain and runs, and has every row that it acknowledged.
 //!
 //! `TIERSMITH_TRIAL_KILLS=all` kills at every step both before and after it acted; without it at
@@ -52,10 +52,9 @@ fn whole_trial(target: Option<Target>) {
     let done = output(target.trial(&["--for", "1500ms"]).spawn().unwrap(), &["trial"]);
     let said = text(&done);
     assert_eq!(done.status.code(), Some(0), "{said}");
-    assert!(
-        said.contains("Transactions per second") && said.contains("Nothing was kept"),
-        "{said}"
-    );
+    let rate = ["Transactions per second", "Commands per second"];
+    assert!(rate.iter().any(|rate| said.contains(rate)), "{said}");
+    assert!(said.contains("Nothing was kept"), "{said}");
     let page = fs::read_to_string(target.trials()[0].join("trial.html")).unwrap();
     assert!(page.contains("The Trial") && page.contains("On the tier at the end"), "no page");
     target.assert_plain_with(&load.end());
@@ -106,6 +105,70 @@ fn a_trial_of_postgresql_killed_at_any_step_is_brought_to_its_end_or_back() {
 #[test]
 fn a_trial_of_mariadb_killed_at_any_step_is_brought_to_its_end_or_back() {
     killed_trials(Target::mariadb());
+}
+
+#[test]
+fn a_trial_of_redis_ends_with_a_page_and_the_plain_database() {
+    whole_trial(Target::redis(&[]));
+}
+
+#[test]
+fn a_trial_of_redis_killed_at_any_step_is_brought_to_its_end_or_back() {
+    killed_trials(Target::redis(&[]));
+}
+
+#[test]
+fn a_redis_with_snapshots_only_loses_nothing_even_if_its_stop_command_kills_it() {
+    let Some(mut target) = Target::redis(&[("appendonly", "no"), ("save", "3600 1000000")]) else {
+        return;
+    };
+    target.with_stop(|stop| stop.replace("-TERM", "-KILL"));
+    let load = target.load();
+    let done = output(target.trial(&[]).spawn().unwrap(), &["trial"]);
+    let said = text(&done);
+    assert_eq!(done.status.code(), Some(0), "{said}");
+    assert!(said.contains("only snapshots go to storage"), "{said}");
+    target.assert_plain_with(&load.end());
+}
+
+#[test]
+fn what_speaks_against_a_trial_of_redis_is_said_before_anything_is_touched() {
+    let Some(target) = Target::redis(&[("appendonly", "no")]) else { return };
+    let refused = |why: &str| {
+        let checked = output(target.trial(&["--check"]).spawn().unwrap(), &["trial --check"]);
+        assert_eq!(checked.status.code(), Some(1), "{}", text(&checked));
+        assert!(text(&checked).contains(why), "{}", text(&checked));
+    };
+    refused("persistence is off");
+    let passes =
+        || output(target.trial(&["--check"]).spawn().unwrap(), &["trial --check"]).status.success();
+    target.tell("CONFIG SET rdb-key-save-delay 100000");
+    target.tell("MSET a 1 b 2 c 3 d 4 e 5 f 6 g 7 h 8 i 9 j 10 k 11 l 12 m 13 n 14 o 15 p 16");
+    target.tell("BGSAVE");
+    refused("a snapshot (BGSAVE)");
+    target.tell("CONFIG SET rdb-key-save-delay 0");
+    target.tell("CONFIG SET appendonly yes");
+    daemon::wait_until("the snapshot and the file are written", passes);
+    target.tell("CONFIG SET appendonly no");
+    refused("there is one of before");
+    assert!(target.trials().is_empty());
+    target.assert_plain_and_running();
+}
+
+#[test]
+fn a_redis_that_does_not_tell_its_directory_or_wants_a_password_is_refused_with_the_remedy() {
+    let Some(target) = Target::redis(&[]) else { return };
+    target.tell("ACL SETUSER default -config");
+    let refused = || {
+        let refused = output(target.trial(&["--check"]).spawn().unwrap(), &["trial --check"]);
+        assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+        text(&refused)
+    };
+    let said = refused();
+    assert!(said.contains("NOPERM") && said.contains("+config|get"), "{said}");
+    target.tell("ACL SETUSER default resetpass >secret");
+    let said = refused();
+    assert!(said.contains("NOAUTH") && said.contains("REDISCLI_AUTH"), "{said}");
 }
 
 #[test]
@@ -212,8 +275,10 @@ fn a_trial_refuses_passwords_and_options_that_make_no_sense() {
         said.contains("~/.pgpass") && said.contains("~/.my.cnf") && !said.contains("secret"),
         "{said}"
     );
-    let said = refused(&["trial", "redis://localhost", "--fast", "/tmp"]);
-    assert!(said.contains("a trial is of PostgreSQL, MariaDB or MySQL"), "{said}");
+    let said = refused(&["trial", "redis://a:secret@localhost", "--fast", "/tmp"]);
+    assert!(said.contains("REDISCLI_AUTH") && !said.contains("secret"), "{said}");
+    let said = refused(&["trial", "host", "--fast", "/tmp"]);
+    assert!(said.contains("a trial is of PostgreSQL, MariaDB, MySQL, Redis"), "{said}");
     let dir = tempfile::tempdir().unwrap();
     let said =
         refused(&["trial", "--resume", "--state", dir.path().join("none").to_str().unwrap()]);

@@ -18,7 +18,7 @@ use tiersmith_awr::sources::Address;
 use tiersmith_dir::PathText;
 
 use super::plan::{Database, Plan, Service, ask};
-use super::service;
+use super::{redis, service};
 use crate::ByteSize;
 use crate::error::{Error, Result};
 
@@ -82,11 +82,18 @@ pub fn look(wishes: &Wishes) -> Result<Found> {
     let database = Database::of(&address).ok_or_else(|| Error::Setting {
         setting: "URL",
         value: address.shown(),
-        reason: "a trial is of PostgreSQL, MariaDB or MySQL".into(),
+        reason: "a trial is of PostgreSQL, MariaDB, MySQL, Redis or Valkey".into(),
     })?;
     let home = directory_of(&address, database)?;
     let refused = |reason: String| Error::Place { what: "trial", path: home.clone(), reason };
-    let running = service::running_in(&home).ok_or_else(|| {
+    let mut all = service::all_running_in(&home);
+    if let [_, other, ..] = all.as_slice() {
+        return Err(refused(format!(
+            "several servers work in it, process {} among them; give each a directory of its own",
+            other.process.pid
+        )));
+    }
+    let running = all.pop().ok_or_else(|| {
         refused(
             "the database says that this is its directory, but no server on this machine works in \
              it; run \
@@ -135,8 +142,11 @@ pub fn look(wishes: &Wishes) -> Result<Found> {
 }
 
 fn directory_of(address: &Address, database: Database) -> Result<PathBuf> {
-    let answer = ask(address, &[database.directory()])?;
-    let given = answer.into_iter().flatten().next().unwrap_or_default();
+    let answers = ask(address, &[database.directory()]).map_err(|e| match database {
+        Database::Redis => redis::untold(address, &e),
+        Database::Postgres | Database::Mysql => e,
+    })?;
+    let given = database.directory_of(&answers);
     let cannot =
         |reason: String| Error::Place { what: "trial", path: given.clone().into(), reason };
     if !given.starts_with('/') {
@@ -248,6 +258,7 @@ impl Found {
 
     fn look_at_use(&mut self, address: &Address, database: Database) -> Result<()> {
         let questions = match database {
+            Database::Redis => return redis::look_at_use(self, address),
             Database::Postgres => [
                 "SELECT count(*)::text FROM pg_stat_activity \
                  WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",

@@ -7,6 +7,7 @@
 //! | `plan.rs` | what will be done, as data |
 //! | `journal.rs` | the trial's directory: the plan and every step, durable before it is taken |
 //! | `run.rs` | takes the steps, and goes back |
+//! | `redis.rs` | what Redis keeps on storage, and what a stop of it could lose |
 //! | `service.rs` | stops and starts a server that Tiersmith did not start |
 //! | `page.rs` | the page at the end |
 //!
@@ -22,6 +23,7 @@ pub mod found;
 pub mod journal;
 pub mod page;
 pub mod plan;
+mod redis;
 pub mod run;
 pub mod service;
 

@@ -4,7 +4,7 @@
 //! Deliberately absent: what the figures of the comparison mean (crate `awr`).
 
 use tiersmith_awr::{
-    AnyRepository, Cell, Interval, Item, Report, Section, Table, compare, figure, render,
+    AnyRepository, Cell, Interval, Item, Report, Section, Table, compare, figure, render, statistic,
 };
 
 use super::journal::{Journal, Room};
@@ -57,9 +57,11 @@ fn gain(before: &Interval, after: &Interval) -> Table {
         .figures("Before", "", "The database as it was.")
         .figures("After", "", "With the fast storage. Its caches were cold when this period began.")
         .figures("After / Before", "", "The second by the first.");
-    let rows: [Figure; 4] = [
+    let rows: [Figure; 6] = [
         ("Transactions per second", |of| Cell::number(rate(of)), rate),
         ("DB time per transaction", |of| Cell::nanoseconds(time_of_one(of)), time_of_one),
+        ("Commands per second", |of| Cell::number(calls_rate(of)), calls_rate),
+        ("DB time per command", |of| Cell::nanoseconds(time_of_call(of)), time_of_call),
         ("Waits per transaction", |of| Cell::nanoseconds(waited_of_one(of)), waited_of_one),
         (
             "Average active sessions",
@@ -93,6 +95,20 @@ fn time_of_one(of: &Interval) -> Option<f64> {
 
 fn waited_of_one(of: &Interval) -> Option<f64> {
     of_one(of, of.waited_ns() as f64)
+}
+
+/// Commands, where the database has no transactions.
+fn calls(of: &Interval) -> Option<f64> {
+    let calls = of.counter(statistic::USER_CALLS).filter(|_| of.transactions().is_none())?;
+    (calls > 0).then_some(calls as f64)
+}
+
+fn calls_rate(of: &Interval) -> Option<f64> {
+    calls(of).map(|calls| calls / of.elapsed_s())
+}
+
+fn time_of_call(of: &Interval) -> Option<f64> {
+    Some(of.db_time_ns? as f64 / calls(of)?)
 }
 
 /// What was on the tier at the end of the second period.

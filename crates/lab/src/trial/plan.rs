@@ -152,6 +152,8 @@ pub enum Database {
     Postgres,
     /// MariaDB or MySQL.
     Mysql,
+    /// Redis or Valkey.
+    Redis,
 }
 
 impl Database {
@@ -160,7 +162,8 @@ impl Database {
         match address.product {
             Product::PostgreSql => Some(Database::Postgres),
             Product::MySql => Some(Database::Mysql),
-            Product::Redis | Product::Machine => None,
+            Product::Redis => Some(Database::Redis),
+            Product::Machine => None,
         }
     }
 
@@ -169,7 +172,16 @@ impl Database {
         match self {
             Database::Postgres => "SHOW data_directory",
             Database::Mysql => "SELECT @@datadir AS d",
+            Database::Redis => "CONFIG GET dir",
         }
+    }
+
+    /// What it answered: its directory, or nothing.
+    pub fn directory_of(self, answers: &[Vec<String>]) -> String {
+        let mut rows = answers.iter().flatten();
+        // Redis names the setting first.
+        let row = if self == Database::Redis { rows.nth(1) } else { rows.next() };
+        row.cloned().unwrap_or_default()
     }
 }
 
@@ -198,6 +210,18 @@ impl Plan {
 /// # Errors
 /// It cannot be reached, or refuses.
 pub fn ask(address: &Address, questions: &[&str]) -> Result<Vec<Vec<String>>> {
-    let asking = Asking { patience: ANSWER, ..Asking::default() };
+    ask_patiently(address, questions, ANSWER)
+}
+
+/// The same for an answer that may take so long.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_patiently(
+    address: &Address,
+    questions: &[&str],
+    patience: Duration,
+) -> Result<Vec<Vec<String>>> {
+    let asking = Asking { patience, ..Asking::default() };
     Ok(sources::ask(address, &asking, &Surroundings::of_process(), questions)?)
 }

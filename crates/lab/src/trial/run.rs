@@ -25,6 +25,7 @@ use tiersmith_awr::sources::Address;
 use super::journal::{End, Goal, Journal, Room, Taken};
 use super::page;
 use super::plan::{Database, Service, Step};
+use super::redis;
 use super::service::{self, Wanted};
 use crate::error::{During, Error, Result};
 use crate::process::{Process, log_end};
@@ -237,7 +238,7 @@ impl Runner<'_> {
         let database = Database::of(&Address::parse(&plan.url)?);
         let Some(database) = database else { return Ok(Err("there is no trial of it".into())) };
         let directory = match plan.ask(&[database.directory()]) {
-            Ok(rows) => rows.into_iter().flatten().next().unwrap_or_default(),
+            Ok(rows) => database.directory_of(&rows),
             Err(e) => return Ok(Err(e.to_string())),
         };
         // As it is configured, which may be through a link.
@@ -252,10 +253,23 @@ impl Runner<'_> {
         if service::processes_in(&home).is_empty() {
             return Ok(());
         }
+        let address = Address::parse(&self.journal.plan.url)?;
+        let is_redis = Database::of(&address) == Some(Database::Redis);
+        if is_redis {
+            redis::prepare_stop(&address, PATIENCE)?;
+        }
+        let stopped = self.stop_service(&home);
+        if is_redis && stopped.is_err() {
+            redis::resume_writes(&address);
+        }
+        stopped
+    }
+
+    fn stop_service(&mut self, home: &Path) -> Result<()> {
         let ended = self.service(Wanted::Stop)?;
         let began = Instant::now();
         let failed = ended.is_some_and(|status| !status.success());
-        while !service::processes_in(&home).is_empty() {
+        while !service::processes_in(home).is_empty() {
             if began.elapsed() > if failed { FAILED } else { PATIENCE } {
                 let how =
                     ended.map_or_else(|| "did not end".to_owned(), |status| status.to_string());
@@ -342,6 +356,10 @@ impl Runner<'_> {
             if standing == Standing::Plain {
                 command.arg("--fast").arg(&plan.fast.0);
                 command.args(plan.size.iter().flat_map(|size| ["--size", size]));
+                // A snapshot may be called anything, and be all that there is.
+                if Database::of(&Address::parse(&plan.url)?) == Some(Database::Redis) {
+                    command.args(["--profile", "redis"]);
+                }
             }
             if self.succeeds(command, "attaching")? {
                 return Ok(());
@@ -472,6 +490,11 @@ fn is_refused_login(why: &str) -> bool {
         "role \"",
         // MariaDB and MySQL.
         "Access denied for user",
+        // Redis and Valkey.
+        "NOAUTH",
+        "WRONGPASS",
+        "NOPERM",
+        "REDISCLI_AUTH is not set",
     ]
     .iter()
     .any(|words| why.contains(words))
@@ -501,6 +524,7 @@ mod tests {
             "FATAL: no pg_hba.conf entry for host \"[local]\"",
             "FATAL: role \"app\" does not exist",
             "Access denied for user 'root'@'localhost' (using password: NO)",
+            "cannot log in to redis://localhost: NOAUTH Authentication required.",
         ] {
             assert!(is_refused_login(refused), "{refused}");
         }
@@ -508,6 +532,7 @@ mod tests {
             "cannot connect to /run/postgresql/.s.PGSQL.5432: No such file or directory",
             "Connection refused (os error 111)",
             "FATAL: the database system is starting up",
+            "LOADING Redis is loading the dataset in memory",
         ] {
             assert!(!is_refused_login(down), "{down}");
         }

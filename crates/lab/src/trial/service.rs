@@ -22,7 +22,7 @@ use crate::installed::system_program;
 use crate::process::{Identity, command};
 
 /// What servers are called, cut as the kernel cuts it.
-const SERVERS: [&str; 3] = ["postgres", "mariadbd", "mysqld"];
+const SERVERS: [&str; 5] = ["postgres", "mariadbd", "mysqld", "redis-server", "valkey-server"];
 /// The variables of its environment that a server is started with again.
 const KEPT: [&str; 5] = ["LANG", "LANGUAGE", "TZ", "PATH", "LD_LIBRARY_PATH"];
 
@@ -51,17 +51,25 @@ pub fn processes_in(home: &Path) -> Vec<Identity> {
 
 /// The server whose data directory is `home`; nothing if none is to be seen.
 pub fn running_in(home: &Path) -> Option<Running> {
+    all_running_in(home).into_iter().next()
+}
+
+/// The servers whose working directory is `home`, which should be one.
+pub fn all_running_in(home: &Path) -> Vec<Running> {
     let all = processes_in(home);
     // The first one started the others.
-    let process = *all.iter().find(|process| {
+    let is_first = |process: &&Identity| {
         let parent = fs::read_to_string(format!("/proc/{}/status", process.pid)).ok();
         let parent = parent.and_then(|text| {
             text.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse::<i32>().ok())
         });
         parent.is_some_and(|parent| all.iter().all(|other| other.pid != parent))
-    })?;
-    let found = fs::metadata(format!("/proc/{}", process.pid)).ok()?;
-    Some(Running { process, uid: found.uid(), gid: found.gid() })
+    };
+    let running = |process: &Identity| {
+        let found = fs::metadata(format!("/proc/{}", process.pid)).ok()?;
+        Some(Running { process: *process, uid: found.uid(), gid: found.gid() })
+    };
+    all.iter().filter(is_first).filter_map(running).collect()
 }
 
 /// How a running server is stopped and started: by its unit, or by PostgreSQL's own program.

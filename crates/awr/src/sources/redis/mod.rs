@@ -180,6 +180,22 @@ impl Redis {
         })
     }
 
+    /// What a command answers: the lines of a text, the elements of a list.
+    pub(super) fn texts(&mut self, command: &str) -> Result<Vec<String>> {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let element = |reply: &Reply| match reply {
+            Reply::Text(text) => text.clone(),
+            Reply::Number(number) => number.to_string(),
+            _ => String::new(),
+        };
+        match self.ask(&words)? {
+            Reply::Text(text) => Ok(text.lines().map(str::to_owned).collect()),
+            Reply::List(list) => Ok(list.iter().map(element).collect()),
+            Reply::Refused(reason) => Err(self.error("ask", reason)),
+            other => Ok(vec![element(&other)]),
+        }
+    }
+
     pub(super) fn answers(&mut self) -> Result<Answers> {
         let mut answers = Answers::default();
         for section in ["default", "commandstats"] {

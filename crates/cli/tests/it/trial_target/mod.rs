@@ -33,6 +33,8 @@ pub(crate) struct Target {
     url: String,
     /// The commands that stop and start it, where they must be given.
     commands: Option<[String; 2]>,
+    /// What the server is told besides.
+    settings: Vec<(String, String)>,
     /// Goes last.
     site: Site,
 }
@@ -40,15 +42,20 @@ pub(crate) struct Target {
 impl Target {
     /// PostgreSQL, which a trial finds its way to by itself.
     pub(crate) fn postgres() -> Option<Target> {
-        Target::new("postgres")
+        Target::new("postgres", &[])
     }
 
     /// MariaDB, which no unit of systemd runs here: the commands are given.
     pub(crate) fn mariadb() -> Option<Target> {
-        Target::new("mariadb")
+        Target::new("mariadb", &[])
     }
 
-    fn new(name: &str) -> Option<Target> {
+    /// Redis, whose every command waits for its append-only file; or told otherwise.
+    pub(crate) fn redis(settings: &[(&str, &str)]) -> Option<Target> {
+        Target::new("redis", settings)
+    }
+
+    fn new(name: &str, settings: &[(&str, &str)]) -> Option<Target> {
         let product = server::product(name).unwrap();
         let what = format!("a trial of {}", product.title());
         let programs = match server::find(product) {
@@ -74,8 +81,9 @@ impl Target {
         server::create(product, &programs, &place).unwrap();
         let sockets = tempfile::Builder::new().prefix("ts").tempdir_in("/tmp").unwrap();
         server::make_reachable(sockets.path(), product).unwrap();
-        let target = Target::with(product, &programs, site, sockets);
-        target.start(&programs, &place);
+        let settings = settings.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        let target = Target::with(product, &programs, site, sockets, settings);
+        target.start(&programs);
         let mut client = target.client().unwrap();
         for statement in [
             "CREATE DATABASE shop",
@@ -98,26 +106,33 @@ impl Target {
         programs: &Programs,
         site: Site,
         sockets: tempfile::TempDir,
+        mut settings: Vec<(String, String)>,
     ) -> Target {
         let at = sockets.path().display();
         let url = match product.name() {
+            "redis" => format!("unix://{at}/{}", product.socket_name()),
             "postgres" => format!("postgresql://postgres@/postgres?host={at}&port=5432"),
             _ => format!("mariadb://root@/?socket={at}/{}", product.socket_name()),
         };
-        let mut target = Target { product, sockets, url, commands: None, site };
+        let pid = sockets.path().join("pid");
+        if product.name() == "redis" {
+            settings.push(("pidfile".into(), pid.display().to_string()));
+        }
+        let mut target = Target { product, sockets, url, commands: None, settings, site };
         if product.name() != "postgres" {
-            let start = target.start_command(programs, &Server::new(&target.site.home, ""));
-            let pid = target.sockets.path().join("pid");
+            let start = target.start_command(programs);
             target.commands = Some([format!("kill -TERM $(cat {})", pid.display()), start]);
         }
         target
     }
 
     /// A command for a shell that starts the server behind its back, as its own account.
-    fn start_command(&self, programs: &Programs, place: &Server) -> String {
+    fn start_command(&self, programs: &Programs) -> String {
+        let mut place = Server::new(&self.site.home, "");
+        place.settings.clone_from(&self.settings);
         let account = server::account(self.product).unwrap();
         let program = programs.get(self.product.needed()[0]).unwrap().display().to_string();
-        let arguments = self.product.arguments(place, self.sockets.path());
+        let arguments = self.product.arguments(&place, self.sockets.path());
         let mut words: Vec<String> = vec!["setsid".into()];
         if let Some(account) = account {
             let (uid, gid) = (account.uid, account.gid);
@@ -128,8 +143,8 @@ impl Target {
         format!("cd / && {} >/dev/null 2>&1 </dev/null &", words.join(" "))
     }
 
-    fn start(&self, programs: &Programs, place: &Server) {
-        let command = self.start_command(programs, place);
+    fn start(&self, programs: &Programs) {
+        let command = self.start_command(programs);
         let status =
             Command::new("sh").args(["-c", &command]).stdin(Stdio::null()).status().unwrap();
         assert!(status.success());
@@ -155,6 +170,11 @@ impl Target {
     pub(crate) fn with_stop(&mut self, other: impl Fn(&str) -> String) {
         let [stop, _] = self.commands.as_mut().unwrap();
         *stop = other(stop);
+    }
+
+    /// What the server answers to a command that changes it.
+    pub(crate) fn tell(&self, command: &str) {
+        self.client().unwrap().batch(command).unwrap();
     }
 
     /// Whether it answers.
@@ -212,7 +232,11 @@ impl Target {
     pub(crate) fn assert_plain_with(&self, acknowledged: &[u64]) {
         self.assert_plain_and_running();
         assert!(acknowledged.len() > 50, "{} rows were acknowledged", acknowledged.len());
-        let rows = self.client().unwrap().table("SELECT id FROM shop.acked").unwrap();
+        let question = match self.product.name() {
+            "redis" => "KEYS *",
+            _ => "SELECT id FROM shop.acked",
+        };
+        let rows = self.client().unwrap().table(question).unwrap();
         let there: std::collections::HashSet<u64> =
             rows.iter().map(|row| row[0].parse().unwrap()).collect();
         let missing: Vec<&u64> =
@@ -239,7 +263,11 @@ impl Target {
                     std::thread::sleep(Duration::from_millis(20));
                     continue;
                 };
-                match connected.batch(&format!("INSERT INTO shop.acked VALUES ({number})")) {
+                let insert = match product.name() {
+                    "redis" => format!("SET {number} x"),
+                    _ => format!("INSERT INTO shop.acked VALUES ({number})"),
+                };
+                match connected.batch(&insert) {
                     Ok(()) => acknowledged.push(number),
                     Err(_) => client = None,
                 }
