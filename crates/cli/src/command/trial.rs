@@ -35,6 +35,9 @@ const LENGTH: Duration = Duration::from_secs(1800);
 /// stops it, attaches the fast storage, starts it, records it again, and compares. Then it stops
 /// the database once more, detaches, and starts it as it was; with --keep the tier stays.
 ///
+/// Of a SQLite file no server is stopped: LOAD runs on the file as it is, and with its directory
+/// attached.
+///
 /// Look first with --check: it touches nothing. Every step is in a journal before it is taken, and
 /// the steps are taken by a process that does not need your terminal. Ctrl-C brings the plain
 /// database back.
@@ -49,6 +52,7 @@ Examples:
   tiersmith trial mariadb:///?socket=/run/mysqld/mysqld.sock --fast /mnt/pmem0 --size 8G -- \
   sysbench oltp_read_write --time=600 run
   tiersmith trial redis://127.0.0.1:6379 --fast /mnt/nvme --for 10m
+  tiersmith trial app.db --fast /mnt/nvme -- ./load.sh
   tiersmith trial --resume          it was killed, or the machine restarted: go on
   tiersmith trial --undo            or bring the plain database back
 
@@ -56,7 +60,7 @@ Exit codes: 0 measured, or brought back as asked; 1 not measured, and it says ho
 stands and what to do; with --check, something speaks against it; 2 error.")]
 pub(crate) struct Trial {
     /// The database: postgresql://USER@HOST:PORT/DB, mariadb:// or redis://HOST:PORT, as for
-    /// `tiersmith awr record`
+    /// `tiersmith awr record`; or the path of a SQLite file
     #[arg(value_name = "URL", required_unless_present_any = ["resume", "undo"])]
     url: Option<String>,
     /// The fast storage: a directory, a file in one, or a DAX device
@@ -135,7 +139,7 @@ impl Trial {
         }
         let given = self.load.is_empty().then_some(LENGTH);
         let period = self.period.or(given);
-        let found = found::look(&Wishes {
+        let mut found = found::look(&Wishes {
             url: url.clone(),
             fast: fast.clone(),
             size: self.size,
@@ -144,6 +148,13 @@ impl Trial {
             keep: self.keep,
             commands: self.stop.clone().zip(self.start.clone()),
         })?;
+        // A server would be stopped; who has a SQLite file open is nobody's to end.
+        let home = &found.plan.home.0;
+        if !found.plan.has_server()
+            && let Err(used) = crate::mounted::refuse::in_use(home, home, false)
+        {
+            found.refusals.push(used.to_string());
+        }
         if self.check {
             return self.tell(&found);
         }
@@ -242,18 +253,20 @@ impl Trial {
         } else {
             let why = journal.why.as_ref().map(|why| format!(" ({})", messages::line(why)));
             let why = why.unwrap_or_default();
+            let runs = if journal.plan.has_server() { " and runs" } else { "" };
+            let kept = if runs.is_empty() { "" } else { ", and the database runs" };
             print(&match end {
                 End::Plain => format!(
-                    "measured{why}; the database is plain again and runs\n\n{}page: {}\n",
+                    "measured{why}; the database is plain again{runs}\n\n{}page: {}\n",
                     first_section(&room.read_text(TEXT).unwrap_or_default()),
                     page.display()
                 ),
                 End::Kept => format!(
-                    "measured{why}; the database runs, and the tier stays attached\n\n{}page: {}\n",
+                    "measured{why}; the tier stays attached{kept}\n\n{}page: {}\n",
                     first_section(&room.read_text(TEXT).unwrap_or_default()),
                     page.display()
                 ),
-                End::Undone => format!("not measured{why}; the database is plain and runs\n"),
+                End::Undone => format!("not measured{why}; the database is plain{runs}\n"),
             })?;
         }
         let as_asked =

@@ -26,7 +26,7 @@ mod log;
 mod pages;
 pub(crate) mod place;
 mod plan;
-mod refuse;
+pub(crate) mod refuse;
 mod report;
 mod scrub;
 mod serve;

@@ -172,6 +172,21 @@ fn a_redis_that_does_not_tell_its_directory_or_wants_a_password_is_refused_with_
 }
 
 #[test]
+fn a_trial_of_an_attached_home_is_refused_with_the_two_ways_to_try_it() {
+    let Some(target) = Target::mariadb() else { return };
+    let kept = output(target.trial(&["--keep"]).spawn().unwrap(), &["trial --keep"]);
+    let said = text(&kept);
+    assert_eq!(kept.status.code(), Some(0), "{said}");
+    assert!(said.contains("the tier stays attached, and the database runs"), "{said}");
+    let again = output(target.trial(&["--check"]).spawn().unwrap(), &["trial --check"]);
+    let said = text(&again);
+    assert_eq!(again.status.code(), Some(1), "{said}");
+    let detach = format!("tiersmith detach {}", target.home().display());
+    assert!(said.contains("is attached already") && said.contains(&detach), "{said}");
+    assert!(said.contains("tiersmith awr compare"), "{said}");
+}
+
+#[test]
 fn a_journal_that_cannot_be_read_is_named_with_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("trials");

@@ -18,7 +18,7 @@ use tiersmith_awr::sources::Address;
 use tiersmith_dir::PathText;
 
 use super::plan::{Database, Plan, Service, ask};
-use super::{redis, service};
+use super::{redis, service, sqlite};
 use crate::ByteSize;
 use crate::error::{Error, Result};
 
@@ -78,6 +78,13 @@ pub struct Found {
 /// # Errors
 /// The database cannot be asked, is not on this machine, or is not the caller's to stop.
 pub fn look(wishes: &Wishes) -> Result<Found> {
+    if sqlite::is_path(&wishes.url) {
+        let mut found = sqlite::plan(wishes)?;
+        found.look_at_home();
+        found.look_at_fast(wishes.size.unwrap_or(SIZE_DEFAULT));
+        found.tell();
+        return Ok(found);
+    }
     let address = Address::parse(&wishes.url)?;
     let database = Database::of(&address).ok_or_else(|| Error::Setting {
         setting: "URL",
@@ -165,16 +172,26 @@ impl Found {
     fn look_at_home(&mut self) {
         let home = self.plan.home.0.clone();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let within: Vec<&str> = mounts
-            .lines()
-            .filter_map(|line| line.split(' ').nth(4))
-            .filter(|at| Path::new(at).starts_with(&home))
-            .collect();
+        let at = |line: &str| line.split(' ').nth(4).map(str::to_owned);
+        let within: Vec<String> =
+            mounts.lines().filter_map(at).filter(|at| Path::new(at).starts_with(&home)).collect();
+        // The nearest mount that the directory is on.
+        let on = mounts.lines().filter(|line| at(line).is_some_and(|at| home.starts_with(at)));
+        let on = on.max_by_key(|line| at(line).map_or(0, |at| at.len()));
+        let attached = on.filter(|line| {
+            let behind = line.split_once(" - ").map_or("", |(_, behind)| behind);
+            let mut words = behind.split(' ');
+            let (kind, source) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+            kind == "fuse.tiersmith" || (kind.starts_with("fuse") && source == "tiersmith")
+        });
         match within.first() {
+            _ if attached.is_some() => {
+                let at = attached.and_then(at).unwrap_or_default();
+                self.refusals.push(attached_already(&self.plan, &at));
+            }
             Some(at) if Path::new(at) == home => self.refusals.push(format!(
-                "{} is a mount point, so it is attached already or cannot be moved aside; detach \
-                 it, or put \
-                 the database into a directory inside it",
+                "{} is a mount point, which a trial does not move aside; put the database into a \
+                 directory inside it",
                 home.display()
             )),
             Some(at) => self.refusals.push(format!(
@@ -216,6 +233,12 @@ impl Found {
     fn look_at_fast(&mut self, size: ByteSize) {
         let fast = self.plan.fast.0.clone();
         let shown = fast.display();
+        if fast.starts_with(&self.plan.home.0) {
+            self.refusals.push(format!(
+                "{shown} is inside the database's directory, which is moved aside; give another \
+                 place"
+            ));
+        }
         let about = match fs::metadata(&fast) {
             Ok(about) => about,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -313,6 +336,20 @@ impl Found {
             (None, _) => "two runs of the load".to_owned(),
         };
         let stops = match plan.keep {
+            _ if !plan.has_server() => {
+                self.notes = vec![
+                    "No server is stopped: the load runs on the plain file, then with its \
+                     directory attached by a mount, where it finds the file at the same path."
+                        .to_owned(),
+                    "Expected: two runs of the load, and some seconds to attach and to detach."
+                        .to_owned(),
+                    "A power cut meanwhile costs nothing that SQLite has committed: the tier is \
+                     persistent. The directory may stay empty until `tiersmith trial --resume` or \
+                     `tiersmith trial --undo`."
+                        .to_owned(),
+                ];
+                return;
+            }
             true => "The server is stopped once and started once (two steps); the tier stays",
             false => "The server is stopped twice and started twice (four steps); nothing is kept",
         };
@@ -329,6 +366,17 @@ impl Found {
                 .to_owned(),
         ];
     }
+}
+
+/// What to do about a home that has a tier already.
+fn attached_already(plan: &Plan, home: &str) -> String {
+    format!(
+        "{home} is attached already, and a trial begins with the plain database. To try it, stop \
+         {}, run `tiersmith detach {home}`, start it, and run this again, with --keep if the tier \
+         is to stay. To measure it as it is, record it now and after the detach (`tiersmith awr \
+         record --name NAME`), and compare the two with `tiersmith awr compare`",
+        if plan.has_server() { "the server" } else { "what uses it" }
+    )
 }
 
 /// What the processes of this machine are called.

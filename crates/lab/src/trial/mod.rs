@@ -9,6 +9,7 @@
 //! | `run.rs` | takes the steps, and goes back |
 //! | `redis.rs` | what Redis keeps on storage, and what a stop of it could lose |
 //! | `service.rs` | stops and starts a server that Tiersmith did not start |
+//! | `sqlite.rs` | looks at a SQLite file, which has no server |
 //! | `page.rs` | the page at the end |
 //!
 //! The steps are taken by a process of its own, without a terminal. When that is killed, the
@@ -26,6 +27,7 @@ pub mod plan;
 mod redis;
 pub mod run;
 pub mod service;
+mod sqlite;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

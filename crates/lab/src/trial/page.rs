@@ -11,6 +11,8 @@ use super::journal::{Journal, Room};
 use super::plan::Step;
 use crate::error::{Error, Result};
 
+/// Waits of the mount that are listed.
+const WAITS: usize = 10;
 /// The page's file.
 pub const PAGE: &str = "trial.html";
 /// The same as text.
@@ -21,12 +23,20 @@ pub const TEXT: &str = "trial.txt";
 /// # Errors
 /// A recording cannot be read, or a file cannot be written.
 pub(super) fn write(room: &Room, journal: &Journal) -> Result<()> {
-    let before = recorded(room, journal, "before", Step::Baseline)?;
-    let after = recorded(room, journal, "after", Step::Measure)?;
+    let before = recorded(room, journal, "before", Step::Baseline, "before")?;
+    // Of a SQLite file, two sources are recorded the second time.
+    let first = if journal.plan.has_server() { "after" } else { "after-1" };
+    let after = recorded(room, journal, "after", Step::Measure, first)?;
     let mut report: Report = compare(&before, &after);
     report.title = "TIERSMITH TRIAL: COMPARE PERIODS".to_owned();
     let mut section = Section { title: "The Trial".to_owned(), items: Vec::new() };
-    section.items.push(Item::Table(gain(&before, &after)));
+    if journal.plan.has_server() {
+        section.items.push(Item::Table(gain(&before, &after)));
+    } else {
+        let mount = recorded(room, journal, "after", Step::Measure, "after-2")?;
+        section.items.push(Item::Table(run_time(&before, &after)));
+        section.items.push(Item::Table(waits(&mount)));
+    }
     section.items.extend(tier(room).map(Item::Text));
     section.items.extend(ways(journal).into_iter().map(Item::Text));
     report.sections.insert(0, section);
@@ -34,8 +44,14 @@ pub(super) fn write(room: &Room, journal: &Journal) -> Result<()> {
     room.put(PAGE, &render::html(&report))
 }
 
-fn recorded(room: &Room, journal: &Journal, name: &str, step: Step) -> Result<Interval> {
-    let path = room.path_of(&format!("{name}-{}.db", journal.attempts(step)));
+fn recorded(
+    room: &Room,
+    journal: &Journal,
+    file: &str,
+    step: Step,
+    name: &str,
+) -> Result<Interval> {
+    let path = room.path_of(&format!("{file}-{}.db", journal.attempts(step)));
     let repository = AnyRepository::existing(&path)?;
     let (baselines, _) = repository.baselines_and_gaps()?;
     let found = baselines.into_iter().find(|baseline| baseline.name == name).ok_or_else(|| {
@@ -45,7 +61,42 @@ fn recorded(room: &Room, journal: &Journal, name: &str, step: Step) -> Result<In
             reason: format!("too little was recorded `{name}` to be compared; record for longer"),
         }
     })?;
-    Ok(repository.interval(found.first, found.last)?.labelled(name))
+    Ok(repository.interval(found.first, found.last)?.labelled(file))
+}
+
+/// How long the load took, where nobody counts what it did.
+fn run_time(before: &Interval, after: &Interval) -> Table {
+    let mut table = Table::new("Gain")
+        .text("Figure", "What is compared.")
+        .figures("Before", "s", "The file as it was.")
+        .figures("After", "s", "With its directory attached.")
+        .figures("After / Before", "", "The second by the first: below 1 is faster.");
+    let (first, second) = (before.elapsed_s(), after.elapsed_s());
+    table.row(vec![
+        Cell::text("Run time of the load"),
+        Cell::number(Some(first)),
+        Cell::number(Some(second)),
+        Cell::number((first > 0.0).then_some(second / first)),
+    ]);
+    table
+}
+
+/// What the load waited for in the mount.
+fn waits(mount: &Interval) -> Table {
+    let mut table = Table::new("Waits in the Mount")
+        .text("Event", "What the load waited for, with the fast storage.")
+        .figures("Waits", "", "How often.")
+        .figures("Time", "", "Altogether; several processes wait at once.")
+        .figures("Mean", "", "Of one wait.");
+    for wait in mount.foreground().into_iter().take(WAITS) {
+        table.row(vec![
+            Cell::text(&wait.name),
+            Cell::number(Some(wait.count as f64)),
+            Cell::nanoseconds(Some(wait.total_ns as f64)),
+            Cell::nanoseconds(wait.mean_ns()),
+        ]);
+    }
+    table
 }
 
 /// A figure of each period.
@@ -135,15 +186,14 @@ fn tier(room: &Room) -> Option<String> {
 fn ways(journal: &Journal) -> Vec<String> {
     let (home, fast) = (journal.plan.home.0.display(), journal.plan.fast.0.display());
     let size = journal.plan.size.iter().map(|size| format!(" --size {size}")).collect::<String>();
+    let stop = if journal.plan.has_server() { "stop the server" } else { "close the database" };
     match journal.plan.keep {
         true => vec![format!(
-            "The tier stays attached. After a reboot: tiersmith attach {home}. To undo it, stop \
-             the server and run: \
-             tiersmith detach {home}."
+            "The tier stays attached. After a reboot: tiersmith attach {home}. To undo it, {stop} \
+             and run: tiersmith detach {home}."
         )],
         false => vec![format!(
-            "Nothing was kept: the database is plain again. To keep the tier, stop the server and \
-             run: \
+            "Nothing was kept: the database is plain again. To keep the tier, {stop} and run: \
              tiersmith attach {home} --fast {fast}{size}."
         )],
     }

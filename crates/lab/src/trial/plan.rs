@@ -49,6 +49,8 @@ pub enum Service {
         /// Starts it.
         start: String,
     },
+    /// There is none: SQLite, whose files the load opens.
+    NoServer,
 }
 
 impl Service {
@@ -58,6 +60,7 @@ impl Service {
             Service::Systemd { unit } => format!("systemctl stop {unit}, systemctl start {unit}"),
             Service::PgCtl { program, uid, .. } => format!("{} as user {uid}", program.0.display()),
             Service::Commands { stop, start } => format!("`{stop}`, `{start}`"),
+            Service::NoServer => "no server".to_owned(),
         }
     }
 }
@@ -65,7 +68,7 @@ impl Service {
 /// What a trial does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The address of the database.
+    /// The address of the database, or the path of a SQLite file for people.
     pub url: String,
     /// Its directory.
     pub home: PathText,
@@ -193,7 +196,28 @@ impl Plan {
             steps.extend([Step::StopAgain, Step::Detach, Step::StartAgain]);
         }
         steps.push(Step::Report);
+        if !self.has_server() {
+            let of_server = [Step::Stop, Step::Start, Step::StopAgain, Step::StartAgain];
+            steps.retain(|step| !of_server.contains(step));
+        }
         steps
+    }
+
+    /// Whether there is a server to stop and to start.
+    pub fn has_server(&self) -> bool {
+        self.service != Service::NoServer
+    }
+
+    /// The profile of its files, where they might not tell.
+    ///
+    /// # Errors
+    /// The address cannot be read.
+    pub fn profile(&self) -> Result<Option<&'static str>> {
+        if !self.has_server() {
+            return Ok(Some("sqlite"));
+        }
+        let is_redis = Database::of(&Address::parse(&self.url)?) == Some(Database::Redis);
+        Ok(is_redis.then_some("redis"))
     }
 
     /// Asks the database.

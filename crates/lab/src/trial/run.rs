@@ -229,6 +229,9 @@ impl Runner<'_> {
 
     /// Whether the server answers, and with this directory.
     fn answers(&self) -> Result<bool> {
+        if !self.journal.plan.has_server() {
+            return Ok(true);
+        }
         Ok(self.ask_for_home()?.is_ok())
     }
 
@@ -250,7 +253,7 @@ impl Runner<'_> {
 
     fn stop(&mut self) -> Result<()> {
         let home = self.journal.plan.home.0.clone();
-        if service::processes_in(&home).is_empty() {
+        if !self.journal.plan.has_server() || service::processes_in(&home).is_empty() {
             return Ok(());
         }
         let address = Address::parse(&self.journal.plan.url)?;
@@ -356,10 +359,8 @@ impl Runner<'_> {
             if standing == Standing::Plain {
                 command.arg("--fast").arg(&plan.fast.0);
                 command.args(plan.size.iter().flat_map(|size| ["--size", size]));
-                // A snapshot may be called anything, and be all that there is.
-                if Database::of(&Address::parse(&plan.url)?) == Some(Database::Redis) {
-                    command.args(["--profile", "redis"]);
-                }
+                // A snapshot of Redis and a SQLite file may be called anything.
+                command.args(plan.profile()?.iter().flat_map(|name| ["--profile", name]));
             }
             if self.succeeds(command, "attaching")? {
                 return Ok(());
@@ -410,7 +411,16 @@ impl Runner<'_> {
         // Twenty snapshots of a short period, one a minute of a long one.
         let every_ms = plan.length_ms.map_or(5_000, |length| (length / 20).clamp(200, 60_000));
         let mut command = Command::new(self.program);
-        command.args(["awr", "record", "--source", &plan.url, "--name", name]).arg("--to").arg(to);
+        command.args(["awr", "record", "--name", name]).arg("--to").arg(to);
+        if plan.has_server() {
+            command.args(["--source", &plan.url]);
+        } else {
+            // The machine is there both times; the mount's waits are beside it.
+            command.args(["--source", "host"]);
+            if step == Step::Measure {
+                command.arg("--source").arg(&plan.home.0);
+            }
+        }
         command.arg("--every").arg(format!("{every_ms}ms"));
         command.args(
             plan.length_ms.iter().flat_map(|length| ["--for".to_owned(), format!("{length}ms")]),

@@ -194,6 +194,8 @@ pub fn command_for(service: &Service, wanted: Wanted) -> Result<Command> {
             made.arg("-c").arg(if wanted == Wanted::Start { start } else { stop });
             made
         }
+        // Nobody asks for it: such a plan has no such steps.
+        Service::NoServer => Command::new("/bin/true"),
         Service::PgCtl { program, uid, gid, directory, arguments, environment, log } => {
             let mut words: Vec<OsString> = vec!["-i".into()];
             words.extend(environment.iter().map(OsString::from));

@@ -1,0 +1,143 @@
+//! A trial of a SQLite database file: the load runs twice, on the file as it is and with its
+//! directory attached by the mount.
+//!
+//! SQLite is a library in each program that has the file open, so there is no server to ask, to
+//! stop or to start. The load finds the file at its path both times and needs no change, which the
+//! VFS, the other way to attach a database, would ask of it.
+//!
+//! Deliberately absent: databases attached through the VFS, and loads that the trial does not run.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use tiersmith_awr::sources::Address;
+use tiersmith_dir::PathText;
+
+use super::found::{Found, Wishes};
+use super::plan::{Plan, Service};
+use crate::error::{Error, Result};
+
+/// How a SQLite database begins.
+const BEGINNING: &[u8] = b"SQLite format 3\0";
+/// What the VFS puts behind the name of a database that it has attached.
+const ATTACHED: &str = "-tiersmith";
+/// The files of a database, by what is behind its name.
+const ENDS: [&str; 4] = ["", "-wal", "-shm", "-journal"];
+/// Names in a directory that are looked at.
+const NAMES_MAX: usize = 10_000;
+
+/// Whether this is a path and not the address of a server.
+pub(super) fn is_path(text: &str) -> bool {
+    !Address::is_one(text)
+}
+
+/// What there is to know before anything is touched.
+///
+/// # Errors
+/// It is no SQLite database, or not the caller's to attach, or there is no load.
+pub(super) fn plan(wishes: &Wishes) -> Result<Found> {
+    let given = Path::new(&wishes.url);
+    let refused =
+        |reason: String| Error::Place { what: "trial", path: given.to_path_buf(), reason };
+    let path = given.canonicalize().map_err(|e| {
+        refused(format!(
+            "{e}; give the path of a SQLite database file, or the address of a server, such as \
+             postgresql:///postgres"
+        ))
+    })?;
+    check_file(&path).map_err(refused)?;
+    let home = path.parent().unwrap_or(Path::new("/")).to_path_buf();
+    if wishes.load.is_empty() {
+        return Err(refused(
+            "SQLite has no server that could be recorded while others use it; give the command \
+             that uses the database: -- LOAD. It runs twice, with the file as it is and attached"
+                .into(),
+        ));
+    }
+    if wishes.commands.is_some() {
+        return Err(refused(
+            "there is no server to stop or to start; leave out --stop and --start, and stop the \
+             programs that have the database open"
+                .into(),
+        ));
+    }
+    let owner = fs::metadata(&home).map_err(|e| refused(format!("cannot look at it: {e}")))?.uid();
+    let caller = rustix::process::geteuid();
+    if !caller.is_root() && caller.as_raw() != owner {
+        return Err(refused(format!(
+            "{} belongs to user {owner}; run the trial as that user, or as root",
+            home.display()
+        )));
+    }
+    let plan = Plan {
+        url: path.display().to_string(),
+        home: PathText(home.clone()),
+        fast: PathText(wishes.fast.canonicalize().unwrap_or_else(|_| wishes.fast.clone())),
+        size: wishes.size.map(|size| size.to_string()),
+        length_ms: wishes.length_ms,
+        load: wishes.load.clone(),
+        directory: PathText(std::env::current_dir().unwrap_or_else(|_| "/".into())),
+        keep: wishes.keep,
+        service: Service::NoServer,
+    };
+    let mut found = Found { plan, refusals: Vec::new(), warnings: Vec::new(), notes: Vec::new() };
+    found.warnings.push(
+        "the load runs twice on the database itself, and what it changes the first time is there \
+         the second time"
+            .into(),
+    );
+    let others = others(&path, &home);
+    if others > 0 {
+        found.warnings.push(format!(
+            "{others} other names in {} are attached with the database; nobody else must use them \
+             meanwhile",
+            home.display()
+        ));
+    }
+    Ok(found)
+}
+
+fn check_file(path: &Path) -> std::result::Result<(), String> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(ATTACHED);
+    if PathBuf::from(beside).is_dir() {
+        return Err(format!(
+            "it is attached through the VFS already; `tiersmith detach {}` gives the plain file, \
+             which a trial begins with",
+            path.display()
+        ));
+    }
+    let about = fs::metadata(path).map_err(|e| format!("cannot look at it: {e}"))?;
+    if about.is_dir() {
+        return Err("it is a directory; give the SQLite database file in it, or the address of \
+                    the server whose directory it is, such as postgresql:///postgres"
+            .into());
+    }
+    if !about.is_file() {
+        return Err("it is no file; give the path of a SQLite database file".into());
+    }
+    let mut beginning = Vec::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(BEGINNING.len() as u64).read_to_end(&mut beginning))
+        .map_err(|e| format!("cannot read it: {e}"))?;
+    if beginning != BEGINNING {
+        return Err("it does not begin as a SQLite database does; give one that was written to \
+                    before"
+            .into());
+    }
+    Ok(())
+}
+
+/// How many names are in the directory besides those of the database.
+fn others(path: &Path, home: &Path) -> usize {
+    let name = path.file_name().unwrap_or_default();
+    let own = ENDS.map(|end| {
+        let mut own = name.to_owned();
+        own.push(end);
+        own
+    });
+    let entries = fs::read_dir(home).into_iter().flatten().flatten().take(NAMES_MAX);
+    entries.filter(|entry| !own.contains(&entry.file_name())).count()
+}
