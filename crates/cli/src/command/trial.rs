@@ -13,6 +13,7 @@ use clap::Args;
 use serde_json::json;
 use signal_hook::consts::SIGHUP;
 use tiersmith_lab::ByteSize;
+use tiersmith_lab::trial::alone::Alone;
 use tiersmith_lab::trial::found::{self, Found, Wishes};
 use tiersmith_lab::trial::journal::{End, Goal, Journal, Room};
 use tiersmith_lab::trial::page::{PAGE, TEXT};
@@ -86,6 +87,10 @@ pub(crate) struct Trial {
     /// The command that starts the server; it must return
     #[arg(long, value_name = "COMMAND", requires_all = ["stop", "url"])]
     start: Option<String>,
+    /// How long the server may take to stop, and to start [default: 20m]
+    #[arg(long, value_name = "TIME", value_parser = length, requires = "url",
+    allow_hyphen_values = true)]
+    patience: Option<Duration>,
     /// Go on with the trial that is not over
     #[arg(long, conflicts_with_all = ["url", "fast", "undo", "load"])]
     resume: bool,
@@ -143,7 +148,8 @@ impl Trial {
             url: url.clone(),
             fast: fast.clone(),
             size: self.size,
-            length_ms: period.map(|period| u64::try_from(period.as_millis()).unwrap_or(u64::MAX)),
+            length_ms: period.map(milliseconds),
+            patience_ms: self.patience.map(milliseconds),
             load: self.load.clone(),
             keep: self.keep,
             commands: self.stop.clone().zip(self.start.clone()),
@@ -154,6 +160,10 @@ impl Trial {
             && let Err(used) = crate::mounted::refuse::in_use(home, home, false)
         {
             found.refusals.push(used.to_string());
+        }
+        // Not held: the process that takes the steps does.
+        if let Err(other) = Alone::on(home) {
+            found.refusals.push(other.to_string());
         }
         if self.check {
             return self.tell(&found);
@@ -294,6 +304,10 @@ impl Trial {
         }
         Ok(Outcome::Findings)
     }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The process without a terminal.

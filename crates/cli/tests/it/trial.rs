@@ -266,6 +266,59 @@ fn a_command_that_does_not_stop_the_server_is_told_soon() {
 }
 
 #[test]
+fn a_stop_command_that_hangs_is_ended_and_the_server_runs_as_before() {
+    let Some(mut target) = Target::mariadb() else { return };
+    let gone = target.state().join("stopped-late");
+    // It would stop the server when nobody expects it any more.
+    target.with_stop(|stop| format!("sleep 15; touch {}; {stop}", gone.display()));
+    let began = Instant::now();
+    let done = output(target.trial(&["--patience", "2s"]).spawn().unwrap(), &["trial"]);
+    let said = text(&done);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("the command to stop it: did not end in 2.00s"), "{said}");
+    assert!(said.contains("is plain and runs"), "{said}");
+    std::thread::sleep(Duration::from_secs(16).saturating_sub(began.elapsed()));
+    assert!(!gone.exists(), "the command went on");
+    target.assert_plain_and_running();
+}
+
+#[test]
+fn a_start_command_that_hangs_is_ended_and_the_state_is_told_with_the_way_back() {
+    let Some(mut target) = Target::mariadb() else { return };
+    let works = target.state().join("works");
+    target.with_start(|start| format!("test -e {} || sleep 600; {start}", works.display()));
+    let done = output(target.trial(&["--patience", "2s"]).spawn().unwrap(), &["trial"]);
+    let said = text(&done);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("the command to start it: did not end in 2.00s"), "{said}");
+    assert!(said.contains("is plain, and no server runs in it"), "{said}");
+    assert!(said.contains("tiersmith trial --undo"), "{said}");
+    fs::write(&works, "").unwrap();
+    let back = output(target.way("--undo").spawn().unwrap(), &["trial", "--undo"]);
+    assert_eq!(back.status.code(), Some(0), "{}", text(&back));
+    target.assert_plain_and_running();
+}
+
+#[test]
+fn two_trials_with_two_state_directories_do_not_work_on_one_database() {
+    let Some(target) = Target::mariadb() else { return };
+    let first = target.trial(&["--for", "4s"]).spawn().unwrap();
+    daemon::wait_until("the first trial records", || {
+        let journals = target.trials().into_iter().map(|dir| dir.join("trial.toml"));
+        journals.filter_map(|file| fs::read_to_string(file).ok()).any(|t| t.contains("baseline"))
+    });
+    let other = target.state().join("other");
+    let fast = target.home().with_file_name("fast");
+    let mut second = target.command_with(&fast, &other, &["--size", "64M", "--check"]);
+    let second = output(second.spawn().unwrap(), &["trial"]);
+    assert_eq!(second.status.code(), Some(1), "{}", text(&second));
+    assert!(text(&second).contains("another trial of it takes its steps"), "{}", text(&second));
+    let first = output(first, &["trial"]);
+    assert_eq!(first.status.code(), Some(0), "{}", text(&first));
+    target.assert_plain_and_running();
+}
+
+#[test]
 fn a_journal_that_cannot_be_written_does_not_leave_the_server_stopped() {
     let Some(mut target) = Target::mariadb() else { return };
     // As on a full disk: from here on nothing takes the journal's place.

@@ -56,6 +56,8 @@ pub struct Wishes {
     pub load: Vec<String>,
     /// Whether the tier stays.
     pub keep: bool,
+    /// How long the server may take to stop or to start.
+    pub patience_ms: Option<u64>,
     /// The commands that stop and start the server.
     pub commands: Option<(String, String)>,
 }
@@ -138,6 +140,7 @@ pub fn look(wishes: &Wishes) -> Result<Found> {
         load: wishes.load.clone(),
         directory: PathText(std::env::current_dir().unwrap_or_else(|_| "/".into())),
         keep: wishes.keep,
+        patience_ms: wishes.patience_ms,
         service,
     };
     let mut found = Found { plan, refusals: Vec::new(), warnings: Vec::new(), notes: Vec::new() };

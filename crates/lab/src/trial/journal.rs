@@ -359,6 +359,7 @@ mod tests {
             load: vec!["pgbench".into()],
             directory: Path::new("/root").into(),
             keep: false,
+            patience_ms: Some(7),
             service: Service::Commands { stop: "stop it".into(), start: "start it".into() },
         })
     }

@@ -6,6 +6,7 @@
 //! | `found.rs` | looks at the database and the storage before anything is touched |
 //! | `plan.rs` | what will be done, as data |
 //! | `journal.rs` | the trial's directory: the plan and every step, durable before it is taken |
+//! | `alone.rs` | one trial at a time works on a database |
 //! | `run.rs` | takes the steps, and goes back |
 //! | `redis.rs` | what Redis keeps on storage, and what a stop of it could lose |
 //! | `service.rs` | stops and starts a server that Tiersmith did not start |
@@ -20,6 +21,7 @@
 //! Deliberately absent: attaching, detaching and recording themselves, which are commands of the
 //! program.
 
+pub mod alone;
 pub mod found;
 pub mod journal;
 pub mod page;

@@ -13,6 +13,9 @@ use tiersmith_dir::PathText;
 
 use crate::error::Result;
 
+/// How long a server may take to stop or to start if nobody says: it writes a checkpoint, or
+/// recovers.
+const PATIENCE: Duration = Duration::from_secs(1200);
 /// How long a server may take for one answer.
 const ANSWER: Duration = Duration::from_secs(10);
 
@@ -84,6 +87,9 @@ pub struct Plan {
     pub directory: PathText,
     /// Whether the tier stays attached at the end.
     pub keep: bool,
+    /// How long the server may take to stop or to start; without it twenty minutes.
+    #[serde(default)]
+    pub patience_ms: Option<u64>,
     /// How the server is stopped and started.
     pub service: Service,
 }
@@ -206,6 +212,11 @@ impl Plan {
     /// Whether there is a server to stop and to start.
     pub fn has_server(&self) -> bool {
         self.service != Service::NoServer
+    }
+
+    /// How long the server may take to stop, or to start.
+    pub fn patience(&self) -> Duration {
+        self.patience_ms.map_or(PATIENCE, Duration::from_millis)
     }
 
     /// The profile of its files, where they might not tell.

@@ -20,8 +20,10 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Signal;
+use tiersmith_awr::figure;
 use tiersmith_awr::sources::Address;
 
+use super::alone::Alone;
 use super::journal::{End, Goal, Journal, Room, Taken};
 use super::page;
 use super::plan::{Database, Service, Step};
@@ -30,12 +32,12 @@ use super::service::{self, Wanted};
 use crate::error::{During, Error, Result};
 use crate::process::{Process, log_end};
 
-/// How long a server may take to stop or to answer: it writes a checkpoint, or recovers.
-const PATIENCE: Duration = Duration::from_secs(1200);
 /// How long a recording may take to end when it is asked to.
 const END: Duration = Duration::from_secs(30);
 /// How long a server may take to stop although the command that stops it failed.
 const FAILED: Duration = Duration::from_secs(5);
+/// How long is waited for what a command has done when it took all the time itself.
+const AFTER: Duration = Duration::from_secs(1);
 /// How long is waited between two looks.
 const LOOK: Duration = Duration::from_millis(50);
 /// How often attach and detach are tried while something still uses the directory.
@@ -58,9 +60,13 @@ enum Standing {
 /// The way back failed too, or the journal cannot be written; the journal says how far it came.
 pub fn take_steps(room: &Room, program: &Path) -> Result<Journal> {
     let mut runner = Runner { journal: room.read()?, room, program };
-    let done = runner.run();
+    let done = Alone::on(&runner.journal.plan.home.0).and_then(|_alone| runner.run());
     if let Err(e) = &done {
-        runner.journal.why = Some(e.to_string());
+        runner.journal.why = Some(format!("{e}; {}", runner.state()));
+        // One that never began is over: there is nothing to go on with, or back from.
+        if runner.journal.taken.is_empty() {
+            runner.journal.end = Some(End::Undone);
+        }
         room.write(&runner.journal)?;
     }
     done.map(|()| runner.journal)
@@ -102,6 +108,26 @@ impl Runner<'_> {
             return self.end(End::Plain);
         }
         self.end(End::Undone)
+    }
+
+    /// How the database stands, for people: looked at, and not taken from the journal.
+    fn state(&self) -> String {
+        let directory = match self.standing() {
+            Ok(Standing::Plain) => "plain",
+            Ok(Standing::Mounted) => "attached",
+            Ok(Standing::Unmounted) => "attached and not mounted",
+            Err(_) => "not to be looked at",
+        };
+        let home = self.journal.plan.home.0.display();
+        if !self.journal.plan.has_server() {
+            return format!("{home} is {directory}");
+        }
+        let server = match service::processes_in(&self.journal.plan.home.0).is_empty() {
+            true => "no server runs in it",
+            false if matches!(self.answers(), Ok(true)) => "the server runs and answers",
+            false => "a server runs in it and does not answer",
+        };
+        format!("{home} is {directory}, and {server}")
     }
 
     fn end(&mut self, end: End) -> Result<()> {
@@ -146,7 +172,7 @@ impl Runner<'_> {
         }
         let began = Instant::now();
         while helper.runs() {
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > self.journal.plan.patience() {
                 return Err(
                     self.failed(last.step.text(), format!("process {} still runs", helper.pid))
                 );
@@ -259,7 +285,7 @@ impl Runner<'_> {
         let address = Address::parse(&self.journal.plan.url)?;
         let is_redis = Database::of(&address) == Some(Database::Redis);
         if is_redis {
-            redis::prepare_stop(&address, PATIENCE)?;
+            redis::prepare_stop(&address, self.journal.plan.patience())?;
         }
         let stopped = self.stop_service(&home);
         if is_redis && stopped.is_err() {
@@ -269,13 +295,16 @@ impl Runner<'_> {
     }
 
     fn stop_service(&mut self, home: &Path) -> Result<()> {
-        let ended = self.service(Wanted::Stop)?;
         let began = Instant::now();
+        let ended = self.service(Wanted::Stop)?;
         let failed = ended.is_some_and(|status| !status.success());
+        let until = match failed {
+            true => began.elapsed() + FAILED,
+            false => self.journal.plan.patience().max(began.elapsed() + AFTER),
+        };
         while !service::processes_in(home).is_empty() {
-            if began.elapsed() > if failed { FAILED } else { PATIENCE } {
-                let how =
-                    ended.map_or_else(|| "did not end".to_owned(), |status| status.to_string());
+            if began.elapsed() > until {
+                let how = self.how(ended);
                 let log = log_end(&self.room.path_of("log"));
                 let reason =
                     format!("it still runs; the command to stop it: {how}; it printed: {log}");
@@ -291,12 +320,13 @@ impl Runner<'_> {
             return Ok(());
         }
         let home = self.journal.plan.home.0.clone();
+        let began = Instant::now();
         let ended = if service::processes_in(&home).is_empty() {
             self.service(Wanted::Start)?
         } else {
             None
         };
-        let began = Instant::now();
+        let until = self.journal.plan.patience().max(began.elapsed() + AFTER);
         while let Err(why) = self.ask_for_home()? {
             let failed = ended.is_some_and(|status| !status.success());
             // A server that could not be started leaves nothing that runs.
@@ -305,9 +335,8 @@ impl Runner<'_> {
             // was changed.
             let refused = began.elapsed() > END && is_refused_login(&why);
             let failed = failed && service::processes_in(&home).is_empty();
-            if failed || gone || refused || began.elapsed() > PATIENCE {
-                let how =
-                    ended.map_or_else(|| "did not end".to_owned(), |status| status.to_string());
+            if failed || gone || refused || began.elapsed() > until {
+                let how = self.how(ended);
                 let log = log_end(&self.room.path_of("log"));
                 let reason = format!(
                     "it does not answer: {why}; the command to start it: {how}; it printed: {log}"
@@ -319,7 +348,15 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Runs the command that stops or starts the server; nothing if it does not end.
+    /// How the command to stop or to start the server ended.
+    fn how(&self, ended: Option<ExitStatus>) -> String {
+        let patience = self.journal.plan.patience();
+        let hung = || format!("did not end in {}", figure::nanoseconds(patience.as_nanos() as f64));
+        ended.map_or_else(hung, |status| status.to_string())
+    }
+
+    /// Runs the command that stops or starts the server; nothing if it does not end. One that hangs
+    /// is ended, so that it does not stop the server when nobody expects it any more.
     fn service(&mut self, wanted: Wanted) -> Result<Option<ExitStatus>> {
         let mut command = service::command_for(&self.journal.plan.service, wanted)?;
         // The user's commands may be relative to where the trial was begun, as the load is.
@@ -337,9 +374,16 @@ impl Runner<'_> {
                 Wanted::Start => self.answers()?,
                 Wanted::Stop => service::processes_in(&self.journal.plan.home.0).is_empty(),
             };
-            // It may be the server itself, which must not be killed with its handle.
-            if is_so && process.wait(BETWEEN).is_none() || began.elapsed() > PATIENCE {
-                std::mem::forget(process);
+            let hangs = began.elapsed() > self.journal.plan.patience();
+            if is_so && process.wait(BETWEEN).is_none() || hangs {
+                // It may be the server itself, which must not be killed with its handle.
+                let servers = service::processes_in(&self.journal.plan.home.0);
+                let tree = process.identity().tree();
+                if is_so || tree.iter().any(|process| servers.contains(process)) {
+                    std::mem::forget(process);
+                } else {
+                    process.kill();
+                }
                 return Ok(None);
             }
             std::thread::sleep(LOOK);

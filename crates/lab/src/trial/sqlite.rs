@@ -80,6 +80,7 @@ pub(super) fn plan(wishes: &Wishes) -> Result<Found> {
         load: wishes.load.clone(),
         directory: PathText(std::env::current_dir().unwrap_or_else(|_| "/".into())),
         keep: wishes.keep,
+        patience_ms: wishes.patience_ms,
         service: Service::NoServer,
     };
     let mut found = Found { plan, refusals: Vec::new(), warnings: Vec::new(), notes: Vec::new() };

@@ -172,6 +172,12 @@ impl Target {
         *stop = other(stop);
     }
 
+    /// Another command that starts it, made from the one that does.
+    pub(crate) fn with_start(&mut self, other: impl Fn(&str) -> String) {
+        let [_, start] = self.commands.as_mut().unwrap();
+        *start = other(start);
+    }
+
     /// What the server answers to a command that changes it.
     pub(crate) fn tell(&self, command: &str) {
         self.client().unwrap().batch(command).unwrap();
@@ -188,7 +194,11 @@ impl Target {
 
     /// A trial with this fast storage.
     pub(crate) fn command(&self, fast: &Path, more: &[&str]) -> Command {
-        let state = self.state();
+        self.command_with(fast, &self.state(), more)
+    }
+
+    /// The same with another directory for journals.
+    pub(crate) fn command_with(&self, fast: &Path, state: &Path, more: &[&str]) -> Command {
         let mut command = daemon::command(&["trial", &self.url]);
         if !more.contains(&"--for") {
             command.args(["--for", PERIOD]);
