@@ -404,7 +404,7 @@ fn product(
     }
     report.config("home", first.places.home_is_on.to_string());
     report.config("tier", first.places.tier_is_on.to_string());
-    if first.places.emulated {
+    if first.places.emulated() {
         report.warn(format!(
             "EMULATED: {} stands for persistent memory ({name})",
             first.places.tier_is_on

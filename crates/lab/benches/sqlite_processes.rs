@@ -88,13 +88,13 @@ fn measure(report: &mut Report, leftovers: &Leftovers) -> Result<(), Failed> {
         profile: Profile::named("sqlite")?,
         member: tier.join("member"),
         bytes: TIER_BYTES,
-        emulated: places.emulated,
+        medium: places.medium,
         holds_nothing: false,
         atomic_pages: true,
         home_model: None,
     };
     let mount = MountedHome::new(&home, &attach, leftovers)?;
-    if places.emulated {
+    if places.emulated() {
         report.warn("the tier is EMULATED: memory stands for persistent memory".to_owned());
     }
     report.note(mount.remark().unwrap_or_default());

@@ -154,6 +154,12 @@ impl Trial {
             keep: self.keep,
             commands: self.stop.clone().zip(self.start.clone()),
         })?;
+        if state.starts_with(home) {
+            found.refusals.push(format!(
+                "the trial's own files would be in {}, which is moved aside; give another --state",
+                messages::path(&state)
+            ));
+        }
         // A server would be stopped; who has a SQLite file open is nobody's to end.
         let home = &found.plan.home.0;
         if !found.plan.has_server()

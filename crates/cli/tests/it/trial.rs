@@ -118,17 +118,30 @@ fn a_trial_of_redis_killed_at_any_step_is_brought_to_its_end_or_back() {
 }
 
 #[test]
-fn a_redis_with_snapshots_only_loses_nothing_even_if_its_stop_command_kills_it() {
-    let Some(mut target) = Target::redis(&[("appendonly", "no"), ("save", "3600 1000000")]) else {
-        return;
-    };
+fn a_redis_loses_nothing_even_if_its_stop_command_kills_it() {
+    let Some(mut target) = Target::redis(&[]) else { return };
     target.with_stop(|stop| stop.replace("-TERM", "-KILL"));
     let load = target.load();
     let done = output(target.trial(&[]).spawn().unwrap(), &["trial"]);
-    let said = text(&done);
-    assert_eq!(done.status.code(), Some(0), "{said}");
-    assert!(said.contains("only snapshots go to storage"), "{said}");
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done));
     target.assert_plain_with(&load.end());
+}
+
+#[test]
+fn a_redis_that_starts_without_its_append_only_file_is_named_and_the_file_is_whole() {
+    let Some(mut target) = Target::redis(&[]) else { return };
+    target.with_start(|start| start.replace("'--appendonly' 'yes'", "'--appendonly' 'no'"));
+    target.tell("SET acknowledged x");
+    let done = output(target.trial(&[]).spawn().unwrap(), &["trial"]);
+    let said = text(&done);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("without its append-only file") && said.contains("NOSAVE"), "{said}");
+    let kept = fs::read_dir(target.home().join("appendonlydir")).unwrap().flatten();
+    let kept: Vec<u8> = kept.flat_map(|file| fs::read(file.path()).unwrap()).collect();
+    assert!(
+        kept.windows(12).any(|bytes| bytes == b"acknowledged"),
+        "what was acknowledged is gone"
+    );
 }
 
 #[test]
@@ -139,18 +152,19 @@ fn what_speaks_against_a_trial_of_redis_is_said_before_anything_is_touched() {
         assert_eq!(checked.status.code(), Some(1), "{}", text(&checked));
         assert!(text(&checked).contains(why), "{}", text(&checked));
     };
-    refused("persistence is off");
+    refused("the append-only file is off");
     let passes =
         || output(target.trial(&["--check"]).spawn().unwrap(), &["trial --check"]).status.success();
+    target.tell("CONFIG SET appendonly yes");
+    daemon::wait_until("the file is written", passes);
     target.tell("CONFIG SET rdb-key-save-delay 100000");
     target.tell("MSET a 1 b 2 c 3 d 4 e 5 f 6 g 7 h 8 i 9 j 10 k 11 l 12 m 13 n 14 o 15 p 16");
     target.tell("BGSAVE");
     refused("a snapshot (BGSAVE)");
     target.tell("CONFIG SET rdb-key-save-delay 0");
-    target.tell("CONFIG SET appendonly yes");
-    daemon::wait_until("the snapshot and the file are written", passes);
+    daemon::wait_until("the snapshot is written", passes);
     target.tell("CONFIG SET appendonly no");
-    refused("there is one of before");
+    refused("the append-only file is off");
     assert!(target.trials().is_empty());
     target.assert_plain_and_running();
 }

@@ -1,12 +1,14 @@
 //! What a trial must know of Redis and Valkey: what they keep on storage, and what a stop could
 //! lose.
 //!
-//! A Redis that is stopped keeps what its append-only file has. Without one it keeps its last
-//! snapshot, and whether it takes another at its end depends on how it is ended. So before such a
-//! server is stopped, a trial keeps clients from writing, has a snapshot taken, and sees that
-//! nothing was written after it: then it does not matter how the server ends.
+//! A Redis that is stopped keeps what its append-only file has, however it is ended, if it reads
+//! that file when it starts again. So a trial is of a server whose append-only file is on now and in
+//! its configuration: then nothing has to be done before a stop but to wait for a rewrite. What a
+//! server does that has no configuration file is looked at after each start.
 //!
-//! Deliberately absent: stopping and starting (`service.rs`).
+//! Deliberately absent: servers that take snapshots only. None of their commands waits for storage,
+//! and what a stop leaves of them depends on how they are ended. Stopping and starting
+//! (`service.rs`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,15 +19,11 @@ use std::time::{Duration, Instant};
 use tiersmith_awr::sources::Address;
 
 use super::found::Found;
-use super::plan::{ask, ask_patiently};
+use super::plan::ask;
+use super::service;
 use crate::error::{Error, Result};
 
-/// How long clients wait that want to write while the server is stopped; then they go on, whatever
-/// became of it.
-const PAUSE: &str = "CLIENT PAUSE 60000 WRITE";
-/// How often a snapshot is taken anew because something was written after it.
-const SNAPSHOTS: usize = 5;
-/// How long is waited for somebody else's snapshot.
+/// How long is waited before the server is asked again.
 const BETWEEN: Duration = Duration::from_millis(500);
 /// Bytes of a configuration file that are read.
 const CONFIGURATION_MAX: u64 = 1 << 20;
@@ -46,8 +44,15 @@ impl Facts {
             }
         }
         // A version that does not know a setting answers with an empty list.
-        let settings =
-            ["appendonly", "appendfsync", "appenddirname", "appendfilename", "dbfilename", "save"];
+        let settings = [
+            "appendonly",
+            "appendfsync",
+            "appenddirname",
+            "appendfilename",
+            "dbfilename",
+            "dir",
+            "save",
+        ];
         let questions = settings.map(|name| format!("CONFIG GET {name}"));
         let answers = ask(address, &questions.each_ref().map(String::as_str))?;
         for (name, answer) in settings.into_iter().zip(answers) {
@@ -70,16 +75,47 @@ impl Facts {
         self.get("appendonly") == "yes"
     }
 
-    /// What the configuration file says of the append-only file; nothing if there is no such file,
-    /// or none that can be read.
-    fn configured_log(&self) -> Option<bool> {
+    /// Whether a restart reads the append-only file; why not. A server without a configuration file
+    /// is told by its command line, which it does not show.
+    fn is_log_read_again(&self) -> std::result::Result<(), String> {
+        if !self.has_log() {
+            return Err("the append-only file is off (appendonly no), so no command waits for \
+                        storage, and a stop could lose what was written after the last snapshot. A \
+                        trial is of a server with appendonly yes, best with appendfsync always"
+                .into());
+        }
         let path = Path::new(self.get("config_file"));
         if !path.is_absolute() {
-            return None;
+            return Ok(());
         }
+        let shown = path.display();
         let mut text = Vec::new();
-        fs::File::open(path).ok()?.take(CONFIGURATION_MAX).read_to_end(&mut text).ok()?;
-        Some(configured_log(&String::from_utf8_lossy(&text)))
+        fs::File::open(path)
+            .and_then(|file| file.take(CONFIGURATION_MAX).read_to_end(&mut text))
+            .map_err(|e| format!("its configuration {shown} cannot be read: {e}"))?;
+        let told = Configured::parse(&String::from_utf8_lossy(&text));
+        if told.has_includes {
+            return Err(format!(
+                "its configuration {shown} includes others, so it is not known what a restart \
+                 reads; give --stop and --start with a configuration in one file"
+            ));
+        }
+        let elsewhere = told.dir.as_deref().map(Path::new).filter(|dir| {
+            dir.is_absolute()
+                && dir.canonicalize().ok() != Path::new(self.get("dir")).canonicalize().ok()
+        });
+        match elsewhere {
+            _ if !told.appendonly => Err(format!(
+                "the append-only file is on, and {shown} does not say so: a restart would turn it \
+                 off and read an older snapshot. CONFIG REWRITE writes it there"
+            )),
+            Some(dir) => Err(format!(
+                "its directory was changed while it runs, and {shown} says {}: a restart would \
+                 read another data set. CONFIG REWRITE writes it there",
+                dir.display()
+            )),
+            None => Ok(()),
+        }
     }
 
     /// The files of an append-only file, whether it is in use or of before.
@@ -96,14 +132,30 @@ impl Facts {
     }
 }
 
-/// What a configuration says of the append-only file: the last line counts.
-fn configured_log(text: &str) -> bool {
-    let said = text.lines().rev().find_map(|line| {
-        let mut words = line.split_whitespace();
-        let is_it = words.next()?.eq_ignore_ascii_case("appendonly");
-        is_it.then(|| words.next().unwrap_or_default().trim_matches('"').to_lowercase())
-    });
-    said.is_some_and(|said| said == "yes")
+/// What a configuration file says; of each setting the last line counts.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Configured {
+    appendonly: bool,
+    dir: Option<String>,
+    has_includes: bool,
+}
+
+impl Configured {
+    fn parse(text: &str) -> Configured {
+        let mut found = Configured::default();
+        for line in text.lines() {
+            let mut words = line.split_whitespace();
+            let Some(name) = words.next() else { continue };
+            let value = words.next().unwrap_or_default().trim_matches(['"', '\'']);
+            match name.to_lowercase().as_str() {
+                "appendonly" => found.appendonly = value.eq_ignore_ascii_case("yes"),
+                "dir" => found.dir = Some(value.to_owned()),
+                "include" => found.has_includes = true,
+                _ => {}
+            }
+        }
+        found
+    }
 }
 
 /// The error of a server that does not tell its directory.
@@ -112,7 +164,8 @@ pub(super) fn untold(address: &Address, why: &Error) -> Error {
         what: "asking for the directory (CONFIG GET dir)".into(),
         database: address.shown().into(),
         reason: format!(
-            "{why}. A trial needs CONFIG GET, which is renamed or not allowed if the server says              so: ACL SETUSER NAME +config|get +info"
+            "{why}. A trial needs CONFIG GET, which is renamed or not allowed if the server says \
+             so: ACL SETUSER NAME +config|get +info"
         ),
     }
 }
@@ -124,6 +177,15 @@ pub(super) fn untold(address: &Address, why: &Error) -> Error {
 pub(super) fn look_at_use(found: &mut Found, address: &Address) -> Result<()> {
     let facts = Facts::ask(address)?;
     let home = found.plan.home.0.clone();
+    let here = service::processes_in(&home);
+    if !here.iter().any(|process| process.pid.to_string() == facts.get("process_id")) {
+        found.refusals.push(format!(
+            "the server that answers is process {} of its machine, and none of those that work in \
+             {} here: it is on another machine, or in a container",
+            facts.get("process_id"),
+            home.display()
+        ));
+    }
     look_at_persistence(found, &facts, &home);
     let works = [
         ("loading", "it reads its data set"),
@@ -166,50 +228,30 @@ pub(super) fn look_at_use(found: &mut Found, address: &Address) -> Result<()> {
 }
 
 fn look_at_persistence(found: &mut Found, facts: &Facts, home: &Path) {
-    let log = facts.log_in(home);
-    let configured = facts.configured_log();
-    if facts.has_log() {
-        if configured == Some(false) {
-            found.warnings.push(format!(
-                "the append-only file is on, and {} does not say so: a restart turns it off. \
-                 CONFIG REWRITE keeps it on",
-                facts.get("config_file")
-            ));
-        }
-        if log.as_ref().and_then(|log| log.symlink_metadata().ok()).is_some_and(|l| l.is_symlink())
-        {
-            found.warnings.push(
-                "the append-only file is a link to another place; it stays there, and gets no \
-                 faster"
-                    .into(),
-            );
-        }
-        if facts.get("appendfsync") != "always" {
-            found.warnings.push(format!(
-                "appendfsync is {}: commands do not wait for storage, and the trial may show \
-                 little. With always each does",
-                facts.get("appendfsync")
-            ));
-        }
-    } else if let Some(log) = log.filter(|_| configured != Some(false)) {
-        found.refusals.push(format!(
-            "the append-only file is off, and there is one of before, {}: if the server's \
-             configuration turns it on, a restart would read that instead of the data set. Run \
-             CONFIG REWRITE, and move it away",
-            log.display()
-        ));
-    } else if facts.get("save").is_empty() {
-        found.refusals.push(
-            "persistence is off (appendonly no, save \"\"): nothing waits for storage, and each \
-             stop would lose the data set. A trial is of a server that keeps its data: see \
-             appendonly and save"
+    if let Err(why) = facts.is_log_read_again() {
+        found.refusals.push(why);
+        return;
+    }
+    if facts.get("config_file").is_empty() {
+        found.warnings.push(
+            "the server has no configuration file: the command that starts it has to turn on the \
+             append-only file, or it begins with an older snapshot. The trial looks after each \
+             start"
                 .into(),
         );
-    } else {
+    }
+    let log = facts.log_in(home);
+    if log.as_ref().and_then(|log| log.symlink_metadata().ok()).is_some_and(|l| l.is_symlink()) {
+        found.warnings.push(
+            "the append-only file is a link to another place; it stays there, and gets no faster"
+                .into(),
+        );
+    }
+    if facts.get("appendfsync") != "always" {
         found.warnings.push(format!(
-            "only snapshots go to storage (save {}), and no command waits for them: the trial may \
-             show little. A snapshot is taken before each stop, while clients wait that write",
-            facts.get("save")
+            "appendfsync is {}: commands do not wait for storage, and the trial may show little. \
+             With always each does",
+            facts.get("appendfsync")
         ));
     }
     let entries = fs::read_dir(home).into_iter().flatten().flatten().take(NAMES_MAX);
@@ -229,74 +271,75 @@ fn look_at_persistence(found: &mut Found, facts: &Facts, home: &Path) {
     }
 }
 
-/// Sees to it that a server can be stopped in any way without losing what it acknowledged: nothing
-/// to do where its append-only file has that. Clients that write wait from here on, a minute at
-/// the most; [`resume_writes`] lets them go on.
+/// Sees to it that a server can be stopped in any way without losing what it acknowledged: its
+/// append-only file has it, and is whole.
 ///
 /// # Errors
-/// It refuses, or the snapshot cannot be taken: it is not to be stopped.
+/// The file is off by now, or would not be read again: the server is not to be stopped.
 pub(super) fn prepare_stop(address: &Address, patience: Duration) -> Result<()> {
-    let facts = match Facts::ask(address) {
-        // It has changed nothing yet that it could lose.
-        Err(e) if e.to_string().contains("LOADING") => return Ok(()),
-        facts => facts?,
-    };
-    // Else a restart may not turn it on, and would read the snapshot.
-    if facts.has_log() && facts.configured_log() == Some(true) {
-        return Ok(());
-    }
     let began = Instant::now();
-    let mut snapshots = 0;
-    while snapshots < SNAPSHOTS {
-        match ask_patiently(address, &[PAUSE, "SAVE", PAUSE], patience) {
-            Ok(_) => snapshots += 1,
-            Err(e) if e.to_string().contains("in progress") && began.elapsed() < patience => {
-                std::thread::sleep(BETWEEN);
-                continue;
-            }
-            Err(e) => {
-                resume_writes(address);
-                return Err(refused(address, e.to_string()));
-            }
-        }
-        let now = Facts::ask(address)?;
-        // What a replica writes comes from its primary, and will again.
-        if now.number("rdb_changes_since_last_save") == 0 || now.get("role") == "slave" {
+    loop {
+        let facts = match Facts::ask(address) {
+            // It has changed nothing yet that it could lose.
+            Err(e) if e.to_string().contains("LOADING") => return Ok(()),
+            facts => facts?,
+        };
+        facts.is_log_read_again().map_err(|why| unfit(address, why))?;
+        let rewrites = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"];
+        if rewrites.iter().all(|name| facts.number(name) == 0) {
             return Ok(());
         }
+        if began.elapsed() > patience {
+            let why =
+                "a rewrite of its append-only file does not end, and a stop would break it off";
+            return Err(unfit(address, why.into()));
+        }
+        std::thread::sleep(BETWEEN);
     }
-    resume_writes(address);
-    Err(refused(address, "something is written after each snapshot".into()))
 }
 
-/// Lets clients write that [`prepare_stop`] has wait; nothing if there is no server.
-pub(super) fn resume_writes(address: &Address) {
-    // Its minute ends by itself.
-    let _ = ask(address, &["CLIENT UNPAUSE"]);
+/// Sees to it that a server that was started has read its append-only file, and goes on writing it.
+///
+/// # Errors
+/// It has not.
+pub(super) fn look_after_start(address: &Address) -> Result<()> {
+    match Facts::ask(address) {
+        Err(e) if e.to_string().contains("LOADING") => Ok(()),
+        Err(e) => Err(e),
+        Ok(facts) if facts.has_log() => Ok(()),
+        Ok(_) => Err(unfit(
+            address,
+            "it was started without its append-only file, so it has an older data set. What was \
+             acknowledged before is in that file: stop the server without saving (SHUTDOWN \
+             NOSAVE), and start it with --appendonly yes"
+                .into(),
+        )),
+    }
 }
 
-fn refused(address: &Address, reason: String) -> Error {
-    let what = "taking a snapshot before the server is stopped";
+fn unfit(address: &Address, reason: String) -> Error {
     Error::Target {
-        what: what.into(),
+        what: "looking at the append-only file".into(),
         database: address.shown().into(),
-        reason: format!(
-            "{reason}. Without it a stop could lose what was acknowledged; it needs CLIENT PAUSE \
-             (Redis 6.2) and SAVE: ACL SETUSER NAME +client +save +info +config|get"
-        ),
+        reason,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::configured_log;
+    use super::Configured;
 
     #[test]
-    fn the_last_line_of_a_configuration_says_whether_there_is_an_append_only_file() {
-        assert!(configured_log("save 3600 1\nappendonly yes\nappendonlydir x\n"));
-        assert!(configured_log("APPENDONLY no\n  AppendOnly \"yes\"\n# appendonly no\n"));
+    fn of_each_setting_of_a_configuration_the_last_line_counts() {
+        let log = |text: &str| Configured::parse(text).appendonly;
+        assert!(log("save 3600 1\nappendonly yes\nappendonlydir x\n"));
+        assert!(log("APPENDONLY no\n  AppendOnly \"yes\"\n# appendonly no\n"));
         for off in ["", "# appendonly yes\n", "appendonly yes\nappendonly no\n", "appendonly"] {
-            assert!(!configured_log(off), "{off}");
+            assert!(!log(off), "{off}");
         }
+        let told =
+            Configured::parse("dir /a\ninclude /etc/redis/more.conf\ndir '/var/lib/redis'\n");
+        assert_eq!(told.dir.as_deref(), Some("/var/lib/redis"));
+        assert!(told.has_includes);
     }
 }

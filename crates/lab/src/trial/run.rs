@@ -38,6 +38,8 @@ const END: Duration = Duration::from_secs(30);
 const FAILED: Duration = Duration::from_secs(5);
 /// How long is waited for what a command has done when it took all the time itself.
 const AFTER: Duration = Duration::from_secs(1);
+/// How long the command that stops a server may go on when the server is gone.
+const AFTER_GONE: Duration = Duration::from_secs(30);
 /// How long is waited between two looks.
 const LOOK: Duration = Duration::from_millis(50);
 /// How often attach and detach are tried while something still uses the directory.
@@ -173,9 +175,8 @@ impl Runner<'_> {
         let began = Instant::now();
         while helper.runs() {
             if began.elapsed() > self.journal.plan.patience() {
-                return Err(
-                    self.failed(last.step.text(), format!("process {} still runs", helper.pid))
-                );
+                helper.kill_tree();
+                return Ok(());
             }
             std::thread::sleep(LOOK);
         }
@@ -249,16 +250,23 @@ impl Runner<'_> {
             return Ok(());
         }
         let what = "bringing the plain database back";
-        Err(self
-            .failed(what, format!("{why}; the server runs, attached. Mend that, and undo again")))
+        Err(self.failed(
+            what,
+            format!(
+                "{why}; the database is attached, and in use. Mend that, and undo \
+             again"
+            ),
+        ))
     }
 
-    /// Whether the server answers, and with this directory.
+    /// Whether the server answers, and with this directory, here: another machine's may be called
+    /// the same.
     fn answers(&self) -> Result<bool> {
         if !self.journal.plan.has_server() {
             return Ok(true);
         }
-        Ok(self.ask_for_home()?.is_ok())
+        let is_here = !service::processes_in(&self.journal.plan.home.0).is_empty();
+        Ok(is_here && self.ask_for_home()?.is_ok())
     }
 
     /// Asks the server for its directory; why it is not this one.
@@ -282,16 +290,18 @@ impl Runner<'_> {
         if !self.journal.plan.has_server() || service::processes_in(&home).is_empty() {
             return Ok(());
         }
-        let address = Address::parse(&self.journal.plan.url)?;
-        let is_redis = Database::of(&address) == Some(Database::Redis);
-        if is_redis {
+        // One that was started in the note's directory, as after a reboot, has no data to keep.
+        let has_data = self.standing()? != Standing::Unmounted;
+        if let Some(address) = self.redis()?.filter(|_| has_data) {
             redis::prepare_stop(&address, self.journal.plan.patience())?;
         }
-        let stopped = self.stop_service(&home);
-        if is_redis && stopped.is_err() {
-            redis::resume_writes(&address);
-        }
-        stopped
+        self.stop_service(&home)
+    }
+
+    /// The address, if it is of a Redis or Valkey.
+    fn redis(&self) -> Result<Option<Address>> {
+        let address = Address::parse(&self.journal.plan.url)?;
+        Ok((Database::of(&address) == Some(Database::Redis)).then_some(address))
     }
 
     fn stop_service(&mut self, home: &Path) -> Result<()> {
@@ -316,12 +326,14 @@ impl Runner<'_> {
     }
 
     fn start(&mut self) -> Result<()> {
-        if self.answers()? {
-            return Ok(());
+        // A stop that was given up may not be over: the service manager still carries it out.
+        let is_stopping = service::is_stopping(&self.journal.plan.service);
+        if self.answers()? && !is_stopping {
+            return self.look_after_start();
         }
         let home = self.journal.plan.home.0.clone();
         let began = Instant::now();
-        let ended = if service::processes_in(&home).is_empty() {
+        let ended = if is_stopping || service::processes_in(&home).is_empty() {
             self.service(Wanted::Start)?
         } else {
             None
@@ -345,7 +357,14 @@ impl Runner<'_> {
             }
             std::thread::sleep(LOOK);
         }
-        Ok(())
+        self.look_after_start()
+    }
+
+    fn look_after_start(&self) -> Result<()> {
+        match self.redis()?.filter(|_| self.journal.plan.has_server()) {
+            Some(address) => redis::look_after_start(&address),
+            None => Ok(()),
+        }
     }
 
     /// How the command to stop or to start the server ended.
@@ -366,15 +385,18 @@ impl Runner<'_> {
         }
         let mut process = self.spawn(command)?;
         let began = Instant::now();
+        let mut gone_since = None;
         loop {
             if let Some(status) = process.ended() {
                 return Ok(Some(status));
             }
-            let is_so = match wanted {
-                Wanted::Start => self.answers()?,
-                Wanted::Stop => service::processes_in(&self.journal.plan.home.0).is_empty(),
-            };
-            let hangs = began.elapsed() > self.journal.plan.patience();
+            let is_gone = service::processes_in(&self.journal.plan.home.0).is_empty();
+            gone_since = gone_since.filter(|_| is_gone).or(is_gone.then(Instant::now));
+            // The last word of a command that stops could be meant for the next server.
+            let goes_on = wanted == Wanted::Stop
+                && gone_since.is_some_and(|since: Instant| since.elapsed() > AFTER_GONE);
+            let is_so = wanted == Wanted::Start && self.answers()?;
+            let hangs = began.elapsed() > self.journal.plan.patience() || goes_on;
             if is_so && process.wait(BETWEEN).is_none() || hangs {
                 // It may be the server itself, which must not be killed with its handle.
                 let servers = service::processes_in(&self.journal.plan.home.0);

@@ -162,6 +162,28 @@ fn split_directory(words: Vec<String>) -> (Option<PathBuf>, Vec<String>) {
     (directory, rest)
 }
 
+/// Whether the service manager is stopping the server, or is about to.
+pub fn is_stopping(service: &Service) -> bool {
+    let Service::Systemd { unit } = service else { return false };
+    let Some(systemctl) = system_program("systemctl") else { return false };
+    let shown = Command::new(systemctl)
+        .args(["show", "--property=ActiveState", "--property=Job", unit])
+        .output();
+    shown.is_ok_and(|shown| is_stopping_by(&String::from_utf8_lossy(&shown.stdout)))
+}
+
+/// The same, from what `systemctl show` prints: while it runs a unit has a job only if it is to be
+/// stopped or started anew.
+fn is_stopping_by(shown: &str) -> bool {
+    let value = |name: &str| shown.lines().find_map(|line| line.strip_prefix(name));
+    let has_job = value("Job=").is_some_and(|job| !matches!(job.trim(), "" | "0"));
+    match value("ActiveState=").map(str::trim) {
+        Some("deactivating") => true,
+        Some("active") => has_job,
+        _ => false,
+    }
+}
+
 /// One word for a shell.
 pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))

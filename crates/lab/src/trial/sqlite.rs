@@ -71,6 +71,20 @@ pub(super) fn plan(wishes: &Wishes) -> Result<Found> {
             home.display()
         )));
     }
+    let file = fs::metadata(&path).map_err(|e| refused(format!("cannot look at it: {e}")))?;
+    if file.uid() != owner {
+        return Err(refused(format!(
+            "it belongs to user {}, and its directory to user {owner}, who could exchange it; let \
+             both belong to one",
+            file.uid()
+        )));
+    }
+    if let Some(pid) = holder(&path) {
+        return Err(refused(format!(
+            "process {pid} has it open (it holds a lock); stop that first, wherever it runs: a \
+             container's is named by the kernel too"
+        )));
+    }
     let plan = Plan {
         url: path.display().to_string(),
         home: PathText(home.clone()),
@@ -98,6 +112,29 @@ pub(super) fn plan(wishes: &Wishes) -> Result<Found> {
         ));
     }
     Ok(found)
+}
+
+/// A process that has a lock on the database, by whatever path and in whatever container: each
+/// connection in WAL mode has one, and every transaction.
+pub(super) fn holder(path: &Path) -> Option<i64> {
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    ENDS.iter().find_map(|end| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        let about = fs::metadata(PathBuf::from(name)).ok()?;
+        holder_in(&locks, about.dev(), about.ino())
+    })
+}
+
+/// The process of the first lock on this file in the text of `/proc/locks`; 0 or less stands for
+/// one that is not to be seen from here.
+fn holder_in(locks: &str, dev: u64, ino: u64) -> Option<i64> {
+    let wanted = format!("{:02x}:{:02x}:{ino}", rustix::fs::major(dev), rustix::fs::minor(dev));
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().filter(|word| *word != "->").collect();
+        let at = words.iter().position(|word| *word == wanted)?;
+        words.get(at.checked_sub(1)?)?.parse().ok()
+    })
 }
 
 fn check_file(path: &Path) -> std::result::Result<(), String> {
@@ -141,4 +178,29 @@ fn others(path: &Path, home: &Path) -> usize {
     });
     let entries = fs::read_dir(home).into_iter().flatten().flatten().take(NAMES_MAX);
     entries.filter(|entry| !own.contains(&entry.file_name())).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::FlockOperation;
+
+    #[test]
+    fn who_has_a_lock_on_a_database_is_found() {
+        let text = "1: POSIX  ADVISORY  READ 4711 fe:00:1234 128 128\n2: FLOCK ADVISORY WRITE 7 \
+                    fe:00:99 0 EOF\n2: -> POSIX ADVISORY WRITE -1 fe:01:1234 0 EOF\n";
+        let dev = |minor| rustix::fs::makedev(0xfe, minor);
+        assert_eq!(holder_in(text, dev(0), 1234), Some(4711));
+        assert_eq!(holder_in(text, dev(1), 1234), Some(-1));
+        assert_eq!(holder_in(text, dev(0), 12), None);
+        assert_eq!(holder_in("nonsense\nfe:00:5\n", dev(0), 5), None);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("app.db");
+        fs::write(&path, "").unwrap();
+        fs::write(dir.path().join("app.db-shm"), "").unwrap();
+        assert_eq!(holder(&path), None);
+        let shm = fs::File::open(dir.path().join("app.db-shm")).unwrap();
+        rustix::fs::flock(&shm, FlockOperation::LockShared).unwrap();
+        assert_eq!(holder(&path), Some(std::process::id().into()));
+    }
 }
