@@ -1,7 +1,7 @@
 //! Strings as rows of bits.
 
 use super::arguments::{integer, integer_or_refusal};
-use super::strings::{is_backwards, put, span, string};
+use super::strings::{is_backwards, span, string};
 use super::{Arguments, Context, Done, Refusal, SYNTAX, word};
 
 const OFFSET: Refusal = Refusal::Said("ERR bit offset is not an integer or out of range");
@@ -30,7 +30,8 @@ pub(crate) fn setbit(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let mask = 0x80 >> (at % 8);
     let before = value[at / 8] & mask != 0;
     value[at / 8] = if on { value[at / 8] | mask } else { value[at / 8] & !mask };
-    put(context, args[1], &value, found.and_then(|found| found.header.expires))?;
+    let expires = found.and_then(|found| found.header.expires);
+    context.keys.put_raw(context.session.db, args[1], &value, expires)?;
     context.reply.integer(i64::from(before));
     Ok(())
 }
@@ -179,7 +180,7 @@ pub(crate) fn bitop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     if len == 0 {
         context.keys.remove(context.session.db, args[2]);
     } else {
-        put(context, args[2], &result, None)?;
+        context.keys.put_raw(context.session.db, args[2], &result, None)?;
     }
     context.reply.count(len as u64);
     Ok(())

@@ -2,7 +2,8 @@
 //!
 //! A name that Redis has and that means nothing here is accepted if what it says is what this
 //! server does anyway (`appendonly yes`), and refused otherwise. `save` is taken as it is: a
-//! snapshot is what a durable write makes unneeded.
+//! snapshot is what a durable write makes unneeded. `list-max-listpack-size` and
+//! `list-compress-depth` are too: they say how Redis lays a list out in its memory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,8 @@ use crate::keyspace::{NodeLimits, Policy};
 enum Takes {
     /// A number in this range.
     Number(u64, u64),
+    /// A number in this range, which may be negative.
+    Signed(i64, i64),
     /// A number of bytes.
     Bytes,
     YesNo,
@@ -59,6 +62,10 @@ const SETTINGS: &[Setting] = &[
     setting("client-output-buffer-limit", OUTPUT_LIMITS, Takes::OutputLimits, true),
     setting("client-query-buffer-limit", "1073741824", Takes::Bytes, true),
     setting("databases", "16", Takes::Fixed(&["16"]), false),
+    setting("hash-max-listpack-entries", "512", Takes::Number(0, 1 << 62), true),
+    setting("hash-max-listpack-value", "64", Takes::Bytes, true),
+    setting("list-compress-depth", "0", Takes::Number(0, 1 << 31), true),
+    setting("list-max-listpack-size", "-2", Takes::Signed(-(1 << 31), (1 << 31) - 1), true),
     setting("masterauth", "", Takes::Text, true),
     setting("masteruser", "", Takes::Text, true),
     setting("maxclients", "10000", Takes::Number(1, 1_000_000), true),
@@ -83,6 +90,7 @@ const SETTINGS: &[Setting] = &[
     setting("replicaof", "", Takes::Text, false),
     setting("requirepass", "", Takes::Text, true),
     setting("save", "", Takes::Text, true),
+    setting("set-max-intset-entries", "512", Takes::Number(0, 1 << 62), true),
     setting("stream-node-max-bytes", "4096", Takes::Bytes, true),
     setting("stream-node-max-entries", "100", Takes::Number(0, 1 << 31), true),
     setting("tcp-backlog", "511", Takes::Number(1, 65535), false),
@@ -95,6 +103,8 @@ const SETTINGS: &[Setting] = &[
     setting("tls-port", "0", Takes::Number(0, 65535), false),
     setting("unixsocket", "", Takes::Text, false),
     setting("unixsocketperm", "0", Takes::Text, false),
+    setting("zset-max-listpack-entries", "128", Takes::Number(0, 1 << 62), true),
+    setting("zset-max-listpack-value", "64", Takes::Bytes, true),
 ];
 
 /// Of which keys go when there is no space.
@@ -163,6 +173,11 @@ impl Default for Configuration {
 fn current_name(name: &str) -> &str {
     match name {
         "lua-time-limit" => "busy-reply-threshold",
+        "hash-max-ziplist-entries" => "hash-max-listpack-entries",
+        "hash-max-ziplist-value" => "hash-max-listpack-value",
+        "list-max-ziplist-size" => "list-max-listpack-size",
+        "zset-max-ziplist-entries" => "zset-max-listpack-entries",
+        "zset-max-ziplist-value" => "zset-max-listpack-value",
         "slaveof" => "replicaof",
         "slave-priority" => "replica-priority",
         "slave-announce-ip" => "replica-announce-ip",
@@ -278,6 +293,10 @@ impl Configuration {
                 Ok(number) if (from..=to).contains(&number) => number.to_string(),
                 _ => return Err(format!("`{name}` takes a number from {from} to {to}")),
             },
+            Takes::Signed(from, to) => match value.parse::<i64>() {
+                Ok(number) if (from..=to).contains(&number) => number.to_string(),
+                _ => return Err(format!("`{name}` takes a number from {from} to {to}")),
+            },
             Takes::Bytes => bytes(value)
                 .ok_or_else(|| format!("`{name}` takes a number of bytes, like 64mb"))?
                 .to_string(),
@@ -379,7 +398,17 @@ pub(crate) fn config(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         ("get", patterns @ [_, ..]) => {
             let fits = |name: &str| patterns.iter().any(|p| glob(p, name.as_bytes(), true));
             let values = &context.shared.configuration.values;
-            let found: Vec<_> = values.iter().filter(|(name, _)| fits(name)).collect();
+            let mut found: Vec<_> =
+                values.iter().filter(|(name, _)| fits(name)).map(|(n, v)| (*n, v)).collect();
+            // A name that a setting had before is said only to who asks for exactly that.
+            let olds: Vec<String> = patterns.iter().map(|pattern| word(pattern)).collect();
+            for old in &olds {
+                if let Some(value) =
+                    values.get(current_name(old)).filter(|_| !fits(current_name(old)))
+                {
+                    found.push((old, value));
+                }
+            }
             context.reply.map(found.len());
             for (name, value) in found {
                 context.reply.bulk(name.as_bytes());

@@ -1,7 +1,7 @@
 //! Keys, whatever their values are.
 
 use super::arguments::{expiry, integer, integer_or_refusal};
-use super::{Arguments, Context, Done, Refusal, SYNTAX, glob, word};
+use super::{Arguments, Context, Done, Refusal, SYNTAX, encoding, glob, word};
 use crate::format::{DATABASE_COUNT, entry::kind};
 use crate::keyspace::{Copied, Found};
 
@@ -219,40 +219,9 @@ pub(crate) fn object(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             ));
         }
         ("encoding" | "refcount" | "idletime", None) => context.reply.null(),
-        ("encoding", Some(found)) if matches!(found.header.kind, kind::LIST | kind::LIST_NODE) => {
-            context.reply.bulk(b"quicklist");
-        }
-        ("encoding", Some(found)) if found.header.kind == kind::SET => {
-            let members = context.keys.fields(&found);
-            let numbers =
-                members.len() <= 512 && members.iter().all(|(member, _)| integer(member).is_some());
-            context.reply.bulk(if numbers { b"intset" } else { b"hashtable" });
-        }
-        ("encoding", Some(found)) if found.header.kind == kind::HASH => {
-            let fields = context.keys.fields(&found);
-            let small =
-                fields.len() <= 128 && fields.iter().all(|(f, v)| f.len().max(v.len()) <= 64);
-            context.reply.bulk(if small { b"listpack" } else { b"hashtable" });
-        }
-        ("encoding", Some(found)) if matches!(found.header.kind, kind::ZSET | kind::ZSET_NODE) => {
-            let all = context.keys.scored(&found, 0, 129);
-            let small = all.len() <= 128 && all.iter().all(|(member, _)| member.len() <= 64);
-            context.reply.bulk(if small { b"listpack" } else { b"skiplist" });
-        }
-        ("encoding", Some(found)) if found.header.kind == kind::STREAM => {
-            context.reply.bulk(b"stream")
-        }
-        ("encoding", Some(found)) if kind::has_node(found.header.kind) => {
-            context.reply.bulk(b"hashtable");
-        }
         ("encoding", Some(found)) => {
-            let value = context.keys.value(&found);
-            let encoding: &[u8] = match value.len() {
-                ..=20 if integer(&value).is_some() => b"int",
-                ..=44 => b"embstr",
-                _ => b"raw",
-            };
-            context.reply.bulk(encoding);
+            let name = encoding::encoding(context, &found);
+            context.reply.bulk(name);
         }
         ("refcount", Some(_)) => context.reply.integer(1),
         ("idletime", Some(_)) if frequency.is_some() => {

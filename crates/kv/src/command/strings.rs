@@ -20,7 +20,7 @@ pub(crate) fn string(context: &mut Context<'_>, key: &[u8]) -> Result<Option<Fou
     }
 }
 
-fn value(context: &mut Context<'_>, key: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
+pub(super) fn value(context: &mut Context<'_>, key: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
     Ok(string(context, key)?.map(|found| context.keys.value(&found)))
 }
 
@@ -297,7 +297,8 @@ pub(crate) fn setrange(context: &mut Context<'_>, args: &Arguments<'_>) -> Done 
         value.resize(end, 0);
     }
     value[offset..end].copy_from_slice(args[3]);
-    put(context, args[1], &value, found.and_then(|found| found.header.expires))?;
+    let expires = found.and_then(|found| found.header.expires);
+    context.keys.put_raw(context.session.db, args[1], &value, expires)?;
     context.reply.count(value.len() as u64);
     Ok(())
 }
@@ -358,55 +359,5 @@ pub(crate) fn incrbyfloat(context: &mut Context<'_>, args: &Arguments<'_>) -> Do
     let expires = found.and_then(|found| found.header.expires);
     put(context, args[1], text.as_bytes(), expires)?;
     context.reply.bulk(text.as_bytes());
-    Ok(())
-}
-
-pub(crate) fn lcs(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
-    let only_len = match &args[3..] {
-        [] => false,
-        [option] if word(option) == "len" => true,
-        [option, ..] if matches!(word(option).as_str(), "idx" | "minmatchlen" | "withmatchlen") => {
-            return Err(Refusal::Said("ERR LCS with IDX is not supported by this server"));
-        }
-        _ => return Err(SYNTAX),
-    };
-    let not_strings = |_| Refusal::Said("ERR The specified keys must contain string values");
-    let one = value(context, args[1]).map_err(not_strings)?.unwrap_or_default();
-    let other = value(context, args[2]).map_err(not_strings)?.unwrap_or_default();
-    let cells = (one.len() + 1).saturating_mul(other.len() + 1);
-    if cells > 1 << 26 {
-        return Err(Refusal::Said(
-            "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
-        ));
-    }
-    let width = other.len() + 1;
-    let mut lengths = vec![0_u32; cells];
-    for (i, a) in one.iter().enumerate() {
-        for (j, b) in other.iter().enumerate() {
-            lengths[(i + 1) * width + j + 1] = if a == b {
-                lengths[i * width + j] + 1
-            } else {
-                lengths[i * width + j + 1].max(lengths[(i + 1) * width + j])
-            };
-        }
-    }
-    let (mut i, mut j) = (one.len(), other.len());
-    let mut common = Vec::new();
-    while i > 0 && j > 0 {
-        if one[i - 1] == other[j - 1] {
-            common.push(one[i - 1]);
-            (i, j) = (i - 1, j - 1);
-        } else if lengths[(i - 1) * width + j] > lengths[i * width + j - 1] {
-            i -= 1;
-        } else {
-            j -= 1;
-        }
-    }
-    common.reverse();
-    if only_len {
-        context.reply.count(common.len() as u64)
-    } else {
-        context.reply.bulk(&common)
-    }
     Ok(())
 }

@@ -63,6 +63,20 @@ const ALL: &[(&str, Subcommands)] = &[
     ),
     ("config", &[("get", -3), ("help", 2), ("resetstat", 2), ("rewrite", 2), ("set", -4)]),
     (
+        "function",
+        &[
+            ("delete", 3),
+            ("dump", 2),
+            ("flush", -2),
+            ("help", 2),
+            ("kill", 2),
+            ("list", -2),
+            ("load", -3),
+            ("restore", -3),
+            ("stats", 2),
+        ],
+    ),
+    (
         "memory",
         &[
             ("doctor", 2),

@@ -10,7 +10,7 @@ use super::flag::{
 use super::{Arguments, Context, Done};
 use super::{
     acl as a, bits as b, configuration as cf, connection as c, dumps as d, failover as v,
-    hashes as h, hyperloglog as y, information as i, keys as k, lists as l, pubsub as p,
+    hashes as h, hyperloglog as y, information as i, keys as k, lcs, lists as l, pubsub as p,
     replicas as q, replication as r, scripting as g, sets as e, sorted as z, sorting as o,
     streams as x, strings as s, transactions as t,
 };
@@ -99,7 +99,7 @@ rows! {
         "incr" 2 WF, [1 1 1], s::incr, "Add one";
         "incrby" 3 WF, [1 1 1], s::incrby, "Add a number";
         "incrbyfloat" 3 WF, [1 1 1], s::incrbyfloat, "Add a number with a fraction";
-        "lcs" -3 R, [1 2 1], s::lcs, "The longest common subsequence (without IDX)";
+        "lcs" -3 R, [1 2 1], lcs::lcs, "The longest common subsequence";
         "mget" -2 RF, [1 -1 1], s::mget, "The values of several keys";
         "mset" -3 W, [1 -1 2], s::mset, "Set several keys, all or none";
         "msetnx" -3 W, [1 -1 2], s::msetnx, "Set several keys if none of them is there";
@@ -286,6 +286,7 @@ rows! {
         "eval_ro" -3 N, [0 0 0], g::eval_ro, "Run a script that changes nothing";
         "evalsha" -3 N, [0 0 0], g::evalsha, "Run a script that is known";
         "evalsha_ro" -3 N, [0 0 0], g::evalsha_ro, "Run a known script that changes nothing";
+        "function" -2 N, [0 0 0], g::function, "The libraries of functions, of which there are none";
         "script" -2 N, [0 0 0], g::script, "The scripts that are known, and the one that runs";
     }
     "pubsub" {

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 0 | 4 | length of the key |
 //! | 4 | 1 | type: 1 string; 2 hash, 4 list, 6 set, 8 sorted set; 3, 5, 7, 9: with a node; 11 stream |
-//! | 5 | 1 | bit 0: the key expires |
+//! | 5 | 1 | bit 0: the key expires; bit 1: a part of this string was written |
 //! | 6 | 2 | class of the slot, or 65535: a run |
 //! | 8 | 4 | length of the value |
 //! | 12 | 4 | checksum, see below |
@@ -22,6 +22,9 @@
 //! are the fields or members, as strings that do not expire, in its index. Its sequence has the
 //! elements of a list, which are entries without a key, or the entries of a sorted set's index,
 //! sorted by score and then by member.
+//!
+//! Bit 1 of byte 5 is for OBJECT ENCODING alone, which then says `raw` of every string. Only a string
+//! may have it.
 //!
 //! What is behind the value in the slot may hold anything: an APPEND puts its bytes there before
 //! it changes the length.
@@ -78,6 +81,7 @@ pub const TIME: u64 = 8;
 pub const PART: u64 = 4096;
 
 const EXPIRES: u64 = 1 << 40;
+const RAW: u64 = 1 << 41;
 
 /// The first words of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +98,8 @@ pub struct Header {
     pub sum: u32,
     /// When the key expires, in milliseconds since 1970.
     pub expires: Option<u64>,
+    /// A part of this string was written, by SETRANGE, APPEND or the like.
+    pub raw: bool,
 }
 
 impl Header {
@@ -116,7 +122,8 @@ impl Header {
     }
 
     fn first(&self) -> u64 {
-        self.key_len | u64::from(self.kind) << 32 | u64::from(self.class) << 48
+        let raw = if self.raw { RAW } else { 0 };
+        self.key_len | raw | u64::from(self.kind) << 32 | u64::from(self.class) << 48
     }
 
     /// From the first two words; the time is asked for only if the key expires.
@@ -130,6 +137,7 @@ impl Header {
             value_len: second & 0xffff_ffff,
             sum: (second >> 32) as u32,
             expires: (first & EXPIRES != 0).then(expires),
+            raw: first & RAW != 0,
         }
     }
 
@@ -152,6 +160,7 @@ impl Header {
         };
         let time = if self.expires.is_some() { TIME } else { 0 };
         (matches!(self.kind, kind::STRING..=kind::ZSET_NODE | kind::STREAM))
+            && (!self.raw || self.kind == kind::STRING)
             && self.key_len <= LENGTH_MAX
             && self.value_len <= LENGTH_MAX
             && self.total() + time <= room
@@ -181,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_header_comes_back_as_it_was_written() {
-        for expires in [None, Some(1_700_000_000_000)] {
+        for (expires, raw) in [(None, false), (None, true), (Some(1_700_000_000_000), true)] {
             let header = Header {
                 key_len: 11,
                 kind: kind::STRING,
@@ -189,10 +198,12 @@ mod tests {
                 value_len: 21,
                 sum: 77,
                 expires,
+                raw,
             };
             assert_eq!(Header::decode(header.words(), || expires.unwrap_or(0)), header);
             assert!(header.is_possible());
             assert!(!Header { value_len: 70, ..header }.is_possible());
+            assert_eq!(Header { kind: kind::HASH, ..header }.is_possible(), !raw);
         }
     }
 }

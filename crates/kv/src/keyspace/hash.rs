@@ -8,7 +8,7 @@
 use super::index::NODE;
 use super::{Found, Keyspace, Put};
 use crate::format::DATABASE;
-use crate::format::entry::kind;
+use crate::format::entry::{Header, kind};
 use crate::heap::{Damage, Full};
 
 /// Bytes of a value with all fields, beyond which a hash gets an index.
@@ -246,11 +246,14 @@ impl Keyspace {
             return Ok(());
         }
         let value = self.value(found);
-        self.put(db, key, found.header.kind, &value, found.header.expires)
+        let Header { kind, expires, raw, .. } = found.header;
+        let put = Put { kind, value: &value, expires, slack: 0, goes_on: false, raw };
+        self.put_value(db, key, &put)
     }
 
     pub(super) fn put_field(&mut self, node: u64, field: &[u8], value: &[u8]) -> Result<(), Full> {
-        let put = Put { kind: kind::STRING, value, expires: None, slack: 0, goes_on: false };
+        let put =
+            Put { kind: kind::STRING, value, expires: None, slack: 0, goes_on: false, raw: false };
         self.put_into(node, field, &put)
     }
 

@@ -73,7 +73,7 @@ impl Keyspace {
     }
 
     fn insert_into_list(&mut self, node: u64, place: u64, value: &[u8]) -> Result<(), Full> {
-        let (at, _) = self.write_entry(b"", kind::STRING, value, None, 0)?;
+        let (at, _) = self.write_part(b"", value, 0)?;
         self.insert_element(node, place, at)?;
         if self.heap.planted().is(Planted::ElementCountedLater) {
             self.heap.commit();
@@ -131,7 +131,7 @@ impl Keyspace {
             }
             return self.put_list(db, key, &elements, found.header.expires);
         }
-        let (at, _) = self.write_entry(b"", kind::STRING, value, None, 0)?;
+        let (at, _) = self.write_part(b"", value, 0)?;
         if let Some(word_at) = self.element_at(self.node_of(found), place) {
             let old = self.heap.word(word_at);
             self.heap.set(word_at, at);

@@ -60,6 +60,8 @@ struct Put<'a> {
     slack: u64,
     /// What the old value refers to belongs to the new one.
     goes_on: bool,
+    /// A part of this string was written.
+    raw: bool,
 }
 
 /// All databases.
@@ -309,18 +311,37 @@ impl Keyspace {
         value: &[u8],
         expires: Option<u64>,
     ) -> Result<(), Full> {
-        let put = Put { kind, value, expires, slack: 0, goes_on: false };
-        self.put_into(database_at(db), key, &put)?;
+        self.put_value(db, key, &Put { kind, value, expires, slack: 0, goes_on: false, raw: false })
+    }
+
+    /// Puts a string of which a part was written, in place of whatever was there.
+    ///
+    /// # Errors
+    /// There is no space.
+    pub fn put_raw(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        value: &[u8],
+        expires: Option<u64>,
+    ) -> Result<(), Full> {
+        let kind = kind::STRING;
+        self.put_value(db, key, &Put { kind, value, expires, slack: 0, goes_on: false, raw: true })
+    }
+
+    #[inline]
+    fn put_value(&mut self, db: u8, key: &[u8], put: &Put<'_>) -> Result<(), Full> {
+        self.put_into(database_at(db), key, put)?;
         self.touch(db, key);
         Ok(())
     }
 
     /// Puts an entry into the index at `base`, in place of whatever was there.
     fn put_into(&mut self, base: u64, key: &[u8], put: &Put<'_>) -> Result<(), Full> {
-        let Put { kind, value, expires, slack, goes_on } = *put;
+        let Put { expires, slack, goes_on, .. } = *put;
         // A field does not expire, and a key may.
         let room = slack + if base < LOG { TIME } else { 0 };
-        let (at, hash) = self.write_entry(key, kind, value, expires, room)?;
+        let (at, hash) = self.write_entry(key, put, room)?;
         let word = IndexWord::new(at, expires.is_some(), hash);
         match self.find(base, key, hash) {
             Some(old) => {
@@ -342,18 +363,19 @@ impl Keyspace {
         Ok(())
     }
 
+    /// Writes a string that is no key's, as [`Keyspace::write_entry`] does.
+    fn write_part(&mut self, key: &[u8], value: &[u8], room: u64) -> Result<(u64, u64), Full> {
+        let kind = kind::STRING;
+        let put = Put { kind, value, expires: None, slack: 0, goes_on: false, raw: false };
+        self.write_entry(key, &put, room)
+    }
+
     /// Writes an entry, with so much room behind it; where it is, and its key's hash.
-    fn write_entry(
-        &mut self,
-        key: &[u8],
-        kind: u8,
-        value: &[u8],
-        expires: Option<u64>,
-        room: u64,
-    ) -> Result<(u64, u64), Full> {
+    fn write_entry(&mut self, key: &[u8], put: &Put<'_>, room: u64) -> Result<(u64, u64), Full> {
+        let Put { kind, value, expires, raw, .. } = *put;
         let (key_len, value_len) = (key.len() as u64, value.len() as u64);
         let hash = self.heap.hash(key);
-        let mut header = Header { key_len, kind, class: 0, value_len, sum: 0, expires };
+        let mut header = Header { key_len, kind, class: 0, value_len, sum: 0, expires, raw };
         let (at, class) = self.heap.alloc(header.total() + room)?;
         header.class = class;
         header.sum = header.sum_of_head(hash) ^ sum_of_time(expires);
@@ -389,7 +411,8 @@ impl Keyspace {
         slack: u64,
     ) -> Result<(), Full> {
         let Header { kind, expires, .. } = found.header;
-        let put = Put { kind, value, expires, slack, goes_on: true };
+        let raw = kind == kind::STRING;
+        let put = Put { kind, value, expires, slack, goes_on: true, raw };
         self.put_into(database_at(db), key, &put)?;
         self.touch(db, key);
         Ok(())
@@ -406,7 +429,9 @@ impl Keyspace {
         to: (u8, &[u8]),
     ) -> Result<(), Full> {
         let value = self.value(found);
-        self.put(to.0, to.1, found.header.kind, &value, found.header.expires)?;
+        let Header { kind, expires, raw, .. } = found.header;
+        let put = Put { kind, value: &value, expires, slack: 0, goes_on: false, raw };
+        self.put_value(to.0, to.1, &put)?;
         // The index may have grown, and the entry's word have moved.
         if let Some(found) = self.find(database_at(from.0), from.1, self.heap.hash(from.1)) {
             self.unlink_entry(database_at(from.0), &found);
@@ -437,7 +462,10 @@ impl Keyspace {
             return false;
         }
         self.heap.fresh(found.at + header.total(), more);
-        let longer = Header { value_len: header.value_len + more.len() as u64, ..*header };
+        let value_len = header.value_len + more.len() as u64;
+        // Behind an entry that is no key's, such as a block of a stream, there is no room for a time.
+        let raw = header.raw || behind == TIME && header.kind == kind::STRING;
+        let longer = Header { value_len, raw, ..*header };
         let mut sum = header.sum ^ header.sum_of_head(found.hash) ^ longer.sum_of_head(found.hash);
         // The last part is another one now.
         let first = header.value_len / PART;
@@ -451,7 +479,11 @@ impl Keyspace {
         for (number, part) in (first..).zip(tail.chunks(PART as usize)) {
             sum ^= sum_of_part(|seed| hash_bytes(part, seed), number);
         }
-        self.heap.set_within(found.at + 8, Header { sum, ..longer }.words()[1]);
+        let words = Header { sum, ..longer }.words();
+        if raw && !header.raw {
+            self.heap.set_within(found.at, words[0]);
+        }
+        self.heap.set_within(found.at + 8, words[1]);
         true
     }
 

@@ -518,6 +518,12 @@ fn a_number_that_setrange_and_append_change_is_what_it_is_in_redis() {
             "INCR n|SETRANGE n 0 99|GET n|BITCOUNT n",
             "SETBIT n 6 1|GET n|GETBIT n 6|INCR n",
             "EXPIRE n 100|SETRANGE n 0 8|TTL n|PERSIST n|GET n",
+            "OBJECT ENCODING n|SETRANGE n 0 8|OBJECT ENCODING n|SETRANGE n 0 8|OBJECT ENCODING n",
+            "APPEND n 1|OBJECT ENCODING n|APPEND n 1|OBJECT ENCODING n|RENAME n m|OBJECT ENCODING m",
+            "SETBIT n 7 1|OBJECT ENCODING n|COPY n m REPLACE|OBJECT ENCODING m",
+            "SETRANGE n 0 8|EXPIRE n 100|OBJECT ENCODING n|PERSIST n|OBJECT ENCODING n|SET n 1|\
+             OBJECT ENCODING n|DEL m|SETRANGE m 0 1|OBJECT ENCODING m|DEL m|APPEND m 1|\
+             OBJECT ENCODING m|BITOP AND m n n|OBJECT ENCODING m",
         ] {
             ours.say(&format!("SET n {first}"));
             theirs.say(&format!("SET n {first}"));
@@ -625,4 +631,88 @@ fn hyperloglogs_count_as_in_redis_and_each_reads_the_others() {
     }
     drop((ours, server));
     assert_sound(directory.path());
+}
+
+#[test]
+fn a_longest_common_subsequence_and_its_places_are_those_of_redis() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(redis) = Served::redis(directory.path()) else {
+        println!("skipped: redis-server is not installed");
+        return;
+    };
+    let server = Served::start(directory.path(), &full_name!(CHILD));
+    let (mut ours, mut theirs) = (server.connect(), redis.connect());
+    let seed = 23;
+    let mut random = fastrand::Rng::with_seed(seed);
+    for round in 0..200 {
+        let letters = 2 + round % 4;
+        for key in ["a", "b"] {
+            let len = random.usize(1..24);
+            let text: String = (0..len).map(|_| char::from(b'a' + random.u8(..letters))).collect();
+            let set = format!("SET {key} {text}");
+            assert_eq!(ours.say(&set), theirs.say(&set));
+        }
+        let tail = [
+            "",
+            "LEN",
+            "IDX",
+            "IDX WITHMATCHLEN",
+            "IDX MINMATCHLEN 2",
+            "WITHMATCHLEN MINMATCHLEN 3 IDX",
+            "IDX MINMATCHLEN -1",
+            "IDX LEN",
+            "IDX MINMATCHLEN",
+            "MINMATCHLEN x",
+            "NONSENSE",
+        ];
+        for tail in tail {
+            for keys in ["a b", "b a", "a none"] {
+                let line = format!("LCS {keys} {tail}");
+                assert_eq!(ours.say(line.trim()), theirs.say(line.trim()), "{seed}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_limits_of_encodings_and_a_server_without_functions_are_those_of_redis() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(redis) = Served::redis(directory.path()) else {
+        println!("skipped: redis-server is not installed");
+        return;
+    };
+    let server = Served::start(directory.path(), &full_name!(CHILD));
+    let (mut ours, mut theirs) = (server.connect(), redis.connect());
+    for (setting, member) in [
+        ("hash-max-ziplist-entries 3", "HSET k {n} v"),
+        ("hash-max-listpack-value 2", "HSET k {n}xx v"),
+        ("set-max-intset-entries 3", "SADD k {n}"),
+        ("zset-max-ziplist-entries 3", "ZADD k 1 {n}"),
+        ("zset-max-listpack-value 2", "ZADD k 1 {n}xx"),
+    ] {
+        let set = format!("CONFIG SET {setting}");
+        let (name, _) = setting.split_once(' ').unwrap();
+        let get = format!("CONFIG GET {name}");
+        for line in [set.as_str(), &get, "DEL k"] {
+            assert_eq!(ours.say(line), theirs.say(line), "{line}");
+        }
+        for n in 1..6 {
+            let add = member.replace("{n}", &n.to_string());
+            for line in [add.as_str(), "OBJECT ENCODING k"] {
+                assert_eq!(ours.say(line), theirs.say(line), "{setting}: {line}");
+            }
+        }
+    }
+    for line in [
+        "FUNCTION FLUSH",
+        "FUNCTION FLUSH ASYNC",
+        "FUNCTION FLUSH never",
+        "FUNCTION LIST",
+        "FUNCTION LIST WITHCODE LIBRARYNAME x*",
+        "FUNCTION LIST LIBRARYNAME",
+        "FUNCTION DELETE none",
+        "FUNCTION KILL",
+    ] {
+        assert_eq!(ours.say(line), theirs.say(line), "{line}");
+    }
 }

@@ -4,10 +4,11 @@
 //! is there or nothing. As in Redis, a script that ends with an error keeps what it changed before.
 //! What scripts see is in `prelude.lua`; the interpreter is made when the first script comes.
 //!
-//! Deliberately absent: functions (FUNCTION, FCALL), the debugger, exact times of the garbage
+//! Deliberately absent: libraries of functions (FCALL), the debugger, exact times of the garbage
 //! collector. Read next: `interpreter.rs`, `values.rs`.
 
 mod bits;
+mod functions;
 mod interpreter;
 mod json;
 mod library;
@@ -20,6 +21,7 @@ use sha1::{Digest, Sha1};
 
 use super::arguments::integer_or_refusal;
 use super::{Arguments, Context, Done, Refusal, word};
+pub(crate) use functions::function;
 use interpreter::Ran;
 pub(crate) use interpreter::Scripts;
 pub(crate) use watchdog::{Bystanders, Told};

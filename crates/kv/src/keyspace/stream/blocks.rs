@@ -2,7 +2,6 @@
 
 use super::{Found, Keyspace, NodeLimits};
 use crate::format::class;
-use crate::format::entry::kind;
 use crate::format::stream::{
     ADDED, FIRST, Id, LAST, Pairs, Row, TAIL, block_head, names, push_row, remove_row, rows,
 };
@@ -164,7 +163,7 @@ impl Keyspace {
         push_row(id, id, false, pairs, &mut block);
         // Room for a few more of this kind.
         let slack = if block.len() > 1024 { 0 } else { block.len() as u64 };
-        let (at, _) = self.write_entry(b"", kind::STRING, &block, None, slack)?;
+        let (at, _) = self.write_part(b"", &block, slack)?;
         let blocks = self.sequence_len(node);
         self.insert_element(node, blocks, at)?;
         self.set_tail(node, 1, packed_head(pairs) + packed_row(id, id, true, pairs));
@@ -179,7 +178,7 @@ impl Keyspace {
         block: &[u8],
         slack: u64,
     ) -> Result<(), Full> {
-        let (at, _) = self.write_entry(b"", kind::STRING, block, None, slack)?;
+        let (at, _) = self.write_part(b"", block, slack)?;
         self.heap.set(word, at);
         if self.heap.planted().is(Planted::BlockReplacedInTwo) {
             self.heap.commit();

@@ -1,7 +1,7 @@
 //! A stream's groups, their consumers, and what is pending: was delivered and not acknowledged.
 
 use super::Keyspace;
-use crate::format::entry::{HEAD, kind};
+use crate::format::entry::HEAD;
 use crate::format::stream::{
     CHILDREN, ELEMENTS, Id, LAST, NAMED, OTHERS_RECORDS, OWN_RECORDS, READ, RECORD, RECORD_WORDS,
     SEEN, record_sum,
@@ -86,7 +86,7 @@ impl Keyspace {
         let place = self.find_child(node, name).map_or_else(|place| place, |child| child.place);
         let child = self.new_node()?;
         self.heap.set(child + ELEMENTS, elements);
-        let (at, _) = self.write_entry(name, kind::STRING, &child.to_le_bytes(), None, 0)?;
+        let (at, _) = self.write_part(name, &child.to_le_bytes(), 0)?;
         self.insert_element(children_of(node), place, at)?;
         if elements == OTHERS_RECORDS {
             self.heap.set(child + NAMED, at);

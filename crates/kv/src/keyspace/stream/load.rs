@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use super::{Found, Keyspace};
-use crate::format::entry::kind;
 use crate::format::stream::{ADDED, FIRST, Id, LAST, REMOVED, block_head, names, push_row, rows};
 use crate::heap::Full;
 use crate::rdb::{Stream, StreamEntry, StreamGroup, StreamPending};
@@ -91,7 +90,7 @@ impl Keyspace {
                     first = first.or(Some(entry.id));
                 }
             }
-            let (at, _) = self.write_entry(b"", kind::STRING, &block, None, 0)?;
+            let (at, _) = self.write_part(b"", &block, 0)?;
             self.insert_element(node, place, at)?;
         }
         self.find_tail(node);
