@@ -3,7 +3,10 @@
 use super::arguments::integer;
 use super::keys::database;
 use super::session::Replies;
-use super::{Arguments, Context, Done, Refusal, SYNTAX, acl, word, wrong_count};
+use super::{Arguments, Context, Done, Refusal, Reply, SYNTAX, Session, acl, word, wrong_count};
+
+pub(super) const WRONG: Refusal =
+    Refusal::Said("WRONGPASS invalid username-password pair or user is disabled.");
 
 pub(crate) fn ping(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     if args.len() > 2 {
@@ -55,7 +58,17 @@ pub(crate) fn auth(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     Ok(())
 }
 
-pub(crate) fn hello(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+/// What a HELLO asks for.
+pub(super) struct Wanted {
+    version: Option<i64>,
+    name: Option<String>,
+}
+
+/// Reads a HELLO, and logs in who gives a name and a password.
+pub(super) fn wanted(
+    args: &Arguments<'_>,
+    mut log_in: impl FnMut(&[u8], &[u8]) -> Done,
+) -> Result<Wanted, Refusal> {
     let version = match args.get(1) {
         None => None,
         Some(text) => Some(
@@ -71,19 +84,30 @@ pub(crate) fn hello(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     while at < args.len() {
         match (word(args[at]).as_str(), args.len() - at) {
             ("auth", 3..) => {
-                acl::authenticate(context, args[0], args[at + 1], args[at + 2])?;
+                log_in(args[at + 1], args[at + 2])?;
                 at += 3;
             }
             ("setname", 2..) => {
                 name = Some(client_name(args[at + 1])?);
                 at += 2;
             }
-            (option, _) => {
+            _ => {
+                let option = String::from_utf8_lossy(args[at]);
                 return Err(Refusal::Words(format!("ERR Syntax error in HELLO option '{option}'")));
             }
         }
     }
-    if !context.session.allowed {
+    Ok(Wanted { version, name })
+}
+
+/// Answers a HELLO.
+pub(super) fn greet(
+    session: &mut Session,
+    reply: &mut Reply<'_>,
+    wanted: Wanted,
+    follows: bool,
+) -> Done {
+    if !session.allowed {
         return Err(Refusal::Said(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
              HELLO <proto> \
@@ -92,43 +116,55 @@ pub(crate) fn hello(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
              version at the same time",
         ));
     }
-    if let Some(name) = name {
-        context.session.name = name;
+    if let Some(name) = wanted.name {
+        session.name = name;
     }
-    if let Some(version) = version {
-        context.session.resp3 = version == 3;
-        context.reply.resp3 = version == 3;
+    if let Some(version) = wanted.version {
+        session.resp3 = version == 3;
+        reply.resp3 = version == 3;
     }
-    context.reply.map(7);
-    let proto = if context.session.resp3 { 3 } else { 2 };
-    context.reply.bulk(b"server");
-    context.reply.bulk(b"redis");
-    context.reply.bulk(b"version");
-    context.reply.bulk(super::information::REDIS_VERSION.as_bytes());
-    context.reply.bulk(b"proto");
-    context.reply.integer(proto);
-    context.reply.bulk(b"id");
-    context.reply.count(context.session.id);
+    reply.map(7);
+    let proto = if session.resp3 { 3 } else { 2 };
+    reply.bulk(b"server");
+    reply.bulk(b"redis");
+    reply.bulk(b"version");
+    reply.bulk(super::information::REDIS_VERSION.as_bytes());
+    reply.bulk(b"proto");
+    reply.integer(proto);
+    reply.bulk(b"id");
+    reply.count(session.id);
     for (key, value) in
-        [("mode", "standalone"), ("role", if context.keys.follows { "replica" } else { "master" })]
+        [("mode", "standalone"), ("role", if follows { "replica" } else { "master" })]
     {
-        context.reply.bulk(key.as_bytes());
-        context.reply.bulk(value.as_bytes());
+        reply.bulk(key.as_bytes());
+        reply.bulk(value.as_bytes());
     }
-    context.reply.bulk(b"modules");
-    context.reply.list(0);
+    reply.bulk(b"modules");
+    reply.list(0);
     Ok(())
 }
 
+pub(crate) fn hello(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let wanted =
+        wanted(args, |name, password| acl::authenticate(context, args[0], name, password))?;
+    let follows = context.keys.follows;
+    greet(context.session, &mut context.reply, wanted, follows)
+}
+
+/// A session as it is for a new connection, but for what others know of it.
+pub(super) fn begin_anew(session: &mut Session, identity: acl::Identity) {
+    session.multi = None;
+    session.db = 0;
+    session.resp3 = false;
+    session.name.clear();
+    session.replies = Replies::On;
+    session.allowed = identity.is_let_in();
+    session.identity = identity;
+}
+
 pub(crate) fn reset(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
-    context.session.multi = None;
     context.shared.forget(context.session, context.keys);
-    context.session.db = 0;
-    context.session.resp3 = false;
-    context.session.name.clear();
-    context.session.replies = Replies::On;
-    context.session.identity = acl::Identity::of_default(&context.shared.acl.users);
-    context.session.allowed = context.session.identity.is_let_in();
+    begin_anew(context.session, acl::Identity::of_default(&context.shared.acl.users));
     context.reply.simple("RESET");
     Ok(())
 }

@@ -116,6 +116,7 @@ pub(crate) fn copy(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 }
 
 pub(crate) fn move_to(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    integer_or_refusal(args[2])?;
     let (from, to) = (context.db(), database(args[2])?);
     if from == to {
         return Err(Refusal::Said("ERR source and destination objects are the same"));

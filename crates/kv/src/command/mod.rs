@@ -7,6 +7,7 @@
 
 mod acl;
 mod arguments;
+mod beside;
 mod bits;
 mod blocking;
 mod configuration;
@@ -48,6 +49,7 @@ use crate::keyspace::Keyspace;
 
 pub(crate) use acl::{Identity, Users, load_at_start, log_in, may_run};
 pub(crate) use arguments::glob;
+pub(crate) use beside::{Beside, beside_a_script};
 pub(crate) use blocking::Waiting;
 pub use configuration::Configuration;
 pub(crate) use configuration::OutputLimit;
@@ -60,7 +62,6 @@ pub(crate) use session::{Replies, Session, Shared};
 pub(crate) use step::{refusals, step};
 pub use table::table_for_people;
 pub(crate) use table::{Row, TABLE, lookup};
-pub(crate) use transactions::beside_a_script;
 
 /// Arguments, the command's name first.
 pub(crate) type Arguments<'a> = [&'a [u8]];
@@ -164,7 +165,7 @@ fn dispatch(context: &mut Context<'_>, arguments: &Arguments<'_>) {
         }
     };
     if context.session.multi.is_some() && row.flags & flag::NOT_QUEUED == 0 {
-        return transactions::queue(context, arguments);
+        return transactions::queue(context.session, &mut context.reply, arguments);
     }
     run(context, row, arguments);
 }

@@ -101,12 +101,31 @@ impl Shared {
     }
 }
 
+/// What a REPLCONF is about.
+pub(super) enum Said {
+    /// The one who says it.
+    Of,
+    /// How far a replica has come. There is no reply, also not of an error.
+    Acknowledged(Option<u64>),
+    /// Nothing that is answered.
+    Nothing,
+}
+
 pub(crate) fn replconf(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    match announce(&mut context.session.announced, args)? {
+        Said::Of => context.reply.ok(),
+        Said::Acknowledged(position) => acknowledge(context, position),
+        Said::Nothing => {}
+    }
+    Ok(())
+}
+
+/// Notes what a REPLCONF says.
+pub(super) fn announce(announced: &mut Announced, args: &Arguments<'_>) -> Result<Said, Refusal> {
     if args.len().is_multiple_of(2) {
         return Err(SYNTAX);
     }
     for pair in args[1..].chunks_exact(2) {
-        let announced = &mut context.session.announced;
         match word(pair[0]).as_str() {
             "listening-port" => {
                 let port = integer(pair[1]).and_then(|port| u16::try_from(port).ok());
@@ -121,24 +140,20 @@ pub(crate) fn replconf(context: &mut Context<'_>, args: &Arguments<'_>) -> Done 
                 announced.renames |= pair[1].eq_ignore_ascii_case(b"psync2");
             }
             "ack" => {
-                // No reply, also not of an error.
                 let position = integer(pair[1]).and_then(|position| u64::try_from(position).ok());
-                acknowledge(context, position);
-                return Ok(());
+                return Ok(Said::Acknowledged(position));
             }
-            "getack" => {
-                // For replicas only; here nobody is asked.
-                return Ok(());
-            }
+            // For replicas only; here nobody is asked.
+            "getack" => return Ok(Said::Nothing),
             "version" | "rdb-only" | "rdb-filter-only"
                 if word(pair[1]) == "0" || word(pair[0]) == "version" => {}
-            option => {
+            _ => {
+                let option = String::from_utf8_lossy(pair[0]);
                 return Err(Refusal::Words(format!("ERR Unrecognized REPLCONF option: {option}")));
             }
         }
     }
-    context.reply.ok();
-    Ok(())
+    Ok(Said::Of)
 }
 
 fn acknowledge(context: &mut Context<'_>, position: Option<u64>) {

@@ -33,6 +33,17 @@ pub(crate) struct Watched {
     pub(crate) expired: bool,
 }
 
+/// What is done for a client when the script has ended that keeps everybody waiting.
+#[derive(Debug, Default)]
+pub(crate) struct Later {
+    /// What it watches is forgotten.
+    pub(crate) unwatches: bool,
+    /// The session begins anew.
+    pub(crate) resets: bool,
+    /// Then these keys are watched.
+    pub(crate) watches: Vec<(u8, Vec<u8>)>,
+}
+
 /// Which replies a client wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Replies {
@@ -64,8 +75,8 @@ pub(crate) struct Session {
     pub(crate) identity: Identity,
     pub(crate) multi: Option<Queued>,
     pub(crate) watching: Vec<Watched>,
-    /// What it watches is to be forgotten, which waits for the end of a script.
-    pub(crate) unwatches: bool,
+    /// What it said beside a script, and what is left of that for the script's end.
+    pub(crate) later: Later,
     /// A command that waits for a key.
     pub(crate) waiting: Option<Waiting>,
     pub(crate) channels: BTreeSet<Vec<u8>>,
@@ -101,7 +112,7 @@ impl Session {
             identity,
             multi: None,
             watching: Vec::new(),
-            unwatches: false,
+            later: Later::default(),
             waiting: None,
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
@@ -322,6 +333,39 @@ impl Shared {
         }
         self.broken.remove(&session.id);
         self.note_who_watches(keys);
+    }
+
+    /// Lets the next EXEC fail if a key changes.
+    pub(crate) fn watch(
+        &mut self,
+        session: &mut Session,
+        keys: &mut Keyspace,
+        (db, key): (u8, &[u8]),
+    ) {
+        let clients = self.watchers.entry((db, key.to_vec())).or_default();
+        if !clients.contains(&session.id) {
+            clients.push(session.id);
+            let expired = keys.is_expired(db, key);
+            session.watching.push(Watched { db, key: key.to_vec(), expired });
+        }
+        keys.watched = true;
+    }
+
+    /// Does what a client said beside a script that has ended. `wrote`: the script may have changed
+    /// keys after they were watched, and then the client has to begin again.
+    pub(crate) fn catch_up(&mut self, session: &mut Session, keys: &mut Keyspace, wrote: bool) {
+        let later = std::mem::take(&mut session.later);
+        if later.resets {
+            self.forget(session, keys);
+        } else if later.unwatches {
+            self.unwatch(session, keys);
+        }
+        for (db, key) in &later.watches {
+            self.watch(session, keys, (*db, key));
+        }
+        if wrote && !later.watches.is_empty() {
+            self.broken.insert(session.id);
+        }
     }
 
     /// Forgets a session.

@@ -2,11 +2,12 @@
 //!
 //! An EXEC is part of one transaction of the heap: nothing is committed in its middle.
 
-use super::session::{Queued, Watched};
-use super::{Arguments, Context, Done, Refusal, Reply, Session, acl, lookup, run, word};
+use super::session::Queued;
+use super::{Arguments, Context, Done, Refusal, Reply, Session, acl, lookup, run};
 use crate::planted::Planted;
 
-const NOT_BEGUN: &str = "ERR DISCARD without MULTI";
+pub(super) const NOT_BEGUN: Refusal = Refusal::Said("ERR DISCARD without MULTI");
+pub(super) const NOT_WATCHED: Refusal = Refusal::Said("ERR WATCH inside MULTI is not allowed");
 /// Bytes of commands that may wait for an EXEC.
 const QUEUE_BYTES_MAX: usize = 1 << 30;
 
@@ -16,7 +17,7 @@ pub(crate) fn multi(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
     Ok(())
 }
 
-fn begin(session: &mut Session) -> Done {
+pub(super) fn begin(session: &mut Session) -> Done {
     if session.multi.is_some() {
         return Err(Refusal::Said("ERR MULTI calls can not be nested"));
     }
@@ -24,45 +25,17 @@ fn begin(session: &mut Session) -> Done {
     Ok(())
 }
 
-/// What somebody says of transactions while a script keeps everybody waiting, as Redis has it: one
-/// can be begun and discarded, and none executed. Returns whether it was about that.
-pub(crate) fn beside_a_script(
-    session: &mut Session,
-    args: &Arguments<'_>,
-    reply: &mut Reply<'_>,
-    busy: &str,
-) -> bool {
-    let [name] = args else { return false };
-    match word(name).as_str() {
-        "multi" => match begin(session) {
-            Ok(()) => reply.ok(),
-            Err(refusal) => reply.error(&refusal.text()),
-        },
-        "discard" if session.multi.take().is_some() => {
-            session.unwatches = true;
-            reply.ok();
-        }
-        "discard" => reply.error(NOT_BEGUN),
-        "exec" => {
-            (session.multi, session.unwatches) = (None, true);
-            reply.error(&format!("EXECABORT Transaction discarded because of: {busy}"));
-        }
-        _ => return false,
-    }
-    true
-}
-
 /// Keeps a command for the EXEC.
-pub(crate) fn queue(context: &mut Context<'_>, args: &Arguments<'_>) {
-    let Some(queued) = &mut context.session.multi else { return };
+pub(crate) fn queue(session: &mut Session, reply: &mut Reply<'_>, args: &Arguments<'_>) {
+    let Some(queued) = &mut session.multi else { return };
     queued.bytes += args.iter().map(|argument| argument.len() + 24).sum::<usize>();
     if queued.bytes > QUEUE_BYTES_MAX {
         queued.refused = true;
         queued.commands.clear();
-        return context.reply.error("ERR the transaction is too large");
+        return reply.error("ERR the transaction is too large");
     }
     queued.commands.push(args.iter().map(|argument| argument.to_vec()).collect());
-    context.reply.simple("QUEUED");
+    reply.simple("QUEUED");
 }
 
 pub(super) fn end(context: &mut Context<'_>) -> Option<Queued> {
@@ -113,7 +86,7 @@ pub(crate) fn exec(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
 
 pub(crate) fn discard(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
     if context.session.multi.is_none() {
-        return Err(Refusal::Said(NOT_BEGUN));
+        return Err(NOT_BEGUN);
     }
     end(context);
     context.reply.ok();
@@ -122,18 +95,12 @@ pub(crate) fn discard(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done 
 
 pub(crate) fn watch(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     if context.session.multi.is_some() {
-        return Err(Refusal::Said("ERR WATCH inside MULTI is not allowed"));
+        return Err(NOT_WATCHED);
     }
     for key in &args[1..] {
-        let db = context.session.db;
-        let clients = context.shared.watchers.entry((db, key.to_vec())).or_default();
-        if !clients.contains(&context.session.id) {
-            clients.push(context.session.id);
-            let expired = context.keys.is_expired(db, key);
-            context.session.watching.push(Watched { db, key: key.to_vec(), expired });
-        }
+        let place = (context.session.db, *key);
+        context.shared.watch(context.session, context.keys, place);
     }
-    context.keys.watched = true;
     context.reply.ok();
     Ok(())
 }

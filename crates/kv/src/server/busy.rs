@@ -1,5 +1,5 @@
-//! The other clients while a script takes long: -BUSY, SCRIPT KILL, SHUTDOWN NOSAVE, and what
-//! begins and discards a transaction.
+//! The other clients while a script takes long: -BUSY, SCRIPT KILL, SHUTDOWN NOSAVE, and what Redis
+//! allows beside a script (`command/beside.rs`).
 //!
 //! **Invariant**: nobody is sent anything here who still waits for a reply: that reply belongs to
 //! the batch of the script, which is not committed.
@@ -17,7 +17,8 @@ use super::client::{Client, Io};
 use super::listen::Listener;
 use super::request::{Limits, Next};
 use crate::command::{
-    Bystanders, Configuration, Reply, Session, Told, Users, beside_a_script, log_in, may_run,
+    Beside, Bystanders, Configuration, Reply, Session, Told, Users, beside_a_script, log_in,
+    may_run,
 };
 
 /// Connections that are taken at one go.
@@ -48,6 +49,8 @@ pub(super) struct Crowd {
     door: Door,
     bulk: u64,
     query_buffer: u64,
+    /// The server is a replica.
+    follows: bool,
 }
 
 impl std::fmt::Debug for Crowd {
@@ -59,7 +62,17 @@ impl std::fmt::Debug for Crowd {
 impl Crowd {
     pub(super) fn new(epoll: Rc<OwnedFd>, listeners: Rc<[Listener]>) -> Crowd {
         let (clients, touched, door) = (HashMap::new(), Vec::new(), Door::default());
-        Crowd { clients, next_id: 0, touched, epoll, listeners, door, bulk: 0, query_buffer: 0 }
+        Crowd {
+            clients,
+            next_id: 0,
+            touched,
+            epoll,
+            listeners,
+            door,
+            bulk: 0,
+            query_buffer: 0,
+            follows: false,
+        }
     }
 
     /// Takes the clients over.
@@ -69,7 +82,9 @@ impl Crowd {
         next_id: u64,
         configuration: &Configuration,
         users: &Users,
+        follows: bool,
     ) {
+        self.follows = follows;
         (self.clients, self.next_id) = (clients, next_id);
         self.door = Door::of(configuration, users);
         self.bulk = configuration.hot.bulk;
@@ -113,14 +128,11 @@ impl Crowd {
                 Next::Whole(bytes) => {
                     let mut arguments: SmallVec<[&[u8]; 8]> = SmallVec::new();
                     client.request.arguments(&input[done..], &mut arguments);
-                    let mut reply = Reply { out: &mut client.output, resp3: false };
-                    told = answer(
-                        &mut client.session,
-                        &arguments,
-                        &mut reply,
-                        &self.door.users,
-                        wrote,
-                    );
+                    let resp3 = client.session.resp3;
+                    let mut reply = Reply { out: &mut client.output, resp3 };
+                    let beside =
+                        Beside { busy: BUSY, users: &self.door.users, follows: self.follows };
+                    told = answer(&mut client.session, &arguments, &mut reply, &beside, wrote);
                     drop(arguments);
                     done += bytes;
                     client.request.reset();
@@ -146,7 +158,7 @@ fn answer(
     session: &mut Session,
     arguments: &[&[u8]],
     reply: &mut Reply<'_>,
-    users: &Users,
+    beside: &Beside<'_>,
     wrote: bool,
 ) -> Told {
     let is = |at: usize, word: &str| {
@@ -160,7 +172,7 @@ fn answer(
                 [_, user, given] => (*user, *given),
                 _ => return Told::Nothing,
             };
-            match log_in(users, user, given) {
+            match log_in(beside.users, user, given) {
                 Some(identity) => {
                     (session.identity, session.allowed) = (identity, true);
                     reply.ok();
@@ -170,8 +182,10 @@ fn answer(
                 }
             }
         }
-        _ if !session.allowed => reply.error("NOAUTH Authentication required."),
-        _ if let Err(name) = may_run(users, session, arguments) => {
+        _ if !session.allowed && !is(0, "hello") && !is(0, "reset") => {
+            reply.error("NOAUTH Authentication required.")
+        }
+        _ if let Err(name) = may_run(beside.users, session, arguments) => {
             reply
                 .error(&format!("NOPERM this user has no permissions to run the '{name}' command"));
         }
@@ -185,7 +199,7 @@ fn answer(
             session.closing = true;
             reply.ok();
         }
-        _ if beside_a_script(session, arguments, reply, BUSY) => {}
+        _ if beside_a_script(session, arguments, reply, beside) => {}
         _ => {
             if let Some(queued) = &mut session.multi {
                 queued.refused = true;

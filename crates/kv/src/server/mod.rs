@@ -433,20 +433,21 @@ impl Server {
             self.next_id,
             &self.shared.configuration,
             &self.shared.acl.users,
+            self.keys.follows,
         );
+        let before = self.keys.changes();
         self.shared.bystanders = Some(Box::new(Rc::clone(&self.crowd)));
         step(&mut self.keys, &mut self.shared, session, arguments, out);
         self.shared.bystanders = None;
         let touched;
         (self.clients, self.next_id, touched) = self.crowd.borrow_mut().end();
         self.shared.clients = self.clients.len();
+        let wrote = self.keys.changes() != before;
         for id in touched {
             // What it sent behind what was answered is executed now.
             self.resumed.push(id);
             let Some(client) = self.clients.get_mut(&id) else { continue };
-            if std::mem::take(&mut client.session.unwatches) {
-                self.shared.unwatch(&mut client.session, &mut self.keys);
-            }
+            self.shared.catch_up(&mut client.session, &mut self.keys, wrote);
             if !client.pending {
                 client.pending = true;
                 self.pending.push(id);

@@ -712,6 +712,8 @@ fn the_limits_of_encodings_and_a_server_without_functions_are_those_of_redis() {
         "FUNCTION LIST LIBRARYNAME",
         "FUNCTION DELETE none",
         "FUNCTION KILL",
+        "MOVE k notanumber",
+        "MOVE k 99",
     ] {
         assert_eq!(ours.say(line), theirs.say(line), "{line}");
     }
