@@ -154,21 +154,21 @@ impl Trial {
             keep: self.keep,
             commands: self.stop.clone().zip(self.start.clone()),
         })?;
-        if state.starts_with(home) {
+        // A server would be stopped; who has a SQLite file open is nobody's to end.
+        let home = found.plan.home.0.clone();
+        if state.starts_with(&home) {
             found.refusals.push(format!(
                 "the trial's own files would be in {}, which is moved aside; give another --state",
                 messages::path(&state)
             ));
         }
-        // A server would be stopped; who has a SQLite file open is nobody's to end.
-        let home = &found.plan.home.0;
         if !found.plan.has_server()
-            && let Err(used) = crate::mounted::refuse::in_use(home, home, false)
+            && let Err(used) = crate::mounted::refuse::in_use(&home, &home, false)
         {
             found.refusals.push(used.to_string());
         }
         // Not held: the process that takes the steps does.
-        if let Err(other) = Alone::on(home) {
+        if let Err(other) = Alone::on(&home) {
             found.refusals.push(other.to_string());
         }
         if self.check {

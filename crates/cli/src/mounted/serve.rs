@@ -216,7 +216,10 @@ fn attach_as_what_it_is(wish: &Attach, place: &Place, plan: &mut Plan) -> Result
     let not_dax = match attach_patiently(place, &plan.tiers, &plan.store) {
         Err(e @ Error::Store(StoreError::Medium(tiersmith_pmem::Error::NotDax { .. }))) => e,
         Err(Error::Store(
-            e @ (StoreError::Damaged { .. } | StoreError::Device(_) | StoreError::Medium(_)),
+            e @ (StoreError::Damaged { .. }
+            | StoreError::NotATier { .. }
+            | StoreError::Device(_)
+            | StoreError::Medium(_)),
         )) if plan.tiers.iter().all(|spec| spec.medium == Medium::Ephemeral) => {
             return Err(Error::Usage(if e.is_of_memory() {
                 format!("{e}; for memory that does not survive a power cut say --volatile")

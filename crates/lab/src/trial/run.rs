@@ -300,6 +300,9 @@ impl Runner<'_> {
 
     /// The address, if it is of a Redis or Valkey.
     fn redis(&self) -> Result<Option<Address>> {
+        if !self.journal.plan.has_server() {
+            return Ok(None);
+        }
         let address = Address::parse(&self.journal.plan.url)?;
         Ok((Database::of(&address) == Some(Database::Redis)).then_some(address))
     }
@@ -361,7 +364,7 @@ impl Runner<'_> {
     }
 
     fn look_after_start(&self) -> Result<()> {
-        match self.redis()?.filter(|_| self.journal.plan.has_server()) {
+        match self.redis()? {
             Some(address) => redis::look_after_start(&address),
             None => Ok(()),
         }

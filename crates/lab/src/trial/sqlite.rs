@@ -79,12 +79,6 @@ pub(super) fn plan(wishes: &Wishes) -> Result<Found> {
             file.uid()
         )));
     }
-    if let Some(pid) = holder(&path) {
-        return Err(refused(format!(
-            "process {pid} has it open (it holds a lock); stop that first, wherever it runs: a \
-             container's is named by the kernel too"
-        )));
-    }
     let plan = Plan {
         url: path.display().to_string(),
         home: PathText(home.clone()),
@@ -103,6 +97,12 @@ pub(super) fn plan(wishes: &Wishes) -> Result<Found> {
          the second time"
             .into(),
     );
+    if let Some(pid) = holder(&path) {
+        found.refusals.push(format!(
+            "process {pid} has it open (it holds a lock); stop that first, wherever it runs: a \
+             container's is named by the kernel too"
+        ));
+    }
     let others = others(&path, &home);
     if others > 0 {
         found.warnings.push(format!(
