@@ -576,7 +576,10 @@ impl Reader<'_> {
             _ => 0,
         };
         let total = 16 + expires * 8 + key_len + value_len;
-        if total > room || !matches!(first >> 32 & 0xff, 1..=9 | 11) || first >> 41 & 0x7f != 0 {
+        let kind = first >> 32 & 0xff;
+        // Of a string alone a part may have been written.
+        let unknown = if kind == 1 { first >> 42 & 0x3f } else { first >> 41 & 0x7f };
+        if total > room || !matches!(kind, 1..=9 | 11) || unknown != 0 {
             report
                 .find(6, format!("the entry at {at} cannot be one: its first word is {first:#x}"));
             return None;
