@@ -14,9 +14,10 @@ use serde_json::json;
 use signal_hook::consts::SIGHUP;
 use tiersmith_lab::ByteSize;
 use tiersmith_lab::trial::alone::Alone;
-use tiersmith_lab::trial::found::{self, Found, Wishes};
+use tiersmith_lab::trial::found;
 use tiersmith_lab::trial::journal::{End, Goal, Journal, Room};
 use tiersmith_lab::trial::page::{PAGE, TEXT};
+use tiersmith_lab::trial::plan::{Found, Wishes};
 use tiersmith_lab::trial::{self, run};
 
 use super::awr::length;
@@ -32,7 +33,7 @@ const LENGTH: Duration = Duration::from_secs(1800);
 
 /// Try fast storage on your own database: before, after, and the plain database again
 ///
-/// For PostgreSQL, MariaDB, MySQL, Redis and Valkey on this machine. It records the database under its own load,
+/// For PostgreSQL, MariaDB, MySQL, Redis and Valkey here. It records the database under its load,
 /// stops it, attaches the fast storage, starts it, records it again, and compares. Then it stops
 /// the database once more, detaches, and starts it as it was; with --keep the tier stays.
 ///

@@ -286,7 +286,7 @@ rows! {
         "eval_ro" -3 N, [0 0 0], g::eval_ro, "Run a script that changes nothing";
         "evalsha" -3 N, [0 0 0], g::evalsha, "Run a script that is known";
         "evalsha_ro" -3 N, [0 0 0], g::evalsha_ro, "Run a known script that changes nothing";
-        "function" -2 N, [0 0 0], g::function, "The libraries of functions, of which there are none";
+        "function" -2 N, [0 0 0], g::function, "Libraries of functions: there are none";
         "script" -2 N, [0 0 0], g::script, "The scripts that are known, and the one that runs";
     }
     "pubsub" {

@@ -23,8 +23,8 @@
 //! elements of a list, which are entries without a key, or the entries of a sorted set's index,
 //! sorted by score and then by member.
 //!
-//! Bit 1 of byte 5 is for OBJECT ENCODING alone, which then says `raw` of every string. Only a string
-//! may have it.
+//! Bit 1 of byte 5 is for OBJECT ENCODING alone, which then says `raw` of every string. Only a
+//! string may have it.
 //!
 //! What is behind the value in the slot may hold anything: an APPEND puts its bytes there before
 //! it changes the length.

@@ -463,7 +463,7 @@ impl Keyspace {
         }
         self.heap.fresh(found.at + header.total(), more);
         let value_len = header.value_len + more.len() as u64;
-        // Behind an entry that is no key's, such as a block of a stream, there is no room for a time.
+        // Behind an entry that is no key's, such as a stream's block, there is no room for a time.
         let raw = header.raw || behind == TIME && header.kind == kind::STRING;
         let longer = Header { value_len, raw, ..*header };
         let mut sum = header.sum ^ header.sum_of_head(found.hash) ^ longer.sum_of_head(found.hash);

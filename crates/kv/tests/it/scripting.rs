@@ -280,7 +280,8 @@ fn transactions_beside_and_around_a_script_that_takes_long_end_as_in_redis() {
             "SELECT 3|*|RESET|^|GET n|SET m 1|GET m",
             "SUBSCRIBE c|*|RESET|^|GET n",
             "*|MULTI|UNWATCH|REPLCONF capa eof|^|INCR n|EXEC",
-            "*|REPLCONF capa eof|REPLCONF capa|REPLCONF Nonsense x|REPLCONF listening-port x|^|GET n",
+            "*|REPLCONF capa eof|REPLCONF capa|REPLCONF Nonsense x|\
+             REPLCONF listening-port x|^|GET n",
             "*|HELLO 4|HELLO x|HELLO 2 NONSENSE|HELLO 2 SETNAME|HELLO 2 AUTH default x SETNAME y|^|\
              CLIENT GETNAME",
             "*|HELLO 2 SETNAME name|^|CLIENT GETNAME|RESET|CLIENT GETNAME",

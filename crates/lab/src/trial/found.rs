@@ -12,12 +12,11 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
 use tiersmith_awr::figure;
 use tiersmith_awr::sources::Address;
 use tiersmith_dir::PathText;
 
-use super::plan::{Database, Plan, Service, ask};
+use super::plan::{Database, Found, Plan, Service, Wishes, ask};
 use super::{redis, service, sqlite};
 use crate::ByteSize;
 use crate::error::{Error, Result};
@@ -40,40 +39,6 @@ const BACKUPS: [&str; 9] = [
 ];
 /// Tablespaces of PostgreSQL that are counted.
 const TABLESPACES_MAX: usize = 10_000;
-
-/// What the user asked for.
-#[derive(Clone, Debug, Default)]
-pub struct Wishes {
-    /// The address of the database.
-    pub url: String,
-    /// The fast storage.
-    pub fast: PathBuf,
-    /// Bytes of the tier.
-    pub size: Option<ByteSize>,
-    /// How long each period is.
-    pub length_ms: Option<u64>,
-    /// The load.
-    pub load: Vec<String>,
-    /// Whether the tier stays.
-    pub keep: bool,
-    /// How long the server may take to stop or to start.
-    pub patience_ms: Option<u64>,
-    /// The commands that stop and start the server.
-    pub commands: Option<(String, String)>,
-}
-
-/// What was found, and what would be done.
-#[derive(Debug, Serialize)]
-pub struct Found {
-    /// What would be done.
-    pub plan: Plan,
-    /// Why it is not done.
-    pub refusals: Vec<String>,
-    /// What to think about first.
-    pub warnings: Vec<String>,
-    /// What happens to the server, how long it takes, what a power cut could cost.
-    pub notes: Vec<String>,
-}
 
 /// Looks, and changes nothing.
 ///

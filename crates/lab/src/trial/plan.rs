@@ -5,12 +5,14 @@
 //!
 //! Deliberately absent: how steps are done (`run.rs`), how a server is stopped (`service.rs`).
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tiersmith_awr::sources::{self, Address, Asking, Product, Surroundings};
 use tiersmith_dir::PathText;
 
+use crate::ByteSize;
 use crate::error::Result;
 
 /// How long a server may take to stop or to start if nobody says: it writes a checkpoint, or
@@ -18,6 +20,40 @@ use crate::error::Result;
 const PATIENCE: Duration = Duration::from_secs(1200);
 /// How long a server may take for one answer.
 const ANSWER: Duration = Duration::from_secs(10);
+
+/// What the user asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// The address of the database.
+    pub url: String,
+    /// The fast storage.
+    pub fast: PathBuf,
+    /// Bytes of the tier.
+    pub size: Option<ByteSize>,
+    /// How long each period is.
+    pub length_ms: Option<u64>,
+    /// The load.
+    pub load: Vec<String>,
+    /// Whether the tier stays.
+    pub keep: bool,
+    /// How long the server may take to stop or to start.
+    pub patience_ms: Option<u64>,
+    /// The commands that stop and start the server.
+    pub commands: Option<(String, String)>,
+}
+
+/// What was found, and what would be done.
+#[derive(Debug, Serialize)]
+pub struct Found {
+    /// What would be done.
+    pub plan: Plan,
+    /// Why it is not done.
+    pub refusals: Vec<String>,
+    /// What to think about first.
+    pub warnings: Vec<String>,
+    /// What happens to the server, how long it takes, what a power cut could cost.
+    pub notes: Vec<String>,
+}
 
 /// How the server is stopped and started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

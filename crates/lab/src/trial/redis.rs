@@ -2,7 +2,7 @@
 //! lose.
 //!
 //! A Redis that is stopped keeps what its append-only file has, however it is ended, if it reads
-//! that file when it starts again. So a trial is of a server whose append-only file is on now and in
+//! that file when it starts again. So a trial is of a server whose append-only file is on, also in
 //! its configuration: then nothing has to be done before a stop but to wait for a rewrite. What a
 //! server does that has no configuration file is looked at after each start.
 //!
@@ -18,8 +18,7 @@ use std::time::{Duration, Instant};
 
 use tiersmith_awr::sources::Address;
 
-use super::found::Found;
-use super::plan::ask;
+use super::plan::{Found, ask};
 use super::service;
 use crate::error::{Error, Result};
 

@@ -15,8 +15,7 @@ use std::path::{Path, PathBuf};
 use tiersmith_awr::sources::Address;
 use tiersmith_dir::PathText;
 
-use super::found::{Found, Wishes};
-use super::plan::{Plan, Service};
+use super::plan::{Found, Plan, Service, Wishes};
 use crate::error::{Error, Result};
 
 /// How a SQLite database begins.
