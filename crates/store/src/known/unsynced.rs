@@ -7,7 +7,7 @@
 //! **Invariant**: between the beginning of a write and the end of the first sync of home that
 //! began after it, its blocks are in here. If that sync fails they stay.
 //!
-//! **Deliberately absent**: who writes and who syncs ([`crate::file::through`]).
+//! **Deliberately absent**: who writes and who syncs (`file/through.rs`).
 
 use crate::address::BlockIndex;
 use crate::sync::Mutex;
