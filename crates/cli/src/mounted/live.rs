@@ -611,7 +611,11 @@ impl Live {
             }
         }
         for tier in &self.tiers {
-            let label = if tier.emulated { " (EMULATED)" } else { "" };
+            let label = match tier.durability {
+                _ if tier.emulated => " (EMULATED)",
+                Durability::Never => " (clean copies only)",
+                Durability::OnReturn | Durability::AtSync => "",
+            };
             let first = tier.media.first().map_or("", String::as_str);
             out.push_str(&format!(
                 "\n  tier {}{label}: {}, {first}\n",

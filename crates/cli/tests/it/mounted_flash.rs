@@ -103,6 +103,8 @@ fn a_disk_that_is_emptied_at_a_stop_has_copies_that_a_kill_keeps_and_a_stop_cost
     let cached = site.live()["tiers"][0]["cached_bytes"].as_u64().unwrap();
     assert!(cached >= newest.len() as u64, "{cached}");
     assert_eq!(site.live()["tiers"][0]["dirty_bytes"], 0);
+    let status = text(&good(&["status", site.home_str()]));
+    assert!(status.contains("tier fast (clean copies only): "), "{status}");
     // Home has it already.
     let aside = attached["files"].as_str().unwrap();
     let at_home = fs::read(std::path::Path::new(aside).join("base/1/1259")).unwrap();
