@@ -68,6 +68,10 @@ impl Product for Mariadb {
     fn creation(&self, programs: &Programs, data: &Path) -> Option<Vec<OsString>> {
         let mut datadir = OsString::from("--datadir=");
         datadir.push(data);
+        // A server removes what it takes for temporary tables of before from its directory for
+        // them, and that of the system may have others'.
+        let mut tmpdir = OsString::from("--tmpdir=");
+        tmpdir.push(data);
         let install = programs.path("mariadb-install-db").into();
         let words = [
             "--auth-root-authentication-method=normal",
@@ -75,7 +79,7 @@ impl Product for Mariadb {
             "--innodb-log-file-size=16M",
         ];
         Some(
-            [install, "--no-defaults".into(), datadir]
+            [install, "--no-defaults".into(), datadir, tmpdir]
                 .into_iter()
                 .chain(words.map(OsString::from))
                 .collect(),

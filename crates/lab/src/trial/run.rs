@@ -250,13 +250,9 @@ impl Runner<'_> {
             return Ok(());
         }
         let what = "bringing the plain database back";
-        Err(self.failed(
-            what,
-            format!(
-                "{why}; the database is attached, and in use. Mend that, and undo \
-             again"
-            ),
-        ))
+        let reason =
+            format!("{why}; the database is attached, and in use. Mend that, and undo again");
+        Err(self.failed(what, reason))
     }
 
     /// Whether the server answers, and with this directory, here: another machine's may be called
