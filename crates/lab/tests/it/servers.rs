@@ -132,6 +132,23 @@ fn works_and_survives_a_kill(name: &str) {
 }
 
 #[test]
+fn a_new_mariadb_leaves_the_temporary_tables_of_others_alone() {
+    let Some((product, programs)) = installed("mariadb") else { return };
+    let ground = Ground::new(product);
+    // As a MariaDB calls one, which removes it when it starts with this directory for its own.
+    let name = format!("#sql-temptable-{:x}-1-1.MAI", std::process::id());
+    let others = std::env::temp_dir().join(name);
+    std::fs::write(&others, "").unwrap();
+    if let Some(account) = server::account(product).unwrap() {
+        std::os::unix::fs::chown(&others, Some(account.uid), Some(account.gid)).unwrap();
+    }
+    server::create(product, &programs, &ground.site(product)).unwrap();
+    let is_there = others.exists();
+    let _ = std::fs::remove_file(&others);
+    assert!(is_there, "a table of another server was removed");
+}
+
+#[test]
 fn postgres_works_and_survives_a_kill() {
     works_and_survives_a_kill("postgres");
 }
