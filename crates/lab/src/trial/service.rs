@@ -250,6 +250,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_unit_that_is_being_stopped_or_is_to_be_is_told_from_one_that_runs() {
+        for stopping in ["Job=412\nActiveState=deactivating\n", "ActiveState=active\nJob=412\n"] {
+            assert!(is_stopping_by(stopping), "{stopping}");
+        }
+        for other in ["Job=\nActiveState=active\n", "ActiveState=active\nJob=0\n", "", "Job=7\n"] {
+            assert!(!is_stopping_by(other), "{other}");
+        }
+        assert!(!is_stopping_by("ActiveState=inactive\nJob=3\n"), "it is to be started");
+    }
+
+    #[test]
     fn a_unit_is_taken_from_the_systems_own_slice_only() {
         let of = |path: &str| unit_in(&format!("0::{path}\n"));
         assert_eq!(of("/system.slice/mariadb.service").as_deref(), Some("mariadb.service"));
