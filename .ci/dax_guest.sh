@@ -63,6 +63,11 @@ if [ "$life" != cut ]; then
 fi
 if [ "$life" = modes ]; then
     mkdir -p /data/db && echo contents >/data/db/file
+    # Asked of the real drivers; a disk that says nothing would be `not known`.
+    for disk in nvme0n1 pmem0; do
+        tiersmith probe --list >/tmp/probe 2>&1 && grep -q "^$disk  *good" /tmp/probe || off "VIOLATION: probe does not tell the health of $disk: $(cat /tmp/probe)"
+    done
+    say "modes: the health of an NVMe disk and of persistent memory is told"
     is_refused raw /dev/pmem0 '--mode=fsdax'
     namespace btt nd_pmem
     until [ -b /dev/pmem0s ]; do sleep 0.1; done

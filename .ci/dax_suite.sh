@@ -300,6 +300,7 @@ start() { # KERNEL WORDS...
     qemu-system-x86_64 -machine q35,nvdimm=on,nvdimm-persistence=mem-ctrl -accel "$accelerator" -cpu "$cpu" \
         -m 1G,slots=2,maxmem=4G -display none -monitor none -no-reboot -nic none \
         -serial "file:$place/console" -drive "if=virtio,format=raw,file=$place/home" "${disk[@]}" \
+        -drive "if=none,id=nvme,format=raw,file=$place/nvme" -device nvme,serial=tiersmith,drive=nvme \
         -object "memory-backend-file,id=m1,share=on,mem-path=$place/nvdimm,size=256M" -device nvdimm,id=n1,memdev=m1 \
         -kernel "$(find "$tools/kernels/$kernel/boot" -name 'vmlinuz-*' | head -n 1)" -initrd "$place/initrd" \
         -append "console=ttyS0 quiet no_timer_check panic=-1 $*" </dev/null >"$place/qemu" 2>&1 &
@@ -357,7 +358,7 @@ pack_postgres
 for life in modes devdax; do
     rm -f "$place/nvdimm"
     truncate -s 256M "$place/nvdimm"
-    truncate -s 64M "$place/home"
+    truncate -s 64M "$place/home" "$place/nvme"
     start "${kernels[0]}" "life=$life"
     await '^modes: \(what cannot\|devdax was\)'
     stop

@@ -1,4 +1,5 @@
 //! A device of sectors: reads, writes and a sync that makes them durable; and its crash simulator.
+//! And how well the disks below are ([`Disk::health`]).
 //!
 //! Today a device is an ordinary file, written in whole sectors through the page cache. The store
 //! keeps blocks there that need not be mapped into memory.
@@ -37,14 +38,17 @@
 //! raw devices.
 //!
 //! Where to read next: [`Device`] in `device.rs`, how a file is opened in `file.rs`, who shares a
-//! sync in `syncing.rs`, the crash model in `tiersmith_pmem::sim`.
+//! sync in `syncing.rs`, what disks say of themselves in `health`, the crash model in
+//! `tiersmith_pmem::sim`.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod address;
 mod device;
 mod error;
 mod file;
+#[allow(unsafe_code, reason = "a border: the kernel's NVMe driver, in one file")]
+mod health;
 mod report;
 mod syncing;
 
@@ -52,4 +56,5 @@ pub use address::{Sector, SectorSize, Sectors};
 pub use device::Device;
 pub use error::Error;
 pub use file::OpenOptions;
+pub use health::{Disk, Health};
 pub use report::Report;

@@ -14,6 +14,7 @@
 mod attach;
 mod command;
 mod error;
+mod health;
 mod messages;
 mod mounted;
 mod probe;

@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use tiersmith_awr::{Cell, Table, figure, write_table};
+use tiersmith_block::{Disk, Health};
 use tiersmith_lab::place::{FileSystem, Leftovers};
 use tiersmith_lab::probe::found::{Found, SYSFS, look};
 use tiersmith_lab::probe::{MIXED_READS_PCT, Operation, Place, Queue, file};
@@ -13,13 +14,14 @@ use tiersmith_lab::probe::{MIXED_READS_PCT, Operation, Place, Queue, file};
 use super::{print, print_json};
 use crate::Outcome;
 use crate::error::{Error, Result};
+use crate::health;
 use crate::probe as mapped;
 use crate::progress::Line;
 
 /// Find the storage of this machine and measure it
 ///
-/// Prints the media found, how each is reached and whether it survives a power cut, and measures
-/// reads, durable writes and a mixture of both at 512 B, 4 KiB and 512 KiB, one operation at a time
+/// Prints the media found, how well each disk is (an NVMe disk tells root only), how each medium is
+/// reached and whether it survives a power cut, and measures reads, durable writes and a mixture of both at 512 B, 4 KiB and 512 KiB, one operation at a time
 /// or as many as --threads and --depth say: latency and bandwidth.
 ///
 /// Without DIR it measures the current directory (with direct I/O where the file system takes it),
@@ -75,6 +77,8 @@ impl Probe {
         let queue = Queue { threads: self.threads, depth: self.depth, reads_pct: self.mix };
         queue.check()?;
         let found = look(Path::new(SYSFS));
+        let disks = found.block_devices.iter().filter_map(|device| Disk::named(&device.name));
+        let health: Vec<Health> = disks.map(|disk| disk.health()).collect();
         let line = Line::new();
         let mut places = Vec::new();
         let (dirs, mut skipped) = self.dirs(&found)?;
@@ -93,12 +97,13 @@ impl Probe {
         }
         if self.json {
             print_json(&json!({
-                "format": 1, "found": found, "seconds": self.seconds, "queue": queue,
+                "format": 1, "found": found, "health": health, "seconds": self.seconds,
+                "queue": queue,
                 "measured": places,
                 "skipped": skipped
             }))?;
         } else {
-            print(&text(&found, &places, &skipped, queue))?;
+            print(&text(&found, &health, &places, &skipped, queue))?;
         }
         Ok(Outcome::Good)
     }
@@ -167,7 +172,13 @@ impl Skipped {
     }
 }
 
-fn text(found: &Found, places: &[Place], skipped: &[Skipped], queue: Queue) -> String {
+fn text(
+    found: &Found,
+    health: &[Health],
+    places: &[Place],
+    skipped: &[Skipped],
+    queue: Queue,
+) -> String {
     let mut out = String::new();
     let or = |value: &Option<String>| value.clone().unwrap_or_default();
     let mut disks = Table::new("Block devices")
@@ -194,6 +205,10 @@ fn text(found: &Found, places: &[Place], skipped: &[Skipped], queue: Queue) -> S
     }
     write_table(&mut out, &disks);
     out.push('\n');
+    if !health.is_empty() {
+        write_table(&mut out, &health::table(health));
+        out.push('\n');
+    }
     let mut pmem = Table::new("Persistent memory")
         .text("Namespace", "As the kernel calls it.")
         .text("Access mode", "How it is presented.")

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
+use tiersmith_block::Health;
 use tiersmith_sqlite::place::{FastSpec, Placement, Standing, Status as PlaceStatus, as_owner};
 use tiersmith_store::check::{CheckError, CheckOptions, CheckReport, Finding, Severity, check};
 
@@ -13,6 +14,7 @@ use super::home::{Home, Subject, names_a_tier};
 use super::{print, print_as_it_is, print_json};
 use crate::Outcome;
 use crate::error::{Error, Result};
+use crate::health;
 use crate::messages;
 use crate::mounted::control::{Reply, Request, ask};
 use crate::mounted::place::Place;
@@ -21,7 +23,8 @@ use crate::mounted::{Live, unexpected, unreachable};
 /// Say whether a database or directory is attached, to what, and what is in its tier
 ///
 /// Of a mounted directory its daemon is asked: use of the tier by state and class, hit ratio, how
-/// far home is behind, and how requests arrive. An attached SQLite database is opened for that, and
+/// far home is behind, and how requests arrive. Of each disk below the tier its health is said; an
+/// NVMe disk tells root only. An attached SQLite database is opened for that, and
 /// recovered if a crash left it; so no other process may have it open. Of a directory that is
 /// attached and not mounted the tier is read.
 #[derive(Debug, Args)]
@@ -32,8 +35,7 @@ Examples:
   tiersmith status app.db --json
 
 Exit codes: 0 plain, mounted, or a database attached and sound; 1 there is something to mend, and \
-it says what: not mounted, a tier that
-is damaged; 2 error.")]
+it says what: not mounted, a tier that is damaged, a disk that warns; 2 error.")]
 pub(crate) struct Status {
     #[command(flatten)]
     home: Home,
@@ -70,6 +72,7 @@ impl Status {
         let look = |spec: &FastSpec| look_at(&status.home, &spec.members);
         let report = tier.and_then(|spec| as_owner(&status.database, || look(spec)).ok()?.ok());
         let report = report.filter(|report| !report.is_sound());
+        let disks = status.spec.as_ref().map_or(Vec::new(), |spec| health::below(&spec.members));
         if self.json {
             let spec = status.spec.as_ref().map(|spec| {
                 json!({ "members": spec.members, "emulated": spec.emulate,
@@ -86,16 +89,19 @@ impl Status {
                 "database": status.database, "standing": status.standing.word(),
                 "home": status.home, "tier": spec,
                 "blocks": blocks, "trouble": status.trouble, "check": report.as_ref().map(findings),
+                "disks": disks,
             }))?;
         } else {
             let path = status.database.display().to_string();
             print(&format!(
-                "{status}{}",
-                report.map_or_else(String::new, |report| damage(&report, &path))
+                "{status}{}{}",
+                report.map_or_else(String::new, |report| damage(&report, &path)),
+                health::lines(&disks)
             ))?;
         }
         let well = matches!(status.standing, Standing::Plain | Standing::Attached)
-            && status.trouble.is_none();
+            && status.trouble.is_none()
+            && health::is_well(&disks);
         Ok(if well { Outcome::Good } else { Outcome::Findings })
     }
 
@@ -116,9 +122,11 @@ impl Status {
             }
         };
         loop {
-            self.show(&live)?;
+            let disks = health::below(&self.home.members().unwrap_or_default());
+            self.show(&live, &disks)?;
             let Some(every) = self.watch else {
-                let well = live.background_error.is_none()
+                let well = health::is_well(&disks)
+                    && live.background_error.is_none()
                     && live.trouble_with_files().is_empty()
                     && live.trouble_with_media().is_empty();
                 return Ok(if well { Outcome::Good } else { Outcome::Findings });
@@ -142,15 +150,16 @@ impl Status {
         }
     }
 
-    fn show(&self, live: &Live) -> Result<()> {
-        let standing = json!({ "standing": "mounted", "live": live });
+    fn show(&self, live: &Live, disks: &[Health]) -> Result<()> {
+        let standing = json!({ "standing": "mounted", "live": live, "disks": disks });
+        let text = || live.text() + &health::lines(disks);
         match (self.json, self.watch.is_some()) {
             (true, true) => print_as_it_is(&(messages::json(&standing.to_string()) + "\n")),
             (true, false) => print_json(&standing),
             (false, true) if std::io::stdout().is_terminal() => {
-                print_as_it_is(&format!("\x1b[H\x1b[2J{}", messages::output(&live.text())))
+                print_as_it_is(&format!("\x1b[H\x1b[2J{}", messages::output(&text())))
             }
-            _ => print(&live.text()),
+            _ => print(&text()),
         }
     }
 
@@ -206,6 +215,7 @@ impl Status {
         let report = look_at(place.path(), &members)?;
         let (summary, sound) = (&report.summary, report.is_sound());
         let emulated = note.iter().flat_map(|note| &note.tiers).any(|tier| tier.emulated);
+        let disks = health::below(&members);
         if self.json {
             let mut all = serde_json::to_value(summary).unwrap_or_default();
             if let Some(fields) = all.as_object_mut() {
@@ -213,6 +223,7 @@ impl Status {
                 let _ = fields.insert("interrupted".into(), json!(interrupted(&summary.state)));
                 let _ = fields.insert("emulated".into(), emulated.into());
                 let _ = fields.insert("members".into(), json!(members));
+                let _ = fields.insert("disks".into(), json!(disks));
                 let _ = fields.insert(
                     "profile".into(),
                     json!(note.as_ref().map(|note| note.profile.clone())),
@@ -256,6 +267,7 @@ impl Status {
         if let Some(lent) = summary.lent_line() {
             text.push_str(&format!("  {lent}\n"));
         }
+        text.push_str(&health::lines(&disks));
         if sound {
             text.push_str(&format!(
                 "  to use it: `tiersmith attach {path}`, which recovers it and mounts it; to have \

@@ -35,6 +35,14 @@ fn an_ordinary_file_is_flash_and_what_was_synced_is_there_after_a_kill() {
     drop((table, segment));
     let status = text(&good(&["status", site.home_str()]));
     assert!(status.contains(": flash, ") && !status.contains("EMULATED"), "{status}");
+    // Each disk below the tier, if the file system is one of a disk, has its line.
+    let disks = json(&good(&["status", site.home_str(), "--json"]))["disks"].clone();
+    for disk in disks.as_array().unwrap() {
+        let line = format!("\n  disk {}: ", disk["disk"].as_str().unwrap());
+        assert!(status.contains(&line), "{line} {status}");
+    }
+    let on_a_disk = tiersmith_block::Disk::below(&site.fast).len();
+    assert_eq!(disks.as_array().unwrap().len(), on_a_disk, "{disks}");
     site.kill_daemon(&attached);
     // Its note says what it is.
     let again = json(&good(&["attach", site.home_str(), "--json"]));
