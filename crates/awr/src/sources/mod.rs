@@ -154,6 +154,50 @@ pub fn ask(
     }
 }
 
+/// Asks a database one question of SQL, and does something with its answer while the connection is
+/// open: the process that serves it can be looked for.
+///
+/// # Errors
+/// As [`ask`]; it does not speak SQL.
+pub fn ask_and_look<T>(
+    address: &Address,
+    asking: &Asking,
+    surroundings: &Surroundings,
+    question: &str,
+    look: impl FnOnce(&[String]) -> T,
+) -> Result<T> {
+    match address.product {
+        Product::PostgreSql => {
+            let mut server = postgres::Postgres::connect(address, asking, surroundings)?;
+            let answer = server.texts(question)?;
+            Ok(look(&answer))
+        }
+        Product::MySql => {
+            let mut server = mysql::MySql::connect(address, asking, surroundings)?;
+            let answer = server.texts(question)?;
+            Ok(look(&answer))
+        }
+        Product::Redis | Product::Machine => Err(crate::Error::Source {
+            action: "ask",
+            place: address.shown(),
+            reason: "it does not speak SQL".to_owned(),
+            remedy: "Give the address of PostgreSQL, MariaDB or MySQL".to_owned(),
+        }),
+    }
+}
+
+/// Variables for PostgreSQL's own programs, so that they connect to the database at this address as
+/// a source does. The password is among them, if one is found.
+///
+/// # Errors
+/// It is no PostgreSQL, or what is configured for it is wrong.
+pub fn environment_of_postgres(
+    address: &Address,
+    surroundings: &Surroundings,
+) -> Result<Vec<(String, String)>> {
+    postgres::programs::environment(address, surroundings)
+}
+
 /// What a server said, as it may go to a terminal: on one line, without control characters, and not
 /// longer than a message.
 fn said(text: &str) -> String {

@@ -29,6 +29,7 @@ pub(crate) mod link;
 mod login;
 mod objects;
 mod plans;
+pub(super) mod programs;
 #[cfg(test)]
 mod versions;
 mod views;
