@@ -36,6 +36,7 @@ mod study;
 mod systemd;
 mod top;
 mod trial;
+mod trial_copy;
 mod trial_sqlite;
 mod trial_target;
 mod upgraded;

@@ -14,15 +14,13 @@ use std::path::{Path, PathBuf};
 
 use tiersmith_awr::figure;
 use tiersmith_awr::sources::Address;
-use tiersmith_dir::PathText;
 
 use super::plan::{Database, Found, Plan, Service, Wishes, ask};
-use super::{redis, service, sqlite};
+use super::service::Running;
+use super::{copy, redis, service, space, sqlite};
 use crate::ByteSize;
 use crate::error::{Error, Result};
 
-/// `statfs(2)`: file systems in memory.
-const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6u32 as i64];
 /// What `tiersmith attach` makes without a size.
 const SIZE_DEFAULT: ByteSize = ByteSize(1 << 30);
 /// Programs that copy a database, cut as the kernel cuts names.
@@ -45,6 +43,22 @@ const TABLESPACES_MAX: usize = 10_000;
 /// # Errors
 /// The database cannot be asked, is not on this machine, or is not the caller's to stop.
 pub fn look(wishes: &Wishes) -> Result<Found> {
+    if let Some(dir) = &wishes.on_copy {
+        let size = wishes.size.unwrap_or(SIZE_DEFAULT);
+        let mut found = copy::plan(wishes, dir, size.bytes())?;
+        found.look_at_fuse();
+        found.look_at_fast(size);
+        return Ok(found);
+    }
+    if wishes.emulate || wishes.volatile {
+        return Err(Error::Setting {
+            setting: if wishes.emulate { "--emulate" } else { "--volatile" },
+            value: "yes".into(),
+            reason: "a database that the trial did not make needs storage that keeps what it is \
+                     given; give persistent storage, or try a copy with --on-copy DIR"
+                .into(),
+        });
+    }
     if sqlite::is_path(&wishes.url) {
         let mut found = sqlite::plan(wishes)?;
         found.look_at_home();
@@ -76,8 +90,24 @@ pub fn look(wishes: &Wishes) -> Result<Found> {
                 .into(),
         )
     })?;
+    judge_owner(&home, &running)?;
+    let service = match &wishes.commands {
+        Some((stop, start)) => Service::Commands { stop: stop.clone(), start: start.clone() },
+        None => service::found(&running, database, &home)?,
+    };
+    let mut found = Found::new(Plan::of(wishes, wishes.url.clone(), home, service));
+    found.look_at_home();
+    found.look_at_fast(wishes.size.unwrap_or(SIZE_DEFAULT));
+    found.look_at_use(&address, database)?;
+    found.tell();
+    Ok(found)
+}
+
+/// The directory is its server's, and the caller's to take away from it.
+fn judge_owner(home: &Path, running: &Running) -> Result<()> {
+    let refused = |reason: String| Error::Place { what: "trial", path: home.to_path_buf(), reason };
     let owner =
-        fs::metadata(&home).map_err(|e| refused(format!("it cannot be looked at: {e}")))?.uid();
+        fs::metadata(home).map_err(|e| refused(format!("it cannot be looked at: {e}")))?.uid();
     let caller = rustix::process::geteuid();
     if owner != running.uid || (owner == 0 && !caller.is_root()) {
         return Err(refused(format!(
@@ -91,29 +121,7 @@ pub fn look(wishes: &Wishes) -> Result<Found> {
             "it belongs to user {owner}; run the trial as that user, or as root"
         )));
     }
-    let service = match &wishes.commands {
-        Some((stop, start)) => Service::Commands { stop: stop.clone(), start: start.clone() },
-        None => service::found(&running, database, &home)?,
-    };
-    let fast = wishes.fast.canonicalize().unwrap_or_else(|_| wishes.fast.clone());
-    let plan = Plan {
-        url: wishes.url.clone(),
-        home: PathText(home),
-        fast: PathText(fast),
-        size: wishes.size.map(|size| size.to_string()),
-        length_ms: wishes.length_ms,
-        load: wishes.load.clone(),
-        directory: PathText(std::env::current_dir().unwrap_or_else(|_| "/".into())),
-        keep: wishes.keep,
-        patience_ms: wishes.patience_ms,
-        service,
-    };
-    let mut found = Found { plan, refusals: Vec::new(), warnings: Vec::new(), notes: Vec::new() };
-    found.look_at_home();
-    found.look_at_fast(wishes.size.unwrap_or(SIZE_DEFAULT));
-    found.look_at_use(&address, database)?;
-    found.tell();
-    Ok(found)
+    Ok(())
 }
 
 fn directory_of(address: &Address, database: Database) -> Result<PathBuf> {
@@ -168,13 +176,7 @@ impl Found {
             )),
             None => {}
         }
-        if !Path::new("/dev/fuse").exists() {
-            self.refusals.push(
-                "there is no /dev/fuse, and a database is attached by a FUSE mount; load the \
-                 module fuse"
-                    .into(),
-            );
-        }
+        self.look_at_fuse();
         let links = |of: &Path| {
             let entries = fs::read_dir(of).into_iter().flatten().take(TABLESPACES_MAX);
             entries
@@ -193,6 +195,16 @@ impl Found {
         if fs::symlink_metadata(home.join("pg_wal")).is_ok_and(|about| about.is_symlink()) {
             self.warnings.push(
                 "pg_wal is a link to another place; it stays there, so that commits get no faster"
+                    .into(),
+            );
+        }
+    }
+
+    fn look_at_fuse(&mut self) {
+        if !Path::new("/dev/fuse").exists() {
+            self.refusals.push(
+                "there is no /dev/fuse, and a database is attached by a FUSE mount; load the \
+                 module fuse"
                     .into(),
             );
         }
@@ -219,24 +231,22 @@ impl Found {
         if !about.is_dir() && !about.is_file() {
             return;
         }
-        if let Ok(system) = rustix::fs::statfs(&fast)
-            && IN_MEMORY.contains(&{ system.f_type })
-        {
+        let may_vanish = self.plan.emulate || self.plan.volatile;
+        if !may_vanish && space::is_in_memory(&fast) {
             self.refusals.push(format!(
                 "{shown} is in memory, and a power cut would lose what was acknowledged; give \
-                 storage that \
-                 is persistent, such as PMEM or a directory on a disk"
+                 storage that is persistent, such as PMEM or a directory on a disk"
             ));
         }
-        if let Ok(room) = rustix::fs::statvfs(&fast) {
-            let free = room.f_bavail.saturating_mul(room.f_frsize);
-            if about.is_dir() && free < size.bytes() {
-                self.refusals.push(format!(
-                    "{shown} has {} free, and the tier takes {size}; make room, or give a smaller \
-                     --size",
-                    figure::bytes(free as f64)
-                ));
-            }
+        if about.is_dir()
+            && let Some(disk) = space::on(&fast)
+            && disk.free < size.bytes()
+        {
+            self.refusals.push(format!(
+                "{shown} has {} free, and the tier takes {size}; make room, or give a smaller \
+                 --size",
+                figure::bytes(disk.free as f64)
+            ));
         }
         if fs::metadata(&self.plan.home.0).is_ok_and(|home| home.dev() == about.dev()) {
             self.warnings.push(format!(

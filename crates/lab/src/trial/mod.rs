@@ -11,6 +11,8 @@
 //! | `redis.rs` | what Redis keeps on storage, and what a stop of it could lose |
 //! | `service.rs` | stops and starts a server that Tiersmith did not start |
 //! | `sqlite.rs` | looks at a SQLite file, which has no server |
+//! | `copy/` | copies a database for a trial, with a server of its own |
+//! | `space.rs` | how much room there is, on a disk and in memory |
 //! | `page.rs` | the page at the end |
 //!
 //! The steps are taken by a process of its own, without a terminal. When that is killed, the
@@ -22,6 +24,7 @@
 //! program.
 
 pub mod alone;
+mod copy;
 pub mod found;
 pub mod journal;
 pub mod page;
@@ -29,6 +32,7 @@ pub mod plan;
 mod redis;
 pub mod run;
 pub mod service;
+mod space;
 mod sqlite;
 
 use std::path::{Path, PathBuf};

@@ -13,7 +13,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use tiersmith_awr::sources::Address;
-use tiersmith_dir::PathText;
 
 use super::plan::{Found, Plan, Service, Wishes};
 use crate::error::{Error, Result};
@@ -78,19 +77,8 @@ pub(super) fn plan(wishes: &Wishes) -> Result<Found> {
             file.uid()
         )));
     }
-    let plan = Plan {
-        url: path.display().to_string(),
-        home: PathText(home.clone()),
-        fast: PathText(wishes.fast.canonicalize().unwrap_or_else(|_| wishes.fast.clone())),
-        size: wishes.size.map(|size| size.to_string()),
-        length_ms: wishes.length_ms,
-        load: wishes.load.clone(),
-        directory: PathText(std::env::current_dir().unwrap_or_else(|_| "/".into())),
-        keep: wishes.keep,
-        patience_ms: wishes.patience_ms,
-        service: Service::NoServer,
-    };
-    let mut found = Found { plan, refusals: Vec::new(), warnings: Vec::new(), notes: Vec::new() };
+    let url = path.display().to_string();
+    let mut found = Found::new(Plan::of(wishes, url, home.clone(), Service::NoServer));
     found.warnings.push(
         "the load runs twice on the database itself, and what it changes the first time is there \
          the second time"
