@@ -37,6 +37,7 @@ mod systemd;
 mod top;
 mod trial;
 mod trial_copy;
+mod trial_elsewhere;
 mod trial_sqlite;
 mod trial_target;
 mod upgraded;

@@ -17,7 +17,7 @@ use tiersmith_awr::sources::Address;
 
 use super::plan::{Database, Found, Plan, Service, Wishes, ask};
 use super::service::Running;
-use super::{copy, redis, service, space, sqlite};
+use super::{answering, copy, redis, service, space, sqlite};
 use crate::ByteSize;
 use crate::error::{Error, Result};
 
@@ -274,6 +274,9 @@ impl Found {
                  'Binlog Dump%'",
             ],
         };
+        if let Err(why) = answering::is_here(address, database, &self.plan.home.0) {
+            self.refusals.push(why);
+        }
         let answers = ask(address, &questions[..1])?;
         let count = |rows: Option<&Vec<String>>| {
             rows.and_then(|rows| rows.first()?.parse::<u64>().ok()).unwrap_or(0)

@@ -7,6 +7,7 @@
 //! | `plan.rs` | what will be done, as data |
 //! | `journal.rs` | the trial's directory: the plan and every step, durable before it is taken |
 //! | `alone.rs` | one trial at a time works on a database |
+//! | `answering.rs` | that the server which answers is the one here |
 //! | `run.rs` | takes the steps, and goes back |
 //! | `redis.rs` | what Redis keeps on storage, and what a stop of it could lose |
 //! | `service.rs` | stops and starts a server that Tiersmith did not start |
@@ -24,6 +25,7 @@
 //! program.
 
 pub mod alone;
+mod answering;
 mod copy;
 pub mod found;
 pub mod journal;

@@ -19,7 +19,7 @@ use crate::error::Result;
 /// recovers.
 const PATIENCE: Duration = Duration::from_secs(1200);
 /// How long a server may take for one answer.
-const ANSWER: Duration = Duration::from_secs(10);
+pub(super) const ANSWER: Duration = Duration::from_secs(10);
 
 /// What the user asked for.
 #[derive(Clone, Debug, Default)]

@@ -24,6 +24,7 @@ use tiersmith_awr::figure;
 use tiersmith_awr::sources::Address;
 
 use super::alone::Alone;
+use super::answering;
 use super::journal::{End, Goal, Journal, Room, Taken};
 use super::page;
 use super::plan::{Copied, Database, Service, Step};
@@ -323,8 +324,10 @@ impl Runner<'_> {
     /// Asks the server for its directory; why it is not this one.
     fn ask_for_home(&self) -> Result<std::result::Result<(), String>> {
         let plan = &self.journal.plan;
-        let database = Database::of(&Address::parse(&plan.url)?);
-        let Some(database) = database else { return Ok(Err("there is no trial of it".into())) };
+        let address = Address::parse(&plan.url)?;
+        let Some(database) = Database::of(&address) else {
+            return Ok(Err("there is no trial of it".into()));
+        };
         let directory = match plan.ask(&[database.directory()]) {
             Ok(rows) => database.directory_of(&rows),
             Err(e) => return Ok(Err(e.to_string())),
@@ -333,7 +336,10 @@ impl Runner<'_> {
         let given = Path::new(directory.trim_end_matches('/'));
         let is_home =
             given == plan.home.0 || given.canonicalize().is_ok_and(|real| real == plan.home.0);
-        Ok(is_home.then_some(()).ok_or_else(|| format!("its directory is {directory}")))
+        if !is_home {
+            return Ok(Err(format!("its directory is {directory}")));
+        }
+        Ok(answering::is_here(&address, database, &plan.home.0))
     }
 
     fn stop(&mut self) -> Result<()> {

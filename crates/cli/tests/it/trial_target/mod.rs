@@ -131,6 +131,11 @@ impl Target {
         target
     }
 
+    /// The address.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// A command for a shell that starts the server behind its back, as its own account.
     fn start_command(&self, programs: &Programs) -> String {
         let mut place = Server::new(&self.site.home, "");
