@@ -1,4 +1,5 @@
-//! A trial of a server that is elsewhere: it names a directory in which another server works here.
+//! A trial of a server that is elsewhere, and names a directory in which another server works here;
+//! and of a directory that is exchanged for another before it is attached.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -59,4 +60,25 @@ fn a_server_elsewhere_that_names_a_directory_of_one_here_is_refused() {
     assert!(code == Some(1) && said.contains(&named), "{code:?}: {said}");
     assert_eq!(own_code, Some(0), "{own}");
     assert!(service::running_in(here.home()).is_some());
+}
+
+#[test]
+fn a_directory_that_is_exchanged_meanwhile_is_not_attached() {
+    let Some(mut target) = Target::mariadb() else { return };
+    let (home, aside) = (target.home().to_path_buf(), target.home().with_file_name("aside"));
+    target.with_stop(|stop| {
+        let (home, aside) = (home.display(), aside.display());
+        let pid = stop.trim_start_matches("kill -TERM ");
+        format!(
+            "pid={pid}; kill -TERM $pid; while kill -0 $pid 2>/dev/null; do sleep 0.1; done; mv \
+             {home} {aside} && cp -a {aside} {home}"
+        )
+    });
+    let done = output(target.trial(&[]).spawn().unwrap(), &["trial"]);
+    let said = text(&done);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("not the directory that the trial began with"), "{said}");
+    assert!(said.contains("is plain and runs"), "{said}");
+    fs::remove_dir_all(&aside).unwrap();
+    target.assert_plain_and_running();
 }

@@ -17,6 +17,7 @@ use tiersmith_awr::sources::Address;
 
 use super::plan::{Database, Found, Plan, Service, Wishes, ask};
 use super::service::Running;
+use super::which::Which;
 use super::{answering, copy, redis, service, space, sqlite};
 use crate::ByteSize;
 use crate::error::{Error, Result};
@@ -90,12 +91,14 @@ pub fn look(wishes: &Wishes) -> Result<Found> {
                 .into(),
         )
     })?;
-    judge_owner(&home, &running)?;
+    let which = Which::at(&home)?;
+    judge_owner(&home, which.user, &running)?;
     let service = match &wishes.commands {
         Some((stop, start)) => Service::Commands { stop: stop.clone(), start: start.clone() },
         None => service::found(&running, database, &home)?,
     };
     let mut found = Found::new(Plan::of(wishes, wishes.url.clone(), home, service));
+    found.plan.home_is = Some(which);
     found.look_at_home();
     found.look_at_fast(wishes.size.unwrap_or(SIZE_DEFAULT));
     found.look_at_use(&address, database)?;
@@ -104,10 +107,8 @@ pub fn look(wishes: &Wishes) -> Result<Found> {
 }
 
 /// The directory is its server's, and the caller's to take away from it.
-fn judge_owner(home: &Path, running: &Running) -> Result<()> {
+fn judge_owner(home: &Path, owner: u32, running: &Running) -> Result<()> {
     let refused = |reason: String| Error::Place { what: "trial", path: home.to_path_buf(), reason };
-    let owner =
-        fs::metadata(home).map_err(|e| refused(format!("it cannot be looked at: {e}")))?.uid();
     let caller = rustix::process::geteuid();
     if owner != running.uid || (owner == 0 && !caller.is_root()) {
         return Err(refused(format!(

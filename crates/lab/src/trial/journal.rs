@@ -347,12 +347,14 @@ fn name_of(unix_ms: u64) -> String {
 mod tests {
     use super::*;
     use crate::trial::plan::{Copied, Service};
+    use crate::trial::which::Which;
     use std::os::unix::fs::PermissionsExt;
 
     fn journal() -> Journal {
         Journal::new(Plan {
             url: "postgresql:///postgres".into(),
             home: Path::new("/data/\n%").into(),
+            home_is: Which::at(Path::new("/")).ok(),
             fast: Path::new("/mnt/fast").into(),
             size: None,
             length_ms: Some(60_000),

@@ -14,6 +14,7 @@
 //! | `sqlite.rs` | looks at a SQLite file, which has no server |
 //! | `copy/` | copies a database for a trial, with a server of its own |
 //! | `space.rs` | how much room there is, on a disk and in memory |
+//! | `which.rs` | which directory a home is, whatever is at its path later |
 //! | `page.rs` | the page at the end |
 //!
 //! The steps are taken by a process of its own, without a terminal. When that is killed, the
@@ -36,6 +37,7 @@ pub mod run;
 pub mod service;
 mod space;
 mod sqlite;
+mod which;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tiersmith_awr::sources::{self, Address, Asking, Product, Surroundings};
 use tiersmith_dir::PathText;
 
+use super::which::Which;
 use crate::ByteSize;
 use crate::error::Result;
 
@@ -169,6 +170,9 @@ pub struct Plan {
     pub volatile: bool,
     /// How the server is stopped and started.
     pub service: Service,
+    /// Which directory its home is; not of a copy, which is yet to be made.
+    #[serde(default)]
+    pub home_is: Option<Which>,
     /// The copy that it is of; without it the database itself.
     #[serde(default)]
     pub copy: Option<Copied>,
@@ -298,6 +302,7 @@ impl Plan {
             emulate: wishes.emulate,
             volatile: wishes.volatile,
             service,
+            home_is: None,
             copy: None,
         }
     }

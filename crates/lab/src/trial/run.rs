@@ -483,6 +483,9 @@ impl Runner<'_> {
             let mut command = Command::new(self.program);
             command.arg("attach").arg(&plan.home.0);
             if standing == Standing::Plain {
+                if let Some(which) = &plan.home_is {
+                    which.check(&plan.home.0)?;
+                }
                 command.arg("--fast").arg(&plan.fast.0);
                 command.args(plan.size.iter().flat_map(|size| ["--size", size]));
                 // A snapshot of Redis and a SQLite file may be called anything.

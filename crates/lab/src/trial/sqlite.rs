@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use tiersmith_awr::sources::Address;
 
 use super::plan::{Found, Plan, Service, Wishes};
+use super::which::Which;
 use crate::error::{Error, Result};
 
 /// How a SQLite database begins.
@@ -61,7 +62,8 @@ pub(super) fn plan(wishes: &Wishes) -> Result<Found> {
                 .into(),
         ));
     }
-    let owner = fs::metadata(&home).map_err(|e| refused(format!("cannot look at it: {e}")))?.uid();
+    let which = Which::at(&home)?;
+    let owner = which.user;
     let caller = rustix::process::geteuid();
     if !caller.is_root() && caller.as_raw() != owner {
         return Err(refused(format!(
@@ -79,6 +81,7 @@ pub(super) fn plan(wishes: &Wishes) -> Result<Found> {
     }
     let url = path.display().to_string();
     let mut found = Found::new(Plan::of(wishes, url, home.clone(), Service::NoServer));
+    found.plan.home_is = Some(which);
     found.warnings.push(
         "the load runs twice on the database itself, and what it changes the first time is there \
          the second time"
