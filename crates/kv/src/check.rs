@@ -18,6 +18,7 @@
 //! | 11 | the former name of the stream ends at its position or before |
 //! | 12 | a stream's IDs ascend; its length, its first ID and its last block's rows are as it says |
 //! | 13 | groups and consumers are in order; what is pending for a group is so for one of its consumers |
+//! | 14 | a library of functions is a string that does not expire |
 
 mod stream;
 
@@ -42,6 +43,8 @@ pub struct Report {
     pub more: u64,
     /// Keys by database.
     pub keys: Vec<u64>,
+    /// Libraries of functions.
+    pub libraries: u64,
     /// Bytes in use.
     pub used: u64,
     /// Bytes of the heap.
@@ -137,9 +140,14 @@ pub fn check(map: &Mapping) -> Result<Report, Error> {
     }
     let mut heap = reader.heap(&mut report);
     for db in 0..16_u64 {
-        let base = 12288 + db * 256;
+        let base = 12032 + db * 256;
         let keys = reader.walk(base, false, &mut heap, &mut report);
         report.keys.push(keys);
+    }
+    let others = heap.others;
+    report.libraries = reader.walk(12032 + 16 * 256, false, &mut heap, &mut report);
+    if heap.others != others {
+        report.find(14, format!("{} libraries are no strings, or expire", heap.others - others));
     }
     let mut node = reader.word(8192 + 8);
     let mut nodes = HashSet::new();
@@ -199,7 +207,7 @@ fn read_plan(map: &Mapping, report: &mut Report) -> Result<Option<Plan>, Error> 
         let whole = u64_at(&bytes, 4088) == hash_bytes(&bytes[..4088], 0);
         if !bytes.starts_with(b"TSMITHKV") || !whole {
             report.find(1, format!("copy {copy} of the superblock is not whole"));
-        } else if version != 2 {
+        } else if version != 3 {
             return Err(Error::Version { path: path(), found: version as u32 });
         } else {
             let [len, log_bytes, table_at, units, heap_at, seed] =
@@ -271,6 +279,8 @@ struct Heap {
     referred: HashSet<u64>,
     /// Nodes of values, with the values' types, still to be walked over.
     nodes: Vec<(u64, u64)>,
+    /// Entries that are no strings, or expire.
+    others: u64,
 }
 
 impl Reader<'_> {
@@ -367,7 +377,14 @@ impl Reader<'_> {
             }
             unit += units;
         }
-        Heap { plan: self.plan, slabs, runs, referred: HashSet::new(), nodes: Vec::new() }
+        Heap {
+            plan: self.plan,
+            slabs,
+            runs,
+            referred: HashSet::new(),
+            nodes: Vec::new(),
+            others: 0,
+        }
     }
 
     /// Walks over the index of a database or trash node; returns its keys.
@@ -584,6 +601,7 @@ impl Reader<'_> {
                 .find(6, format!("the entry at {at} cannot be one: its first word is {first:#x}"));
             return None;
         }
+        heap.others += u64::from(kind != 1 || expires == 1);
         let key = self.bytes(at + 16, key_len);
         let value = self.bytes(at + 16 + key_len, value_len);
         let time = (expires == 1).then(|| self.word(at + room - 8));

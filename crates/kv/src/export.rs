@@ -10,7 +10,7 @@ use crate::format::DATABASE_COUNT;
 use crate::heap::{Damage, Heap};
 use crate::keyspace::{Copied, Keyspace};
 use crate::planted::Planted;
-use crate::rdb::{Item, Writer};
+use crate::rdb::{Content, Item, Writer};
 
 /// Writes all keys of a tier that have not expired, and returns how many they were. The tier keeps
 /// its data; what the log of a killed server has is applied.
@@ -32,6 +32,13 @@ pub fn export(map: Mapping, to: impl Write) -> Result<u64, Error> {
     let failed = |source| Error::System { what: "write the dump", source };
     let mut writer = Writer::begin(to).map_err(failed)?;
     let (mut count, mut done) = (0, Ok(()));
+    for (key, text) in keys.libraries() {
+        let content = Content::Library(text);
+        done = done.and_then(|()| writer.item(&Item { db: 0, key, content, expires: None }));
+    }
+    if let Some(Damage::Value(what) | Damage::Structure(what)) = keys.heap_mut().take_note() {
+        return Err(Error::Damaged { path, what });
+    }
     for db in 0..DATABASE_COUNT {
         keys.for_each(db, |key, found| {
             if done.is_ok() {

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tiersmith_pmem::Mapping;
 
 use crate::aof;
-use crate::command::{Configuration, Shared};
+use crate::command::{Configuration, Shared, check_libraries};
 use crate::error::Error;
 use crate::format::DATABASE_COUNT;
 use crate::heap::Heap;
@@ -55,7 +55,7 @@ pub fn import_parts(map: Mapping, parts: &mut [impl BufRead]) -> Result<Imported
     };
     let mut keys = Keyspace::new(heap);
     let count = |keys: &Keyspace| (0..DATABASE_COUNT).map(|db| keys.len(db)).sum::<u64>();
-    let there = count(&keys);
+    let there = count(&keys) + keys.library_count();
     if there > 0 && keys.copied() != Copied::Part {
         let path = keys.heap().medium().path.clone();
         return Err(Error::NotEmpty { path, keys: there });
@@ -63,7 +63,12 @@ pub fn import_parts(map: Mapping, parts: &mut [impl BufRead]) -> Result<Imported
     keys.begin_copy();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
     keys.set_now_ms(now);
-    let done = read_parts(&mut keys, parts, now);
+    let mut shared = Shared::new(Configuration::default());
+    let done = read_parts(&mut keys, &mut shared, parts, now);
+    let done = done.and_then(|done| match check_libraries(&mut shared, &keys) {
+        Ok(()) => Ok(done),
+        Err(what) => Err(rdb::Error::Unsupported { what }.into()),
+    });
     if done.is_err() {
         keys.begin_copy();
     }
@@ -76,11 +81,11 @@ pub fn import_parts(map: Mapping, parts: &mut [impl BufRead]) -> Result<Imported
 /// Reads all parts; keys that had expired, and bytes of the last part that are of no use.
 fn read_parts(
     keys: &mut Keyspace,
+    shared: &mut Shared,
     parts: &mut [impl BufRead],
     now: u64,
 ) -> Result<(u64, u64), Error> {
     let limits = rdb::Limits::of_tier(keys.heap().size());
-    let mut shared = Shared::new(Configuration::default());
     let (mut expired, mut left_out) = (0, 0);
     for part in parts {
         if left_out > 0 {
@@ -105,7 +110,7 @@ fn read_parts(
         }
         // Commands read what is there, although it is not whole yet.
         keys.partial = false;
-        left_out = aof::replay(keys, &mut shared, part, at)?;
+        left_out = aof::replay(keys, shared, part, at)?;
     }
     // A command that gave a key a time that is over now.
     let before = keys.expired();

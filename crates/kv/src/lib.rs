@@ -35,7 +35,7 @@
 //!   (`redis-protocol`) start over when a part is missing, which is quadratic in that size, know no
 //!   limits and no inline commands.
 //!
-//! Deliberately absent: writing AOF, functions, cluster mode.
+//! Deliberately absent: writing AOF, cluster mode.
 
 #![forbid(unsafe_code)]
 

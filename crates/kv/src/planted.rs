@@ -74,6 +74,8 @@ pub enum Planted {
     PositionLater,
     /// FLUSHDB empties the database before the trash has its index.
     FlushForgetsTrash,
+    /// Libraries that others take the place of go in a commit of their own.
+    LibrariesGoFirst,
     /// What is given back is taken again while a moment is held that has it. No crash shows this:
     /// it is not in [`Planted::ALL`], and `tests/it/hold.rs` finds it and the next one.
     HeldSpaceReused,
@@ -116,6 +118,7 @@ impl Planted {
         Planted::CopyNotMarked,
         Planted::PositionLater,
         Planted::FlushForgetsTrash,
+        Planted::LibrariesGoFirst,
     ];
 
     /// Whether this is that bug.

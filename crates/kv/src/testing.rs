@@ -6,7 +6,7 @@ use tiersmith_pmem::Mapping;
 
 use crate::command::{Configuration, Identity, Session, Shared, step};
 use crate::error::Error;
-use crate::format::DATABASE_COUNT;
+use crate::format::LIBRARIES;
 use crate::format::entry::kind;
 use crate::heap::Heap;
 use crate::keyspace::{Copied, Keyspace};
@@ -145,10 +145,10 @@ impl Local {
         bytes
     }
 
-    /// Everything.
+    /// Everything; libraries of functions are in a database of their own.
     pub fn contents(&self) -> Contents {
         let mut all = Contents::new();
-        for db in 0..DATABASE_COUNT {
+        for db in 0..=LIBRARIES {
             self.keys.for_each(db, |key, found| {
                 let value = match found.header.kind {
                     kind::STRING => self.keys.value(found),

@@ -342,7 +342,8 @@ impl Check {
         let report = check_file(&self.tier)?;
         if self.json {
             print_json(&json!({
-                "sound": report.is_sound(), "keys": report.keys, "used": report.used,
+                "sound": report.is_sound(), "keys": report.keys,
+                "libraries": report.libraries, "used": report.used,
                 "size": report.size, "commits": report.commits, "incomplete": report.incomplete,
                 "findings": report.findings,
                 "more": report.more,

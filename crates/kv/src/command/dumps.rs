@@ -48,7 +48,7 @@ pub(crate) fn restore(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let expires = (time > 0).then(|| time.saturating_add(base));
     let content = rdb::restore(args[3], key, Limits::of_tier(context.keys.heap().size()));
     let content = content.map_err(|error| match error {
-        rdb::Error::Damaged { at, .. } if at == 0 || at + 8 == args[3].len() as u64 => {
+        rdb::Error::Damaged { what: rdb::UNSIGNED, .. } => {
             Refusal::Said("ERR DUMP payload version or checksum are wrong")
         }
         rdb::Error::LargeValue { .. } | rdb::Error::Unsupported { .. } => {

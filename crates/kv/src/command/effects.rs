@@ -19,7 +19,8 @@ pub(super) fn pass_on(context: &mut Context<'_>, row: &Row, args: &Arguments<'_>
         // For a database, as all commands of clients are in Redis's stream.
         return context.keys.feed(context.session.db, args);
     }
-    if row.flags & flag::WRITE == 0 || context.keys.changes() == changes {
+    let writes = row.flags & flag::WRITE != 0 || super::scripting::writes(args);
+    if !writes || context.keys.changes() == changes {
         return;
     }
     let db = context.db();

@@ -83,6 +83,15 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
                     "used_memory_lua",
                     &shared.scripts.as_ref().map_or(0, |scripts| scripts.memory()),
                 ),
+                line(
+                    "used_memory_functions",
+                    &shared.libraries.as_ref().map_or(0, |all| all.memory()),
+                ),
+                line(
+                    "number_of_functions",
+                    &shared.libraries.as_ref().map_or(0, |l| l.counts()[1]),
+                ),
+                line("number_of_libraries", &keys.library_count()),
                 line("number_of_cached_scripts", &shared.scripts.as_ref().map_or(0, |s| s.count())),
                 line("total_system_memory", &heap.size()),
                 configured("maxmemory"),
@@ -201,7 +210,7 @@ pub(crate) fn command(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             if !row.takes(inner.len()) {
                 return Err(Refusal::Said("ERR Invalid number of arguments specified for command"));
             }
-            let keys: Vec<_> = row.keys_of(inner).collect();
+            let keys = super::acl::keys_of(row, inner);
             if keys.is_empty() {
                 return Err(Refusal::Said("ERR The command has no key arguments"));
             }

@@ -393,6 +393,7 @@ pub(crate) fn flushall(context: &mut Context<'_>, args: &Arguments<'_>) -> Done 
     (0..DATABASE_COUNT).for_each(|db| context.keys.flush(db));
     if context.keys.copied() == Copied::Part && !context.keys.for_primary {
         // Nothing is whole, and this server's own.
+        context.keys.flush_libraries();
         context.keys.set_copied(Copied::Own);
     }
     context.reply.ok();

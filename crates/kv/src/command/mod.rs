@@ -57,7 +57,7 @@ pub(crate) use connection::describe;
 pub(crate) use replicas::Phase;
 pub(crate) use replication::{Following, Link, Wanted, wanted};
 pub(crate) use reply::Reply;
-pub(crate) use scripting::{Bystanders, Told};
+pub(crate) use scripting::{Bystanders, Running, Told, check_libraries, library_name, stats};
 pub(crate) use session::{Replies, Session, Shared};
 pub(crate) use step::{refusals, step};
 pub use table::table_for_people;
@@ -208,21 +208,18 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
     let sent = context.reply.out.len();
     let changes = context.keys.changes();
     context.keys.heap_mut().open_reserve(row.flags & flag::FREES != 0);
+    let functions = scripting::writes(arguments);
+    let writes = row.flags & flag::WRITE != 0 || functions;
     let done = match context.keys.heap().broken() {
-        Some(what) if row.flags & flag::WRITE != 0 => Err(Refusal::Words(broken(what))),
+        Some(what) if writes => Err(Refusal::Words(broken(what))),
         _ if context.keys.partial
-            && row.flags & (flag::READ | flag::WRITE) != 0
+            && (row.flags & flag::READ != 0 || row.calls_functions() || writes)
             && !row.empties() =>
         {
             Err(PARTIAL)
         }
-        _ if context.keys.follows && !context.keys.for_primary && row.flags & flag::WRITE != 0 => {
-            Err(READ_ONLY)
-        }
-        _ if row.flags & flag::WRITE != 0
-            && !context.keys.for_primary
-            && context.shared.lacks_replicas() =>
-        {
+        _ if context.keys.follows && !context.keys.for_primary && writes => Err(READ_ONLY),
+        _ if writes && !context.keys.for_primary && context.shared.lacks_replicas() => {
             Err(Refusal::Said("NOREPLICAS Not enough good replicas to write."))
         }
         _ => (row.run)(context, arguments),

@@ -12,7 +12,7 @@ use super::deliveries::Deliveries;
 use super::failover::{Failover, Pause};
 use super::replicas::{Announced, Downstream};
 use super::replication::{Following, Wanted};
-use super::scripting::{Bystanders, Scripts};
+use super::scripting::{Bystanders, Libraries, Scripts};
 use crate::keyspace::{Keyspace, new_name};
 
 /// Commands that wait for their EXEC.
@@ -190,6 +190,8 @@ pub(crate) struct Shared {
     pub(crate) deliveries: Deliveries,
     /// The interpreter of scripts, once there was one.
     pub(crate) scripts: Option<Box<Scripts>>,
+    /// That of the libraries of functions.
+    pub(crate) libraries: Option<Box<Libraries>>,
     /// A script ran, whose command must not be executed a second time to look for space.
     pub(crate) not_again: bool,
     /// Who is answered while a script takes long.
@@ -271,6 +273,7 @@ impl Shared {
             patterns: HashMap::new(),
             deliveries: Deliveries::default(),
             scripts: None,
+            libraries: None,
             not_again: false,
             bystanders: None,
             following: None,

@@ -40,6 +40,11 @@ impl Row {
         self.name == "flushall"
     }
 
+    /// Whether it is about the libraries of functions.
+    pub(crate) fn calls_functions(&self) -> bool {
+        matches!(self.name, "fcall" | "fcall_ro" | "function")
+    }
+
     pub(crate) fn flag_names(&self) -> Vec<&'static str> {
         let takes_space = self.flags & (flag::WRITE | flag::FREES) == flag::WRITE;
         [
@@ -55,18 +60,6 @@ impl Row {
         .filter(|(has, _)| *has)
         .map(|(_, name)| name)
         .collect()
-    }
-
-    /// The keys among its arguments.
-    pub(crate) fn keys_of<'a>(
-        &self,
-        arguments: &'a Arguments<'a>,
-    ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let [first, last, step] = self.keys.map(isize::from);
-        let last = if last < 0 { arguments.len() as isize + last } else { last };
-        let count = if first == 0 { 0 } else { (last - first + step) / step };
-        (0..count)
-            .filter_map(move |n| arguments.get(usize::try_from(first + n * step).ok()?).copied())
     }
 }
 
@@ -286,7 +279,9 @@ rows! {
         "eval_ro" -3 N, [0 0 0], g::eval_ro, "Run a script that changes nothing";
         "evalsha" -3 N, [0 0 0], g::evalsha, "Run a script that is known";
         "evalsha_ro" -3 N, [0 0 0], g::evalsha_ro, "Run a known script that changes nothing";
-        "function" -2 N, [0 0 0], g::function, "Libraries of functions: there are none";
+        "fcall" -3 N, [0 0 0], g::fcall, "Call a function of a library";
+        "fcall_ro" -3 N, [0 0 0], g::fcall_ro, "Call a function that changes nothing";
+        "function" -2 N, [0 0 0], g::function, "Libraries of functions";
         "script" -2 N, [0 0 0], g::script, "The scripts that are known, and the one that runs";
     }
     "pubsub" {

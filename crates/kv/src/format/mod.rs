@@ -1,4 +1,4 @@
-//! The bytes on the medium, version 2: the only place that turns them into numbers and back.
+//! The bytes on the medium, version 3: the only place that turns them into numbers and back.
 //!
 //! Everything is little-endian. A reference is an offset from the start of the medium, never an
 //! address. Format and meaning of what is *inside* an entry are in [`entry`], of the log's records
@@ -9,8 +9,9 @@
 //! |---|---|---|
 //! | 0 | 4096 | superblock, first copy |
 //! | 4096 | 4096 | superblock, second copy |
-//! | 8192 | 4096 | roots: see below |
-//! | 12288 | 4096 | 16 databases of 256 bytes: see below |
+//! | 8192 | 3840 | roots: see below |
+//! | 12032 | 4096 | 16 databases of 256 bytes: see below |
+//! | 16128 | 256 | the libraries of functions, in the form of a database |
 //! | 16384 | 2 x `log_bytes` | two slots, each with one record of the log ([`record`]) |
 //! | `table_at` | 8 x `units` | the unit table: one word for each unit of the heap |
 //! | `heap_at` | 65536 x `units` | the heap, in units of 64 KiB |
@@ -19,7 +20,7 @@
 //! | from | bytes | what |
 //! |---|---|---|
 //! | 0 | 8 | `TSMITHKV` |
-//! | 8 | 4 | version: 2 |
+//! | 8 | 4 | version: 3 |
 //! | 12 | 4 | zero |
 //! | 16 | 16 | random name of this medium |
 //! | 32 | 8 | length of the medium |
@@ -43,7 +44,8 @@
 //! | 80 | 40 letters: the id that the stream had before |
 //! | 120 | the first position that it did not have under that id; 0: it had no other |
 //! | 128 | own data: 1 if commands are counted in the stream, so that 24 to 127 mean something |
-//! | 136 | zero |
+//! | 136 | another number after each change of the libraries |
+//! | 144 | zero |
 //!
 //! # Database
 //! A trash node has this form too: what a FLUSHDB took away, still to be freed. So has the node of
@@ -76,6 +78,10 @@
 //! |---|---|
 //! | 0 | bits 0-7 the level, 0 for a leaf; bits 8-23 the first item that is used; bits 24-39 how many are |
 //! | 8 | 63 items, or 31 pairs |
+//!
+//! # Libraries of functions
+//! The key of an entry is the name of a library, its value the library's text, which is a string.
+//! None expires.
 //!
 //! # Unit table
 //! The word of the first unit of a slab or run says it all; the others' are zero.
@@ -123,14 +129,21 @@ pub const SECOND_ID: u64 = ROOTS + 80;
 pub const SECOND_POSITION: u64 = ROOTS + 120;
 /// The word that says whether this server's own commands are counted.
 pub const FED: u64 = ROOTS + 128;
+/// The word that is another one after each change of the libraries.
+pub const LIBRARIES_TURN: u64 = ROOTS + 136;
 /// Where the databases are.
-pub const DATABASES: u64 = ROOTS + 4096;
+pub const DATABASES: u64 = ROOTS + 3840;
 /// Bytes of a database.
 pub const DATABASE: u64 = 256;
 /// How many databases there are.
 pub const DATABASE_COUNT: u8 = 16;
+/// The number of the one that holds the libraries of functions, behind those of keys.
+pub const LIBRARIES: u8 = DATABASE_COUNT;
 /// Where the log is.
 pub const LOG: u64 = 16384;
+
+const _: () = assert!(DATABASES + (DATABASE_COUNT as u64 + 1) * DATABASE == LOG);
+
 /// Directories of a database.
 pub const DIRECTORIES: u64 = 24;
 /// Where they begin in it.
@@ -180,7 +193,7 @@ impl TreeHead {
 pub const LOG_MIN: u64 = 4096;
 
 const MAGIC: [u8; 8] = *b"TSMITHKV";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// What the superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

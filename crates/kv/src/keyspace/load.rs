@@ -94,6 +94,9 @@ impl Keyspace {
         }
         self.count_commands(false);
         (0..DATABASE_COUNT).for_each(|db| self.flush(db));
+        if self.library_count() > 0 {
+            self.flush_libraries();
+        }
         self.heap.commit();
     }
 
@@ -146,6 +149,7 @@ impl Keyspace {
     pub(crate) fn put_loaded(&mut self, db: u8, item: &Item) -> Result<(), Full> {
         let (key, expires) = (item.key.as_slice(), item.expires);
         match &item.content {
+            Content::Library(text) => return self.put_library(key, text),
             Content::String(value) => return self.put(db, key, kind::STRING, value, expires),
             Content::List(all) => return self.put_list(db, key, all, expires),
             Content::Sorted(all) => {

@@ -11,6 +11,7 @@ mod eviction;
 mod feed;
 mod hash;
 mod index;
+mod libraries;
 mod list;
 mod load;
 mod stream;
@@ -77,6 +78,8 @@ pub struct Keyspace {
     expiry_cursor: (u8, u64),
     expired: u64,
     changes: u64,
+    /// The last number that was given to a change of the libraries.
+    library_turns: u64,
     uses: eviction::Uses,
     feed: feed::Feed,
     /// A part of a copy is missing: nothing is read from it.
@@ -93,6 +96,7 @@ impl Keyspace {
     /// Of a heap.
     pub fn new(heap: Heap) -> Keyspace {
         let partial = heap.word(crate::format::COPY) == 1;
+        let library_turns = heap.word(crate::format::LIBRARIES_TURN);
         Keyspace {
             heap,
             partial,
@@ -106,6 +110,7 @@ impl Keyspace {
             expiry_cursor: (0, 0),
             expired: 0,
             changes: 0,
+            library_turns,
             uses: eviction::Uses::default(),
             feed: feed::Feed::default(),
         }

@@ -4,7 +4,7 @@
 //!
 //! The bytes are somebody else's: every length is checked before it is believed, memory is taken as
 //! bytes arrive, up to a budget ([`Limits`]), because a few bytes can unpack to gigabytes; and what
-//! cannot be kept here (modules, functions) is an error that names the key, never left
+//! cannot be kept here (modules) is an error that names the key, never left
 //! out. The caller gets keys one by one, before the checksum at the end is known.
 //!
 //! Deliberately absent: what is older than Redis 2.6 (zipmaps).
@@ -17,6 +17,7 @@ mod write;
 pub use budget::Limits;
 pub(crate) use packed::{packed_number, packed_string};
 pub use stream::{Stream, StreamEntry, StreamGroup, StreamPending};
+pub(crate) use write::dump_libraries;
 pub use write::{Writer, dump};
 
 use std::collections::HashSet;
@@ -51,6 +52,8 @@ pub enum Content {
     Sorted(Vec<(Bytes, f64)>),
     /// A stream.
     Stream(Stream),
+    /// No value of a key, but a library of functions, whose name is where a key would be.
+    Library(Bytes),
 }
 
 /// A key.
@@ -264,6 +267,17 @@ impl<R: Read> Source<'_, R> {
         Ok(Content::Sorted(self.pairs(all)?.into_iter().map(scored).collect::<Result<_, _>>()?))
     }
 
+    /// A library of functions.
+    fn library(&mut self) -> Result<Item, Error> {
+        let text = self.string();
+        self.budget.within(b"a library of functions")?;
+        let text = text?;
+        let Some(key) = crate::command::library_name(&text) else {
+            return self.damaged("a library of functions does not say its name");
+        };
+        Ok(Item { db: 0, key, content: Content::Library(text), expires: None })
+    }
+
     fn content(&mut self, kind: u8, key: &[u8]) -> Result<Content, Error> {
         let content = match kind {
             0 => Content::String(self.string()?),
@@ -345,7 +359,7 @@ impl<R: Read> Source<'_, R> {
             names.into_iter().all(|name| seen.insert(name))
         }
         let (empty, differ) = match &content {
-            Content::String(_) | Content::Stream(_) => (false, true),
+            Content::String(_) | Content::Stream(_) | Content::Library(_) => (false, true),
             Content::List(all) => (all.is_empty(), true),
             Content::Set(all) => (all.is_empty(), all_differ(all.iter())),
             Content::Hash(all) => (all.is_empty(), all_differ(all.iter().map(|(name, _)| name))),
@@ -362,6 +376,48 @@ impl<R: Read> Source<'_, R> {
             _ => Ok(content),
         }
     }
+}
+
+/// What is wrong with bytes that are no dump of a value or of libraries.
+pub(crate) const UNSIGNED: &str = "its version or its checksum is another one, or it is too short";
+/// What is wrong with a dump of libraries that has something else.
+pub(crate) const NO_FUNCTION: &str = "given type is not a function";
+/// What comes before a library of functions.
+const FUNCTION: u8 = 0xf5;
+
+/// Reads what FUNCTION DUMP gives: the libraries, which nobody has compiled.
+///
+/// # Errors
+/// What is wrong with the bytes.
+pub(crate) fn libraries(bytes: &[u8], limits: Limits) -> Result<Vec<Item>, Error> {
+    let mut value = signed(bytes)?;
+    let end = value.len() as u64;
+    let mut source =
+        Source { from: &mut value, at: 0, digest: CRC.digest(), budget: Budget::new(limits) };
+    let mut all = Vec::new();
+    while source.at < end {
+        if source.byte()? != FUNCTION {
+            return source.damaged(NO_FUNCTION);
+        }
+        source.budget.next_value();
+        all.push(source.library()?);
+    }
+    Ok(all)
+}
+
+/// What version and checksum at the end of these bytes are about, if they are right.
+fn signed(bytes: &[u8]) -> Result<&[u8], Error> {
+    let unsigned = |at: usize| Err(Error::Damaged { at: at as u64, what: UNSIGNED });
+    let Some((signed, sum)) = bytes.split_last_chunk::<8>() else { return unsigned(0) };
+    let Some((value, version)) = signed.split_last_chunk::<2>() else { return unsigned(0) };
+    if !VERSIONS.contains(&u16::from_le_bytes(*version).into()) {
+        return unsigned(value.len());
+    }
+    let sum = u64::from_le_bytes(*sum);
+    if sum != 0 && sum != CRC.checksum(signed) {
+        return unsigned(signed.len());
+    }
+    Ok(value)
 }
 
 /// The most significant byte first.
@@ -430,7 +486,15 @@ pub(crate) fn read_copy<R: Read>(
             0xf9 => {
                 source.byte()?;
             }
-            0xf5 | 0xf6 => return Err(Error::Unsupported { what: "functions".to_owned() }),
+            FUNCTION => {
+                source.budget.next_value();
+                let item = source.library()?;
+                each(item).map_err(Error::Refused)?;
+            }
+            0xf6 => {
+                let what = "functions as a release candidate of Redis 7.0 wrote them".to_owned();
+                return Err(Error::Unsupported { what });
+            }
             0xf7 => return Err(Error::Unsupported { what: "data of a module".to_owned() }),
             0xff => break,
             kind => {
@@ -459,27 +523,15 @@ pub(crate) fn read_copy<R: Read>(
 /// # Errors
 /// What is wrong with the bytes.
 pub fn restore(bytes: &[u8], key: &[u8], limits: Limits) -> Result<Content, Error> {
-    let short = Error::Damaged { at: 0, what: "it is too short" };
-    let Some((signed, sum)) = bytes.split_last_chunk::<8>() else { return Err(short) };
-    let Some((mut value, version)) = signed.split_last_chunk::<2>() else { return Err(short) };
-    let version = u16::from_le_bytes(*version);
-    if !VERSIONS.contains(&version.into()) {
-        return Err(Error::Damaged { at: 0, what: "its version is not known" });
-    }
-    let sum = u64::from_le_bytes(*sum);
-    if sum != 0 && sum != CRC.checksum(signed) {
-        return Err(Error::Damaged {
-            at: signed.len() as u64,
-            what: "its checksum is another one",
-        });
-    }
+    let mut value = signed(bytes)?;
+    let end = value.len() as u64;
     let mut source =
         Source { from: &mut value, at: 0, digest: CRC.digest(), budget: Budget::new(limits) };
     let kind = source.byte()?;
     let content = source.content(kind, key);
     source.budget.within(key)?;
     let content = content?;
-    match source.at == signed.len() as u64 - 2 {
+    match source.at == end {
         true => Ok(content),
         false => source.damaged("something follows the value"),
     }

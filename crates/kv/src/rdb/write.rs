@@ -8,10 +8,12 @@ use std::io::{self, Write};
 
 use crc::Digest;
 
-use super::{CRC, Content, Item};
+use super::{CRC, Content, FUNCTION, Item};
 
 /// The version that is written.
 const VERSION: u16 = 9;
+/// The same of libraries of functions, which Redis has since then.
+const LIBRARIES_VERSION: u16 = 10;
 /// Types of values.
 mod kind {
     pub(super) const STRING: u8 = 0;
@@ -70,6 +72,10 @@ impl<W: Write> Writer<W> {
     /// Those of the writer.
     pub fn item(&mut self, item: &Item) -> io::Result<()> {
         let mut bytes = Vec::new();
+        if let Content::Library(text) = &item.content {
+            library(text, &mut bytes);
+            return self.put(&bytes);
+        }
         if self.db != Some(item.db) {
             self.db = Some(item.db);
             bytes.push(0xfe);
@@ -120,6 +126,27 @@ impl Writer<Vec<u8>> {
     }
 }
 
+/// Libraries of functions as FUNCTION DUMP gives them, which is as Redis 7.0 does: an older one has
+/// no functions.
+pub(crate) fn dump_libraries<'a>(texts: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    texts.for_each(|text| library(text, &mut bytes));
+    sign(&mut bytes, LIBRARIES_VERSION);
+    bytes
+}
+
+fn library(text: &[u8], into: &mut Vec<u8>) {
+    into.push(FUNCTION);
+    string(text, into);
+}
+
+/// Puts version and checksum behind bytes.
+fn sign(bytes: &mut Vec<u8>, version: u16) {
+    bytes.extend_from_slice(&version.to_le_bytes());
+    let sum = CRC.checksum(bytes);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+}
+
 /// A value as DUMP gives it: type, value, version, checksum.
 pub fn dump(value: &Content) -> Vec<u8> {
     let mut bytes = vec![kind_of(value)];
@@ -128,15 +155,14 @@ pub fn dump(value: &Content) -> Vec<u8> {
         Ok(())
     });
     debug_assert!(done.is_ok(), "BUG: memory cannot be written");
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
-    let sum = CRC.checksum(&bytes);
-    bytes.extend_from_slice(&sum.to_le_bytes());
+    sign(&mut bytes, VERSION);
     bytes
 }
 
 fn kind_of(content: &Content) -> u8 {
     match content {
-        Content::String(_) => kind::STRING,
+        // Of a library nobody asks: it is no key's.
+        Content::String(_) | Content::Library(_) => kind::STRING,
         Content::List(_) => kind::LIST,
         Content::Set(_) => kind::SET,
         Content::Hash(_) => kind::HASH,
@@ -175,7 +201,7 @@ fn content(value: &Content, put: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io:
         put(&bytes)
     };
     match value {
-        Content::String(value) => each(&mut |bytes| string(value, bytes)),
+        Content::String(value) | Content::Library(value) => each(&mut |bytes| string(value, bytes)),
         Content::Stream(all) => super::stream::write(all, put),
         Content::List(all) | Content::Set(all) => {
             length(all.len() as u64, &mut count);

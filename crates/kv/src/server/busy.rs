@@ -17,8 +17,8 @@ use super::client::{Client, Io};
 use super::listen::Listener;
 use super::request::{Limits, Next};
 use crate::command::{
-    Beside, Bystanders, Configuration, Reply, Session, Told, Users, beside_a_script, log_in,
-    may_run,
+    Beside, Bystanders, Configuration, Reply, Running, Session, Told, Users, beside_a_script,
+    log_in, may_run, stats,
 };
 
 /// Connections that are taken at one go.
@@ -26,6 +26,8 @@ const ACCEPT_MAX: usize = 16;
 
 const BUSY: &str =
     "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
+const BUSY_FUNCTION: &str =
+    "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.";
 const UNKILLABLE: &str = "UNKILLABLE Sorry the script already executed write commands against the \
                           dataset. You can either \
      wait the script termination or kill the server in a hard way using the SHUTDOWN NOSAVE \
@@ -33,7 +35,10 @@ const UNKILLABLE: &str = "UNKILLABLE Sorry the script already executed write com
 
 /// Whether a command may run a script.
 pub(super) fn may_run_script(session: &Session, name: &[u8]) -> bool {
-    let runs = |name: &[u8]| name.get(..4).is_some_and(|first| first.eq_ignore_ascii_case(b"eval"));
+    let runs = |name: &[u8]| {
+        name.get(..4).is_some_and(|first| first.eq_ignore_ascii_case(b"eval"))
+            || name.get(..5).is_some_and(|first| first.eq_ignore_ascii_case(b"fcall"))
+    };
     let queued = || session.multi.iter().flat_map(|queued| &queued.commands);
     runs(name) || name.eq_ignore_ascii_case(b"exec") && queued().any(|command| runs(&command[0]))
 }
@@ -111,7 +116,7 @@ impl Crowd {
     }
 
     /// Answers what a client has sent. One that is gone is noticed later.
-    fn attend(&mut self, id: u64, wrote: bool) -> Told {
+    fn attend(&mut self, id: u64, running: &Running) -> Told {
         let Some(client) = self.clients.get_mut(&id) else { return Told::Nothing };
         let ready = !client.session.follows
             && client.unsent() == 0
@@ -130,9 +135,9 @@ impl Crowd {
                     client.request.arguments(&input[done..], &mut arguments);
                     let resp3 = client.session.resp3;
                     let mut reply = Reply { out: &mut client.output, resp3 };
-                    let beside =
-                        Beside { busy: BUSY, users: &self.door.users, follows: self.follows };
-                    told = answer(&mut client.session, &arguments, &mut reply, &beside, wrote);
+                    let busy = if running.function.is_some() { BUSY_FUNCTION } else { BUSY };
+                    let beside = Beside { busy, users: &self.door.users, follows: self.follows };
+                    told = answer(&mut client.session, &arguments, &mut reply, &beside, running);
                     drop(arguments);
                     done += bytes;
                     client.request.reset();
@@ -159,7 +164,7 @@ fn answer(
     arguments: &[&[u8]],
     reply: &mut Reply<'_>,
     beside: &Beside<'_>,
-    wrote: bool,
+    running: &Running,
 ) -> Told {
     let is = |at: usize, word: &str| {
         arguments.get(at).is_some_and(|found| found.eq_ignore_ascii_case(word.as_bytes()))
@@ -189,10 +194,18 @@ fn answer(
             reply
                 .error(&format!("NOPERM this user has no permissions to run the '{name}' command"));
         }
-        [_, _] if is(0, "script") && is(1, "kill") && wrote => reply.error(UNKILLABLE),
-        [_, _] if is(0, "script") && is(1, "kill") => {
-            reply.ok();
-            return Told::Kill;
+        [_, _] if (is(0, "script") || is(0, "function")) && is(1, "kill") => {
+            if running.wrote {
+                reply.error(UNKILLABLE);
+            } else if is(0, "function") != running.function.is_some() {
+                reply.error(beside.busy);
+            } else {
+                reply.ok();
+                return Told::Kill;
+            }
+        }
+        [_, _] if is(0, "function") && is(1, "stats") && running.function.is_some() => {
+            stats(reply, Some(running), running.known);
         }
         [_, _] if is(0, "shutdown") && is(1, "nosave") => return Told::ShutDown,
         [_] if is(0, "quit") => {
@@ -204,14 +217,14 @@ fn answer(
             if let Some(queued) = &mut session.multi {
                 queued.refused = true;
             }
-            reply.error(BUSY);
+            reply.error(beside.busy);
         }
     }
     Told::Nothing
 }
 
 impl Bystanders for Rc<RefCell<Crowd>> {
-    fn answer(&mut self, wrote: bool) -> Told {
+    fn answer(&mut self, running: &Running) -> Told {
         let mut crowd = self.borrow_mut();
         let mut ready = Vec::with_capacity(256);
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -226,7 +239,7 @@ impl Bystanders for Rc<RefCell<Crowd>> {
                 crowd.accept(number as usize);
                 continue;
             }
-            let told = crowd.attend(number, wrote);
+            let told = crowd.attend(number, running);
             if told != Told::Nothing {
                 return told;
             }

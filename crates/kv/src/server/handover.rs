@@ -14,8 +14,9 @@ impl Server {
             return false;
         }
         let writes = |name: &[u8]| {
-            let script =
-                name.eq_ignore_ascii_case(b"eval") || name.eq_ignore_ascii_case(b"evalsha");
+            let script = [&b"eval"[..], b"evalsha", b"fcall", b"function"]
+                .iter()
+                .any(|runs| name.eq_ignore_ascii_case(runs));
             // Of PFCOUNT a Redis tells its replicas, too.
             let tells =
                 name.eq_ignore_ascii_case(b"publish") || name.eq_ignore_ascii_case(b"pfcount");

@@ -54,7 +54,9 @@ impl Said {
             Said::Command { words, .. } => each(&mut words.iter().map(Vec::len)),
             Said::Key(item) => {
                 let content = match &item.content {
-                    rdb::Content::String(value) => value.len() as u64,
+                    rdb::Content::String(value) | rdb::Content::Library(value) => {
+                        value.len() as u64
+                    }
                     rdb::Content::List(all) | rdb::Content::Set(all) => {
                         each(&mut all.iter().map(Vec::len))
                     }

@@ -22,12 +22,16 @@ use std::time::{Duration, Instant};
 use super::Server;
 use super::backlog::Backlog;
 use crate::command::{Phase, Reply};
-use crate::format::DATABASE_COUNT;
+use crate::format::{DATABASE_COUNT, LIBRARIES};
 use crate::keyspace::{Copied, new_name};
-use crate::rdb::{Item, Writer};
+use crate::rdb::{Content, Item, Writer};
 
 /// Bytes that wait for a replica to take them, beyond which it is given no more for now.
 const AHEAD: usize = 1 << 20;
+/// Where a copy begins: with the libraries of functions, as Redis has them.
+const FIRST: (u8, u64) = (LIBRARIES, 0);
+/// In the place of a database: all of them are read.
+const ALL_READ: u8 = u8::MAX;
 /// How long a copy is read between two batches.
 const COPY_TIME: Duration = Duration::from_millis(2);
 /// Buckets that are read between two looks at the clock.
@@ -288,8 +292,7 @@ impl Server {
         let Some(writer) = begin_dump(&history, position, db) else { return false };
         let length = if eof { Length::Unasked } else { Length::Counted(0) };
         let begin = (history, position, db);
-        self.primary.copying =
-            Some(Copying { writer, begin, mark, length, at: (0, 0), now_ms, to });
+        self.primary.copying = Some(Copying { writer, begin, mark, length, at: FIRST, now_ms, to });
         true
     }
 
@@ -303,18 +306,26 @@ impl Server {
         let mut count = 0;
         while copying.writer.len() < AHEAD {
             let (db, bucket) = copying.at;
-            if db == DATABASE_COUNT {
+            if db == ALL_READ {
                 done = true;
                 break;
             }
             if bucket >= self.keys.bucket_count(db) {
-                copying.at = (db + 1, 0);
+                let next = match db {
+                    LIBRARIES => 0,
+                    db if db + 1 == DATABASE_COUNT => ALL_READ,
+                    db => db + 1,
+                };
+                copying.at = (next, 0);
                 continue;
             }
             copying.at.1 += 1;
             self.keys.keys_in_bucket(db, bucket, &mut entries);
             for (key, found) in entries.drain(..) {
-                let (content, expires) = (self.keys.content(&found), found.header.expires);
+                let (content, expires) = match db {
+                    LIBRARIES => (Content::Library(self.keys.value(&found)), None),
+                    _ => (self.keys.content(&found), found.header.expires),
+                };
                 // Writing to memory does not fail.
                 let _ = copying.writer.item(&Item { db: db.into(), key, content, expires });
             }
@@ -348,7 +359,7 @@ impl Server {
             let (history, position, db) = &copying.begin;
             let Some(writer) = begin_dump(history, *position, *db) else { return false };
             (copying.writer, copying.at, copying.length, done) =
-                (writer, (0, 0), Length::Said, false);
+                (writer, FIRST, Length::Said, false);
             bytes = format!("${length}\r\n").into_bytes();
         } else if done && copying.length == Length::Unasked {
             bytes.extend_from_slice(copying.mark.as_bytes());

@@ -21,7 +21,7 @@ use rustix::net::SendFlags;
 
 use super::Server;
 use super::link::{self, Address, Line, Place, Resume, Said};
-use crate::command::{Following, Identity, Link, Session, Wanted, refusals, step};
+use crate::command::{Following, Identity, Link, Session, Wanted, check_libraries, refusals, step};
 use crate::keyspace::{Copied, encode, new_name};
 
 /// The bell's number among the events.
@@ -177,6 +177,8 @@ impl Server {
             }
             Said::Key(item) => return self.keys.load(&item),
             Said::Whole { history, position, db, ack } => {
+                check_libraries(&mut self.shared, &self.keys)
+                    .map_err(|what| format!("the primary has {what}"))?;
                 self.keys.begin_history(&history);
                 self.keys.set_position(position, db);
                 self.keys.set_copied(Copied::Whole);

@@ -127,6 +127,7 @@ fn likely(bug: Planted) -> &'static str {
         Planted::OrderComesLater => "sorted sets",
         Planted::IndexGoesFirst => "hashes with an index",
         Planted::FlushForgetsTrash => "flush",
+        Planted::LibrariesGoFirst => "libraries",
         Planted::RowCountedLater | Planted::BlockReplacedInTwo => "streams",
         Planted::PendingInTwo | Planted::GroupForgotten => "stream groups",
         _ => "strings",

@@ -15,6 +15,7 @@ mod crash_support;
 mod differential;
 mod docs;
 mod eviction;
+mod functions;
 mod golden;
 mod handover;
 mod hold;

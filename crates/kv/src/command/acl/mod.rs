@@ -100,6 +100,13 @@ pub(crate) fn may_run(
     if allowed { Ok(()) } else { Err(full_name(row, args)) }
 }
 
+/// The keys among the arguments of a command.
+pub(crate) fn keys_of<'a>(row: &Row, args: &'a Arguments<'a>) -> Vec<&'a [u8]> {
+    let all = catalogue();
+    let places = all.of(row.name, args).map(|place| all.all[place].keys(args)).unwrap_or_default();
+    places.into_iter().filter_map(|(at, _)| args.get(at).copied()).collect()
+}
+
 impl Acl {
     /// With the default user, who has this password, or needs none if it is empty.
     pub(crate) fn new(password: &str) -> Acl {

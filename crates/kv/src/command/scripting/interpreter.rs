@@ -15,8 +15,9 @@ use super::super::space::OVER;
 use super::super::subcommands::{self, Fit};
 use super::super::{Arguments, Context, Refusal, Reply, Session, lookup, run};
 use super::library::{add, one, said};
+use super::register::{self, Registry};
 use super::values::{Room, number, read_reply, write_reply};
-use super::watchdog::Watchdog;
+use super::watchdog::{Running, Watchdog};
 use super::{Flags, bits, digest, first_line, json, msgpack, packed};
 use crate::planted::Planted;
 
@@ -37,6 +38,8 @@ const PATTERN_MAX: i64 = 4096;
 const INSTRUCTIONS: u32 = 1000;
 /// The name that scripts have in messages.
 const CHUNK: &str = "@user_script";
+/// The name that functions of libraries have there.
+const LIBRARY_CHUNK: &str = "@user_function";
 const KILLED: &str = "ERR Script killed by user with SCRIPT KILL...";
 
 struct Script {
@@ -57,6 +60,16 @@ pub(super) struct Ran<'a> {
     pub(super) keys: &'a Arguments<'a>,
     pub(super) argv: &'a Arguments<'a>,
     pub(super) read_only: bool,
+    pub(super) command: &'a Arguments<'a>,
+}
+
+/// What runs: a script, or a function of a library.
+#[derive(Clone, Copy)]
+pub(super) struct Called<'a> {
+    pub(super) function: &'a Function,
+    pub(super) flags: Flags,
+    /// How many libraries and functions there are; none: it is a script.
+    pub(super) of_library: Option<[usize; 2]>,
 }
 
 /// What a script may change of itself.
@@ -87,6 +100,11 @@ pub(crate) struct Scripts {
     globals: Table,
     run: Function,
     handler: Function,
+    /// For libraries: what they see, how one is loaded, how a function is called.
+    library_globals: Table,
+    load_library: Function,
+    run_function: Function,
+    pub(super) registry: Rc<Registry>,
     known: HashMap<String, Script>,
     order: BTreeMap<Turn, String>,
     /// Scripts that came with EVAL.
@@ -109,7 +127,7 @@ impl std::fmt::Debug for Scripts {
 #[error("{0}")]
 struct Raised(String);
 
-fn raise<T>(text: impl Into<String>) -> mlua::Result<T> {
+pub(super) fn raise<T>(text: impl Into<String>) -> mlua::Result<T> {
     Err(mlua::Error::external(Raised(text.into())))
 }
 
@@ -222,7 +240,8 @@ fn shown(lua: &Lua, error: Value) -> mlua::Result<Value> {
 fn line(lua: &Lua) -> Option<usize> {
     for level in 1.. {
         let found = lua.inspect_stack(level, |frame| {
-            let ours = frame.source().source.is_some_and(|source| source == CHUNK);
+            let source = frame.source().source;
+            let ours = source.is_some_and(|source| source == CHUNK || source == LIBRARY_CHUNK);
             frame.current_line().filter(|_| ours)
         });
         match found {
@@ -295,7 +314,9 @@ impl Scripts {
         let read_only = |_: &Lua, ()| raise::<()>("ERR Attempt to modify a readonly table");
         native.set("read_only", lua.create_function(read_only)?)?;
         native.set("shown", lua.create_function(|lua, error: Value| shown(lua, error))?)?;
-        let (globals, run): (Table, Function) = lua
+        let registry = Rc::new(Registry::default());
+        native.set("register_function", register::function(&lua, &registry)?)?;
+        let (globals, run, of_library): (Table, Function, Table) = lua
             .load(include_str!("prelude.lua"))
             .set_name("=prelude")
             .call((native.clone(), PATTERN_MAX))?;
@@ -319,6 +340,9 @@ impl Scripts {
                 if own.is_killed() {
                     return raise(KILLED);
                 }
+                if own.is_late() {
+                    return raise("ERR FUNCTION LOAD timeout");
+                }
                 Ok(VmState::Continue)
             },
         )?;
@@ -330,6 +354,10 @@ impl Scripts {
             globals,
             run,
             handler,
+            library_globals: of_library.get("globals")?,
+            load_library: of_library.get("load")?,
+            run_function: of_library.get("run")?,
+            registry,
             known,
             order,
             of_eval,
@@ -407,19 +435,57 @@ impl Scripts {
         }
     }
 
-    /// Runs a script and writes its reply. What it changed stays, also if it ends with an error.
-    pub(super) fn run(&self, context: &mut Context<'_>, ran: Ran<'_>) {
-        let Some(script) = self.known.get(ran.name) else { return };
-        let read_only = ran.read_only || script.flags.no_writes;
+    /// Runs a script that is known.
+    pub(super) fn run_script(&self, context: &mut Context<'_>, ran: Ran<'_>) {
+        let Some(Script { function, flags, .. }) = self.known.get(ran.name) else { return };
+        self.run(context, Called { function, flags: *flags, of_library: None }, ran);
+    }
+
+    /// Runs the text of a library, which has so much time to register its functions.
+    pub(super) fn load_library(&self, text: &[u8], most: Duration) -> Result<(), String> {
+        let function = compile(&self.lua, text, LIBRARY_CHUNK, &self.library_globals);
+        let function =
+            function.map_err(|e| format!("Error compiling function: {}", message(&e)))?;
+        self.watchdog.bound_load(Some(most));
+        let done: mlua::Result<(bool, Value)> = self.load_library.call(function);
+        self.watchdog.bound_load(None);
+        self.collect();
+        let failed = |text: &str| Err(format!("Error registering functions: {text}"));
+        match done {
+            Ok((true, _)) => Ok(()),
+            Ok((false, Value::Table(error))) => {
+                let text = error.raw_get::<Value>("err").map(|text| bytes_of(&text));
+                failed(&String::from_utf8_lossy(&text.unwrap_or_default()))
+            }
+            Ok((false, error)) => {
+                failed(&format!("ERR {}", String::from_utf8_lossy(&bytes_of(&error))))
+            }
+            Err(error) => failed(&format!("ERR {}", message(&error))),
+        }
+    }
+
+    /// Runs a script or a function, and writes its reply. What it changed stays, also if it ends
+    /// with an error.
+    pub(super) fn run(&self, context: &mut Context<'_>, script: Called<'_>, ran: Ran<'_>) {
+        let read_only = ran.read_only || script.flags.has(Flags::NO_WRITES);
         let limit = context.shared.configuration.number("busy-reply-threshold");
         self.state.resp3.set(false);
-        self.watchdog.begin(Duration::from_millis(limit));
+        let what = Running {
+            function: script.of_library.map(|_| ran.name.to_owned()),
+            command: match script.of_library {
+                Some(_) => ran.command.iter().map(|word| word.to_vec()).collect(),
+                None => Vec::new(),
+            },
+            known: script.of_library.unwrap_or_default(),
+            ..Running::default()
+        };
+        self.watchdog.begin(Duration::from_millis(limit), what);
         *self.watchdog.bystanders.borrow_mut() = context.shared.bystanders.take();
         // Nobody waits in a script, and an EXEC is not committed before its end.
         let in_exec = std::mem::replace(&mut context.shared.in_exec, true);
         context.shared.in_script = true;
         let before = context.reply.out.len();
-        let done = self.within(context, script, &ran, read_only, in_exec);
+        let done = self.within(context, &script, &ran, read_only, in_exec);
         context.shared.in_exec = in_exec;
         context.shared.in_script = false;
         self.watchdog.end();
@@ -435,7 +501,7 @@ impl Scripts {
     fn within(
         &self,
         context: &mut Context<'_>,
-        script: &Script,
+        script: &Called<'_>,
         ran: &Ran<'_>,
         read_only: bool,
         in_exec: bool,
@@ -462,6 +528,7 @@ impl Scripts {
             state: &self.state,
             watchdog: &self.watchdog,
             read_only,
+            allow_oom: script.flags.has(Flags::ALLOW_OOM),
             in_exec,
         });
         let (ok, value): (bool, Value) = self.lua.scope(|scope| {
@@ -476,7 +543,8 @@ impl Scripts {
                 let out = caller.borrow_mut().call(&args);
                 read_reply(lua, &mut out.as_slice())
             })?;
-            self.run.call((&script.function, call, protected, &self.handler, keys, argv))
+            let run = if script.of_library.is_some() { &self.run_function } else { &self.run };
+            run.call((script.function, call, protected, &self.handler, keys, argv))
         })?;
         match (ok, value) {
             (true, value) => {
@@ -487,7 +555,8 @@ impl Scripts {
                 let text = bytes_of(&error.raw_get::<Value>("err")?);
                 let text = String::from_utf8_lossy(&text).into_owned();
                 let line = error.raw_get::<Option<i64>>("line")?;
-                let place = line.map_or_else(String::new, |line| format!(", on {CHUNK}:{line}."));
+                let chunk = if script.of_library.is_some() { LIBRARY_CHUNK } else { CHUNK };
+                let place = line.map_or_else(String::new, |line| format!(", on {chunk}:{line}."));
                 context.shared.refused += 1;
                 context.reply.error(&format!("{text} script: {}{place}", ran.name));
             }
@@ -510,7 +579,7 @@ fn compile(lua: &Lua, text: &[u8], name: &str, environment: &Table) -> mlua::Res
 }
 
 /// The bytes of a string, or of a number as Redis prints it; nothing of anything else.
-fn bytes_of(value: &Value) -> Vec<u8> {
+pub(super) fn bytes_of(value: &Value) -> Vec<u8> {
     match value {
         Value::String(text) => text.as_bytes().to_vec(),
         other => number(other).map_or_else(Vec::new, |n| print_score(n).into_bytes()),
@@ -523,6 +592,8 @@ struct Caller<'a, 'b> {
     state: &'a State,
     watchdog: &'a Watchdog,
     read_only: bool,
+    /// More than `maxmemory` may be used.
+    allow_oom: bool,
     /// The script is part of an EXEC.
     in_exec: bool,
 }
@@ -578,7 +649,11 @@ impl Caller<'_, '_> {
             ));
         }
         let takes_space = row.flags & (flag::WRITE | flag::FREES) == flag::WRITE;
-        if takes_space && self.context.shared.over_limit && !self.watchdog.wrote.get() {
+        if takes_space
+            && !self.allow_oom
+            && self.context.shared.over_limit
+            && !self.watchdog.wrote.get()
+        {
             return Err(OVER);
         }
         let context = &mut self.context;

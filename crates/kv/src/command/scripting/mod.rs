@@ -4,16 +4,20 @@
 //! is there or nothing. As in Redis, a script that ends with an error keeps what it changed before.
 //! What scripts see is in `prelude.lua`; the interpreter is made when the first script comes.
 //!
-//! Deliberately absent: libraries of functions (FCALL), the debugger, exact times of the garbage
+//! Libraries of functions have an interpreter of their own (`libraries.rs`).
+//!
+//! Deliberately absent: the debugger, exact times of the garbage
 //! collector. Read next: `interpreter.rs`, `values.rs`.
 
 mod bits;
 mod functions;
 mod interpreter;
 mod json;
+mod libraries;
 mod library;
 mod msgpack;
 mod packed;
+mod register;
 mod values;
 mod watchdog;
 
@@ -21,10 +25,11 @@ use sha1::{Digest, Sha1};
 
 use super::arguments::integer_or_refusal;
 use super::{Arguments, Context, Done, Refusal, word};
-pub(crate) use functions::function;
+pub(crate) use functions::{fcall, fcall_ro, function, stats, writes};
 use interpreter::Ran;
 pub(crate) use interpreter::Scripts;
-pub(crate) use watchdog::{Bystanders, Told};
+pub(crate) use libraries::{Libraries, check as check_libraries, name_of as library_name};
+pub(crate) use watchdog::{Bystanders, Running, Told};
 
 const NO_SCRIPT: Refusal = Refusal::Said("NOSCRIPT No matching script. Please use EVAL.");
 
@@ -33,10 +38,32 @@ fn digest(text: &[u8]) -> String {
     Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a script says of itself in its first line.
-#[derive(Clone, Copy, Debug, Default)]
-struct Flags {
-    no_writes: bool,
+/// What a script says of itself in its first line, and a function when it is registered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Flags(u8);
+
+impl Flags {
+    const NO_WRITES: Flags = Flags(1);
+    const ALLOW_OOM: Flags = Flags(2);
+    /// Their names, from the lowest bit on. The last three are about what this server does not
+    /// have.
+    const NAMES: [&str; 5] =
+        ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
+
+    fn has(self, one: Flags) -> bool {
+        self.0 & one.0 != 0
+    }
+
+    /// With one more; nothing if there is none of this name.
+    fn with(self, name: &str) -> Option<Flags> {
+        let bit = Flags::NAMES.iter().position(|known| *known == name)?;
+        Some(Flags(self.0 | 1 << bit))
+    }
+
+    fn names(self) -> Vec<&'static str> {
+        let has = |bit: &usize| self.0 >> bit & 1 == 1;
+        (0..Flags::NAMES.len()).filter(has).map(|bit| Flags::NAMES[bit]).collect()
+    }
 }
 
 /// Reads `#!lua flags=...`, and what is left to be compiled: a line that says nothing.
@@ -58,16 +85,9 @@ fn first_line(text: &[u8]) -> Result<(Flags, &[u8]), Refusal> {
             return Err(Refusal::Words(format!("ERR Unknown lua shebang option: {option}")));
         };
         for flag in list.split(',').filter(|flag| !flag.is_empty()) {
-            match flag {
-                "no-writes" => flags.no_writes = true,
-                // Each is about something that this server does not have.
-                "allow-oom" | "allow-stale" | "no-cluster" | "allow-cross-slot-keys" => {}
-                other => {
-                    return Err(Refusal::Words(format!(
-                        "ERR Unexpected flag in script shebang: {other}"
-                    )));
-                }
-            }
+            flags = flags.with(flag).ok_or_else(|| {
+                Refusal::Words(format!("ERR Unexpected flag in script shebang: {flag}"))
+            })?;
         }
     }
     Ok((flags, &text[end..]))
@@ -110,7 +130,8 @@ fn run(context: &mut Context<'_>, args: &Arguments<'_>, by_name: bool, read_only
         }
         // A second time would do twice what the first one did.
         context.shared.not_again = true;
-        scripts.run(context, Ran { name: &name, keys, argv, read_only });
+        let command = args;
+        scripts.run_script(context, Ran { name: &name, keys, argv, read_only, command });
         Ok(())
     })
 }

@@ -197,4 +197,48 @@ local function run(f, call, protected_call, handler, keys, argv)
     return ok, value
 end
 
-return globals, run
+-- Runs a function of a library, which gets keys and arguments as its own.
+local function run_function(f, call, protected_call, handler, keys, argv)
+    redis.call, redis.pcall = call, protected_call
+    local ok, value = raw_xpcall(function() return f(keys, argv) end, handler)
+    redis.call, redis.pcall = nil, nil
+    return ok, value
+end
+
+-- What a library sees: while it is loaded, how to register functions and nothing else; while one of
+-- them runs, what scripts see.
+local loading = false
+local absent = { __index = getmetatable(G).__index }
+local while_loading = {}
+for _, name in pairs({
+    "log", "LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING", "REDIS_VERSION",
+    "REDIS_VERSION_NUM",
+}) do
+    while_loading[name] = redis[name]
+end
+while_loading.register_function = native.register_function
+setmetatable(while_loading, absent)
+local of_loading = { redis = read_only(while_loading) }
+local library_globals = setmetatable({}, {
+    __index = function(_, name)
+        local value = rawget(loading and of_loading or G, name)
+        if value == nil then
+            local text = "Script attempted to access nonexistent global variable '"
+            error(text .. tostring(name) .. "'", 2)
+        end
+        return value
+    end,
+    __newindex = function() error(READ_ONLY, 2) end,
+    __metatable = false,
+})
+protected[library_globals] = G
+
+-- Runs the text of a library, which registers its functions.
+local function load_library(f)
+    loading = true
+    local ok, value = raw_pcall(f)
+    loading = false
+    return ok, not ok and native.shown(value) or nil
+end
+
+return globals, run, { globals = library_globals, run = run_function, load = load_library }

@@ -12,17 +12,31 @@ use std::time::{Duration, Instant};
 pub(crate) enum Told {
     /// Nothing.
     Nothing,
-    /// SCRIPT KILL.
+    /// SCRIPT KILL, or FUNCTION KILL.
     Kill,
     /// SHUTDOWN NOSAVE.
     ShutDown,
 }
 
+/// What keeps the other clients waiting.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Running {
+    /// The name of the function; none: it is a script.
+    pub(crate) function: Option<String>,
+    /// The command that called it.
+    pub(crate) command: Vec<Vec<u8>>,
+    /// For how long.
+    pub(crate) duration_ms: u64,
+    /// It has changed keys, so that it cannot be ended without taking that back.
+    pub(crate) wrote: bool,
+    /// Libraries and functions that there are.
+    pub(crate) known: [usize; 2],
+}
+
 /// The other clients of the server, while a script runs.
 pub(crate) trait Bystanders: std::fmt::Debug {
-    /// Answers those who have sent something; `wrote`: the script has changed keys, so that it
-    /// cannot be ended without taking that back.
-    fn answer(&mut self, wrote: bool) -> Told;
+    /// Answers those who have sent something.
+    fn answer(&mut self, running: &Running) -> Told;
 }
 
 /// Between two looks at the other clients.
@@ -33,6 +47,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Watchdog {
     /// When the script began, and how long it may run before the others are answered.
     running: Cell<Option<(Instant, Duration)>>,
+    what: RefCell<Running>,
+    /// When what is loaded has to be.
+    deadline: Cell<Option<Instant>>,
     looked: Cell<Option<Instant>>,
     killed: Cell<bool>,
     shut_down: Cell<bool>,
@@ -48,7 +65,8 @@ impl std::fmt::Debug for Watchdog {
 
 impl Watchdog {
     /// A script begins.
-    pub(super) fn begin(&self, limit: Duration) {
+    pub(super) fn begin(&self, limit: Duration, what: Running) {
+        *self.what.borrow_mut() = what;
         self.running.set(Some((Instant::now(), limit)));
         self.looked.set(None);
         self.killed.set(false);
@@ -58,6 +76,16 @@ impl Watchdog {
     /// It has ended.
     pub(super) fn end(&self) {
         self.running.set(None);
+    }
+
+    /// A library is loaded, and has so much time for it; nothing: it is no more.
+    pub(super) fn bound_load(&self, most: Option<Duration>) {
+        self.deadline.set(most.map(|most| Instant::now() + most));
+    }
+
+    /// Whether a library takes too long to be loaded.
+    pub(super) fn is_late(&self) -> bool {
+        self.deadline.get().is_some_and(|deadline| Instant::now() > deadline)
     }
 
     /// Whether the script is to end.
@@ -81,7 +109,12 @@ impl Watchdog {
         }
         self.looked.set(Some(Instant::now()));
         let told = match &mut *self.bystanders.borrow_mut() {
-            Some(bystanders) => bystanders.answer(self.wrote.get()),
+            Some(bystanders) => {
+                let mut what = self.what.borrow_mut();
+                what.duration_ms = began.elapsed().as_millis() as u64;
+                what.wrote = self.wrote.get();
+                bystanders.answer(&what)
+            }
             None => Told::Nothing,
         };
         self.killed.set(told != Told::Nothing);

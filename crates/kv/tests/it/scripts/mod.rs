@@ -22,6 +22,14 @@ fn scored(from: u32, to: u32) -> String {
     all.join(" ")
 }
 
+/// Loads a library with one function.
+fn library(name: &str, returns: &str) -> String {
+    format!(
+        "FUNCTION LOAD #!lua\tname={name}\nredis.register_function('f_{name}',\
+         function()return({returns})end)"
+    )
+}
+
 pub(crate) fn all() -> Vec<Script> {
     vec![
         Script {
@@ -90,6 +98,32 @@ pub(crate) fn all() -> Vec<Script> {
                 batch(&["EVAL for\ti=1,150\tdo\tredis.call('set','k'..i,i)end 0"]),
                 batch(&["EVAL for\ti=1,150\tdo\tredis.call('del','k'..i)end 0"]),
                 batch(&["SET a 3"]),
+            ],
+        },
+        Script {
+            name: "libraries",
+            units: 30,
+            before: vec![vec![library("a", "1"), "SET n 1".to_owned()]],
+            batches: vec![
+                vec![library("b", "'x'")],
+                vec![format!(
+                    "{}{}",
+                    library("a", "2").replace("LOAD", "LOAD REPLACE"),
+                    "\n".repeat(900)
+                )],
+                vec![library("c", "redis.call('incr','n')+redis.call('incr','m')")],
+                batch(&["FCALL f_c 0"]),
+                vec![
+                    "MULTI".to_owned(),
+                    "FUNCTION FLUSH".to_owned(),
+                    library("d", "redis.call('set','d','1')"),
+                    "FCALL f_d 0".to_owned(),
+                    "EXEC".to_owned(),
+                ],
+                batch(&["!tidy", "FCALL f_d 0"]),
+                batch(&["FUNCTION DELETE d", "FLUSHALL"]),
+                vec![library("e", "3"), "FUNCTION FLUSH".to_owned()],
+                batch(&["!tidy", "SET a 3"]),
             ],
         },
         Script {
