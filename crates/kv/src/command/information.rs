@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::arguments::glob;
 use super::{Arguments, Context, Done, Refusal, Row, SYNTAX, TABLE, lookup, word};
 use crate::format::DATABASE_COUNT;
 
@@ -185,9 +186,10 @@ pub(crate) fn command(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
                 }
             }
         }
-        Some("list") if args.len() == 2 => {
-            context.reply.list(TABLE.len());
-            TABLE.iter().for_each(|row| context.reply.bulk(row.name.as_bytes()));
+        Some("list") => {
+            let names = list(&args[2..])?;
+            context.reply.list(names.len());
+            names.iter().for_each(|name| context.reply.bulk(name.as_bytes()));
         }
         Some("docs") => {
             let rows: Vec<&Row> = match &args[2..] {
@@ -207,12 +209,14 @@ pub(crate) fn command(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         Some("getkeys") if args.len() > 2 => {
             let row = lookup(args[2]).ok_or(Refusal::Said("ERR Invalid command specified"))?;
             let inner = &args[2..];
+            let keys = super::acl::keys_of(row, inner)
+                .ok_or(Refusal::Said("ERR The command has no key arguments"))?;
             if !row.takes(inner.len()) {
                 return Err(Refusal::Said("ERR Invalid number of arguments specified for command"));
             }
-            let keys = super::acl::keys_of(row, inner);
-            if keys.is_empty() {
-                return Err(Refusal::Said("ERR The command has no key arguments"));
+            // A script or function may have none.
+            if keys.is_empty() && row.group != "scripting" {
+                return Err(Refusal::Said("ERR Invalid arguments specified for command"));
             }
             context.reply.list(keys.len());
             keys.iter().for_each(|key| context.reply.bulk(key));
@@ -225,6 +229,25 @@ pub(crate) fn command(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         }
     }
     Ok(())
+}
+
+/// What COMMAND LIST says, with a filter or without.
+fn list(filter: &Arguments<'_>) -> Result<Vec<&'static str>, Refusal> {
+    let all = || super::acl::names_in(None).unwrap_or_default();
+    match filter {
+        [] => Ok(all()),
+        [by, kind, what] if word(by) == "filterby" => match word(kind).as_str() {
+            // There are no modules.
+            "module" => Ok(Vec::new()),
+            "aclcat" => Ok(super::acl::names_in(Some(&word(what))).unwrap_or_default()),
+            "pattern" => {
+                let fits = |name: &&str| glob(what, name.as_bytes(), true);
+                Ok(all().into_iter().filter(fits).collect())
+            }
+            _ => Err(SYNTAX),
+        },
+        _ => Err(SYNTAX),
+    }
 }
 
 pub(crate) fn time(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {

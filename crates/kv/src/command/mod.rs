@@ -8,6 +8,7 @@
 mod acl;
 mod arguments;
 mod beside;
+mod bitfield;
 mod bits;
 mod blocking;
 mod configuration;

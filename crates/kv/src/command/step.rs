@@ -20,6 +20,11 @@ pub(crate) fn step(
     let messages = shared.deliveries.len();
     let exec = arguments.first().is_some_and(|name| name.eq_ignore_ascii_case(b"exec"));
     if let Err(refusal) = space::keep_limit(keys, shared, session, arguments) {
+        if exec && session.multi.is_some() {
+            let reply = super::Reply { out, resp3: session.resp3 };
+            let mut context = super::Context { keys, session, shared, reply };
+            return abort(&mut context, &refusal);
+        }
         if let Some(queued) = &mut session.multi {
             queued.refused = true;
         }
@@ -85,6 +90,14 @@ pub(crate) fn step(
     }
     keys.heap_mut().commit();
     fits
+}
+
+/// Ends the transaction of a client whose EXEC is refused, as Redis does: there is no second one.
+fn abort(context: &mut super::Context<'_>, refusal: &Refusal) -> bool {
+    super::transactions::end(context);
+    context.shared.refused += 1;
+    context.reply.error(&format!("EXECABORT Transaction discarded because of: {}", refusal.text()));
+    false
 }
 
 /// The first error of a reply, which may be that of an EXEC.

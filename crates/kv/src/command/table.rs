@@ -7,12 +7,12 @@ use super::flag::{
     self, ADMIN, F, FAST, N, NOT_IN_MULTI, NOT_QUEUED, R, RF, SUBSCRIBED, W, WF, WFX, WITHOUT_AUTH,
     WX,
 };
-use super::{Arguments, Context, Done};
+use super::{Arguments, Context, Done, acl};
 use super::{
-    acl as a, bits as b, configuration as cf, connection as c, dumps as d, failover as v,
-    hashes as h, hyperloglog as y, information as i, keys as k, lcs, lists as l, pubsub as p,
-    replicas as q, replication as r, scripting as g, sets as e, sorted as z, sorting as o,
-    streams as x, strings as s, transactions as t,
+    acl as a, bitfield as bf, bits as b, configuration as cf, connection as c, dumps as d,
+    failover as v, hashes as h, hyperloglog as y, information as i, keys as k, lcs, lists as l,
+    pubsub as p, replicas as q, replication as r, scripting as g, sets as e, sorted as z,
+    sorting as o, streams as x, strings as s, transactions as t,
 };
 
 /// A command.
@@ -45,6 +45,8 @@ impl Row {
         matches!(self.name, "fcall" | "fcall_ro" | "function")
     }
 
+    /// The names of its flags. Where its keys are found in other ways than by their places, clients
+    /// have to ask for them.
     pub(crate) fn flag_names(&self) -> Vec<&'static str> {
         let takes_space = self.flags & (flag::WRITE | flag::FREES) == flag::WRITE;
         [
@@ -55,6 +57,7 @@ impl Row {
             (self.flags & flag::FAST != 0, "fast"),
             (self.flags & flag::NOT_IN_SCRIPT != 0, "noscript"),
             (self.flags & flag::WITHOUT_AUTH != 0, "no_auth"),
+            (acl::has_movable_keys(self.name), "movablekeys"),
         ]
         .into_iter()
         .filter(|(has, _)| *has)
@@ -106,6 +109,8 @@ rows! {
     }
     "bitmap" {
         "bitcount" -2 R, [1 1 1], b::bitcount, "Count bits";
+        "bitfield" -2 W, [1 1 1], bf::bitfield, "Read and change whole numbers of any width";
+        "bitfield_ro" -2 RF, [1 1 1], bf::bitfield_ro, "Read whole numbers of any width";
         "bitop" -4 W, [2 -1 1], b::bitop, "AND, OR, XOR, NOT of values";
         "bitpos" -3 R, [1 1 1], b::bitpos, "The first bit that is 0 or 1";
         "getbit" 3 RF, [1 1 1], b::getbit, "A bit";

@@ -178,3 +178,26 @@ fn a_replica_learns_what_went() {
     assert!(number(&mut client, "evicted_keys") > 1000);
     same(&mut client, &mut theirs, "after keys went");
 }
+
+#[test]
+fn an_exec_that_finds_too_much_in_use_ends_its_transaction_as_in_redis() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = server(directory.path(), "");
+    let redis = Served::redis(directory.path());
+    let mut said = Vec::new();
+    for served in [Some(&server), redis.as_ref()].into_iter().flatten() {
+        let (mut client, mut other) = (served.connect(), served.connect());
+        client.say("MULTI");
+        client.say("SET x 1");
+        other.say("SET y 1");
+        other.say("CONFIG SET maxmemory 1");
+        let refused = error(client.say("EXEC"));
+        assert!(refused.starts_with("EXECABORT ") && refused.contains(" OOM "), "{refused}");
+        // There is no transaction any more.
+        let again = client.say("EXEC");
+        other.say("CONFIG SET maxmemory 0");
+        said.push([Value::Error(refused), again, client.say("EXISTS x"), client.say("MULTI")]);
+    }
+    assert!(said.iter().all(|one| *one == said[0]), "{said:?}");
+    assert_eq!(said[0][3], text("OK"));
+}

@@ -10,6 +10,8 @@ macro_rules! full_name {
 }
 
 mod acl;
+mod bitfields;
+mod catalogue;
 mod crash;
 mod crash_support;
 mod differential;

@@ -156,6 +156,19 @@ impl Command {
         self.categories >> category & 1 == 1
     }
 
+    /// Whether it can have keys.
+    pub(super) fn has_keys(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    /// Whether they are not in the same places always.
+    pub(super) fn has_movable_keys(&self) -> bool {
+        let moves = |spec: &Spec| {
+            matches!(spec.begin, Begin::Word(..)) || matches!(spec.find, Find::Count { .. })
+        };
+        self.name.starts_with("sort") || self.keys.iter().any(moves)
+    }
+
     /// The keys among the arguments of this command: their places, and what is done with them.
     pub(super) fn keys(&self, args: &Arguments<'_>) -> Vec<(usize, u8)> {
         let is = |at: usize, name: &str| args.get(at).is_some_and(|one| word(one) == name);

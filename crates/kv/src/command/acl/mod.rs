@@ -20,8 +20,8 @@ pub(crate) use file::{for_configuration, load_at_start};
 pub(crate) use log::Where;
 pub(crate) use user::User;
 
-use super::{Arguments, Context, Refusal, Row, Session, flag, lookup};
-use catalogue::catalogue;
+use super::{Arguments, Context, Refusal, Row, Session, flag, lookup, subcommands};
+use catalogue::{CATEGORIES, catalogue};
 use log::{Log, Reason};
 use user::Denied;
 
@@ -100,11 +100,36 @@ pub(crate) fn may_run(
     if allowed { Ok(()) } else { Err(full_name(row, args)) }
 }
 
-/// The keys among the arguments of a command.
-pub(crate) fn keys_of<'a>(row: &Row, args: &'a Arguments<'a>) -> Vec<&'a [u8]> {
+/// The keys among the arguments of a command; nothing: it never has any.
+pub(crate) fn keys_of<'a>(row: &Row, args: &'a Arguments<'a>) -> Option<Vec<&'a [u8]>> {
     let all = catalogue();
-    let places = all.of(row.name, args).map(|place| all.all[place].keys(args)).unwrap_or_default();
-    places.into_iter().filter_map(|(at, _)| args.get(at).copied()).collect()
+    let command = &all.all[all.of(row.name, args)?];
+    let places = command.has_keys().then(|| command.keys(args))?;
+    Some(places.into_iter().filter_map(|(at, _)| args.get(at).copied()).collect())
+}
+
+/// Whether the keys of a command are not in the same places always.
+pub(crate) fn has_movable_keys(command: &str) -> bool {
+    let all = catalogue();
+    all.find(command).is_some_and(|place| all.all[place].has_movable_keys())
+}
+
+/// The commands of Redis that are here, and their subcommands, of a category or all; nothing: there
+/// is no such category.
+pub(crate) fn names_in(category: Option<&str>) -> Option<Vec<&'static str>> {
+    let category = match category {
+        Some(name) => Some(CATEGORIES.iter().position(|known| *known == name)?),
+        None => None,
+    };
+    let here = |name: &str| {
+        let (command, sub) = name.split_once('|').unwrap_or((name, ""));
+        let known = subcommands::of(command).unwrap_or_default();
+        lookup(command.as_bytes()).is_some()
+            && (sub.is_empty() || known.iter().any(|(known, _)| *known == sub))
+    };
+    let all = catalogue().all.iter();
+    let fits = all.filter(|one| category.is_none_or(|category| one.is_in(category)));
+    Some(fits.map(|one| one.name).filter(|name| here(name)).collect())
 }
 
 impl Acl {

@@ -42,6 +42,7 @@ pub(crate) fn all() -> Vec<Script> {
                 batch(&["GETSET a third", "SETRANGE b 3 xyz"]),
                 batch(&["DEL b", "SET c 1"]),
                 batch(&["SETBIT bits 70 1", "BITOP NOT other bits"]),
+                batch(&["BITFIELD bits SET u20 61 77 INCRBY i5 90 -9", "BITFIELD c GET u8 0"]),
                 batch(&["GETDEL a"]),
             ],
         },
