@@ -149,7 +149,7 @@ mod tests {
         let good = Health { warnings: Vec::new(), used_pct: Some(3), ..worn() };
         let mute = Health { disk: "vda".into(), untold: Some("who".into()), ..Health::default() };
         tiersmith_awr::write_table(&mut text, &table(&[worn(), good, mute]));
-        let states: Vec<&str> = ["TO MEND ", "good ", "not known "]
+        let states: Vec<&str> = ["TO MEND", "good", "not known"]
             .into_iter()
             .filter(|state| text.contains(state))
             .collect();

@@ -48,12 +48,14 @@ pub mod format;
 pub mod heap;
 mod import;
 pub mod keyspace;
+mod library;
 mod number;
 pub mod planted;
 pub mod rdb;
 pub mod server;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod words;
 
 pub use aof::manifest;
 pub use command::{Configuration, table_for_people};

@@ -1,4 +1,5 @@
-//! How well a disk is, as it and the kernel say: temperature, wear, spare, media errors, bad blocks.
+//! How well a disk is, as it and the kernel say: temperature, wear, spare blocks, media errors, bad
+//! blocks.
 //!
 //! An NVMe disk is asked for its SMART log (`nvme.rs`, which needs root); its temperature is in
 //! sysfs too, for everybody. Of persistent memory the kernel lists the bad blocks, and the firmware

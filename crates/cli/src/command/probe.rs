@@ -21,8 +21,9 @@ use crate::progress::Line;
 /// Find the storage of this machine and measure it
 ///
 /// Prints the media found, how well each disk is (an NVMe disk tells root only), how each medium is
-/// reached and whether it survives a power cut, and measures reads, durable writes and a mixture of both at 512 B, 4 KiB and 512 KiB, one operation at a time
-/// or as many as --threads and --depth say: latency and bandwidth.
+/// reached and whether it survives a power cut, and measures reads, durable writes and a mixture of
+/// both at 512 B, 4 KiB and 512 KiB, one operation at a time or as many as --threads and --depth
+/// say: latency and bandwidth.
 ///
 /// Without DIR it measures the current directory (with direct I/O where the file system takes it),
 /// every DAX file system that can be written, and /dev/shm (both mapped); which of these it could

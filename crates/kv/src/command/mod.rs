@@ -58,7 +58,7 @@ pub(crate) use connection::describe;
 pub(crate) use replicas::Phase;
 pub(crate) use replication::{Following, Link, Wanted, wanted};
 pub(crate) use reply::Reply;
-pub(crate) use scripting::{Bystanders, Running, Told, check_libraries, library_name, stats};
+pub(crate) use scripting::{Bystanders, Running, Told, check_libraries, stats};
 pub(crate) use session::{Replies, Session, Shared};
 pub(crate) use step::{refusals, step};
 pub use table::table_for_people;

@@ -272,7 +272,7 @@ impl<R: Read> Source<'_, R> {
         let text = self.string();
         self.budget.within(b"a library of functions")?;
         let text = text?;
-        let Some(key) = crate::command::library_name(&text) else {
+        let Some(key) = crate::library::name_of(&text) else {
             return self.damaged("a library of functions does not say its name");
         };
         Ok(Item { db: 0, key, content: Content::Library(text), expires: None })

@@ -26,11 +26,11 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("kv", &["pmem", "events"]),
     ("awr", &["dir", "events"]),
     ("lab", &["awr", "dir", "store", "sqlite", "mount"]),
-    ("cli", &["dir", "events", "pmem", "store", "sqlite", "mount", "kv", "awr", "lab"]),
+    ("cli", &["block", "dir", "events", "pmem", "store", "sqlite", "mount", "kv", "awr", "lab"]),
 ];
 
 /// Parts that may have `unsafe` code: the instructions, and the foreign borders.
-const UNSAFE_PARTS: &[&str] = &["pmem", "sqlite", "mount"];
+const UNSAFE_PARTS: &[&str] = &["pmem", "block", "sqlite", "mount"];
 
 /// Where `{:?}` stands in a message on purpose: text that is to be shown quoted and escaped, and
 /// durations, which Rust writes as people do. File, and the end of its path; then what is printed.

@@ -66,10 +66,10 @@ mod tests {
         let around = Surroundings::of([
             ("PGPASSWORD", "se'cret"),
             ("PGPORT", "5433"),
-            ("PGSSLMODE", "verify-full"),
+            ("PGSSLMODE", "require"),
             ("PGSSLROOTCERT", "system"),
         ]);
-        let url = "postgresql://copier@/shop?host=/run/pg&sslmode=disable";
+        let url = "postgresql://copier@/shop?host=/run/pg&sslmode=verify-full";
         let told = environment(&Address::parse(url).unwrap(), &around).unwrap();
         let of = |name: &str| told.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
         for (name, value) in [
@@ -78,7 +78,7 @@ mod tests {
             ("PGUSER", "copier"),
             ("PGDATABASE", "shop"),
             ("PGPASSWORD", "se'cret"),
-            ("PGSSLMODE", "disable"),
+            ("PGSSLMODE", "verify-full"),
             ("PGSSLROOTCERT", "system"),
         ] {
             assert_eq!(of(name), Some(value), "{name}");

@@ -1,16 +1,17 @@
 //! The libraries of functions as an interpreter has them, made from the texts that the tier has.
 //!
 //! **Invariant**: what is called is what the tier has. Before each use the tier's number of the
-//! last change is compared ([`Keyspace::libraries_turn`]); if it is another one, because a copy came or
-//! something was taken back, all libraries are made anew.
+//! last change is compared ([`Keyspace::libraries_turn`]); if it is another one, because a copy
+//! came or something was taken back, all libraries are made anew.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use super::interpreter::Scripts;
-use super::register::{NAMES, Registered, is_name};
+use super::register::{NAMES, Registered};
 use crate::command::{Refusal, Shared};
 use crate::keyspace::Keyspace;
+use crate::library::{first_line, is_name};
 
 /// Time that a library has to register its functions, as in Redis.
 const LOAD: Duration = Duration::from_millis(500);
@@ -41,40 +42,6 @@ pub(crate) struct Libraries {
 
 fn said<T>(text: impl std::fmt::Display) -> Result<T, Refusal> {
     Err(Refusal::Words(format!("ERR {text}")))
-}
-
-/// What the first line of a library says: the engine, and the library's name.
-fn first_line(text: &[u8]) -> Result<(String, String, &[u8]), Refusal> {
-    if !text.starts_with(b"#!") {
-        return said("Missing library metadata");
-    }
-    let Some(end) = text.iter().position(|byte| *byte == b'\n') else {
-        return said("Invalid library metadata");
-    };
-    let words = crate::server::request::words(&text[..end]).filter(|words| !words.is_empty());
-    let Some(words) = words else { return said("Invalid library metadata") };
-    let shown = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
-    let engine = shown(&words[0][2..]);
-    let mut name = None;
-    for word in &words[1..] {
-        match word.split_at_checked(5) {
-            Some((head, _)) if head.eq_ignore_ascii_case(b"name=") && name.is_some() => {
-                return said("Invalid metadata value, name argument was given multiple times");
-            }
-            Some((head, rest)) if head.eq_ignore_ascii_case(b"name=") => name = Some(shown(rest)),
-            _ => return said(format!("Invalid metadata value given: {}", shown(word))),
-        }
-    }
-    match name {
-        Some(name) => Ok((engine, name, &text[end..])),
-        None => said("Library name was not given"),
-    }
-}
-
-/// The name of a library, if it has one that a library may have.
-pub(crate) fn name_of(text: &[u8]) -> Option<Vec<u8>> {
-    let (_, name, _) = first_line(text).ok()?;
-    is_name(name.as_bytes()).then(|| name.into_bytes())
 }
 
 /// Whether all libraries of the tier can be used here; if not, which and why not.
@@ -142,7 +109,7 @@ impl Libraries {
         new: bool,
         most: Duration,
     ) -> Result<(String, Library), Refusal> {
-        let (engine, name, body) = first_line(text)?;
+        let (engine, name, body) = first_line(text).or_else(said)?;
         if !is_name(name.as_bytes()) {
             return said(NAMES);
         }

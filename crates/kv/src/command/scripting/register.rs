@@ -8,6 +8,7 @@ use mlua::{Function, Lua, MultiValue, Table, Value};
 
 use super::Flags;
 use super::interpreter::{bytes_of, raise};
+use crate::library::is_name;
 
 /// Functions of one library: each takes a place in the interpreter outside its memory.
 const FUNCTIONS_MAX: usize = 1000;
@@ -34,12 +35,6 @@ impl Registry {
     pub(super) fn close(&self) -> BTreeMap<String, Registered> {
         self.0.borrow_mut().take().unwrap_or_default()
     }
-}
-
-/// A name that libraries and functions may have.
-pub(super) fn is_name(name: &[u8]) -> bool {
-    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-    !name.is_empty() && name.iter().all(fits)
 }
 
 pub(super) const NAMES: &str = "Library names can only contain letters, numbers, or underscores(_) \
