@@ -40,9 +40,6 @@ const LENGTH: Duration = Duration::from_secs(1800);
 /// Of a SQLite file no server is stopped: LOAD runs on the file as it is, and with its directory
 /// attached.
 ///
-/// With --on-copy a PostgreSQL is only read: LOAD runs on a copy of it, which has a server of its
-/// own and is removed at the end.
-///
 /// Look first with --check: it touches nothing. Every step is in a journal before it is taken, and
 /// the steps are taken by a process that does not need your terminal. Ctrl-C brings the plain
 /// database back.
@@ -58,7 +55,6 @@ Examples:
   sysbench oltp_read_write --time=600 run
   tiersmith trial redis://127.0.0.1:6379 --fast /mnt/nvme --for 10m
   tiersmith trial app.db --fast /mnt/nvme -- ./load.sh
-  tiersmith trial postgresql:///shop --on-copy /srv/copies --fast /mnt/nvme -- pgbench -T 60 {url}
   tiersmith trial --resume          it was killed, or the machine restarted: go on
   tiersmith trial --undo            or bring the plain database back
 
@@ -92,16 +88,6 @@ pub(crate) struct Trial {
     /// The command that starts the server; it must return
     #[arg(long, value_name = "COMMAND", requires_all = ["stop", "url"])]
     start: Option<String>,
-    /// Try a copy: it is made in this directory, with a server of its own, and removed at the end.
-    /// For PostgreSQL. LOAD gets the copy's address for {url}, and in TIERSMITH_TRIAL_URL
-    #[arg(long, value_name = "DIR", requires = "url", conflicts_with_all = ["keep", "stop"])]
-    on_copy: Option<PathBuf>,
-    /// Of a copy: any directory may stand for persistent memory; the page says EMULATED
-    #[arg(long, requires = "url", conflicts_with = "volatile")]
-    emulate: bool,
-    /// Of a copy: the fast storage loses what it holds, and gets clean copies only
-    #[arg(long, requires = "url")]
-    volatile: bool,
     /// How long the server may take to stop, and to start [default: 20m]
     #[arg(long, value_name = "TIME", value_parser = length, requires = "url",
     allow_hyphen_values = true)]
@@ -157,7 +143,18 @@ impl Trial {
         if let Some(unread) = unread.into_iter().next() {
             return Err(unread.into());
         }
-        let mut found = found::look(&self.wishes(url, fast))?;
+        let given = self.load.is_empty().then_some(LENGTH);
+        let period = self.period.or(given);
+        let mut found = found::look(&Wishes {
+            url: url.clone(),
+            fast: fast.clone(),
+            size: self.size,
+            length_ms: period.map(milliseconds),
+            patience_ms: self.patience.map(milliseconds),
+            load: self.load.clone(),
+            keep: self.keep,
+            commands: self.stop.clone().zip(self.start.clone()),
+        })?;
         // A server would be stopped; who has a SQLite file open is nobody's to end.
         let home = found.plan.home.0.clone();
         if state.starts_with(&home) {
@@ -192,23 +189,6 @@ impl Trial {
         let now = u64::try_from(now.as_millis()).unwrap_or(0);
         let room = Room::make(&state, &Journal::new(found.plan), now)?;
         self.follow(&room)
-    }
-
-    fn wishes(&self, url: &str, fast: &Path) -> Wishes {
-        let given = self.load.is_empty().then_some(LENGTH);
-        Wishes {
-            url: url.to_owned(),
-            fast: fast.to_path_buf(),
-            size: self.size,
-            length_ms: self.period.or(given).map(milliseconds),
-            patience_ms: self.patience.map(milliseconds),
-            load: self.load.clone(),
-            keep: self.keep,
-            commands: self.stop.clone().zip(self.start.clone()),
-            on_copy: self.on_copy.clone(),
-            emulate: self.emulate,
-            volatile: self.volatile,
-        }
     }
 
     fn tell(&self, found: &Found) -> Result<Outcome> {
@@ -290,10 +270,6 @@ impl Trial {
         } else {
             let why = journal.why.as_ref().map(|why| format!(" ({})", messages::line(why)));
             let why = why.unwrap_or_default();
-            if journal.plan.copy.is_some() {
-                Trial::tell_of_copy(room, end, &why)?;
-                return Ok(self.outcome(journal, end));
-            }
             let runs = if journal.plan.has_server() { " and runs" } else { "" };
             let kept = if runs.is_empty() { "" } else { ", and the database runs" };
             print(&match end {
@@ -310,26 +286,9 @@ impl Trial {
                 End::Undone => format!("not measured{why}; the database is plain{runs}\n"),
             })?;
         }
-        Ok(self.outcome(journal, end))
-    }
-
-    fn outcome(&self, journal: &Journal, end: End) -> Outcome {
         let as_asked =
             if self.undo { true } else { end != End::Undone && journal.goal == Goal::Measure };
-        if as_asked { Outcome::Good } else { Outcome::Findings }
-    }
-
-    /// For people, how a trial on a copy ended.
-    fn tell_of_copy(room: &Room, end: End, why: &str) -> Result<()> {
-        let only_read = "the copy is removed, and the database was only read";
-        print(&match end {
-            End::Undone => format!("not measured{why}; {only_read}\n"),
-            _ => format!(
-                "measured{why}; {only_read}\n\n{}page: {}\n",
-                first_section(&room.read_text(TEXT).unwrap_or_default()),
-                room.path_of(PAGE).display()
-            ),
-        })
+        Ok(if as_asked { Outcome::Good } else { Outcome::Findings })
     }
 
     /// Nobody takes the steps, and the trial is not over.

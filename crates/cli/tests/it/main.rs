@@ -36,7 +36,6 @@ mod study;
 mod systemd;
 mod top;
 mod trial;
-mod trial_copy;
 mod trial_elsewhere;
 mod trial_sqlite;
 mod trial_target;

@@ -18,10 +18,12 @@ use tiersmith_awr::sources::Address;
 use super::plan::{Database, Found, Plan, Service, Wishes, ask};
 use super::service::Running;
 use super::which::Which;
-use super::{answering, copy, redis, service, space, sqlite};
+use super::{answering, redis, service, sqlite};
 use crate::ByteSize;
 use crate::error::{Error, Result};
 
+/// `statfs(2)`: file systems in memory.
+const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6u32 as i64];
 /// What `tiersmith attach` makes without a size.
 const SIZE_DEFAULT: ByteSize = ByteSize(1 << 30);
 /// Programs that copy a database, cut as the kernel cuts names.
@@ -44,22 +46,6 @@ const TABLESPACES_MAX: usize = 10_000;
 /// # Errors
 /// The database cannot be asked, is not on this machine, or is not the caller's to stop.
 pub fn look(wishes: &Wishes) -> Result<Found> {
-    if let Some(dir) = &wishes.on_copy {
-        let size = wishes.size.unwrap_or(SIZE_DEFAULT);
-        let mut found = copy::plan(wishes, dir, size.bytes())?;
-        found.look_at_fuse();
-        found.look_at_fast(size);
-        return Ok(found);
-    }
-    if wishes.emulate || wishes.volatile {
-        return Err(Error::Setting {
-            setting: if wishes.emulate { "--emulate" } else { "--volatile" },
-            value: "yes".into(),
-            reason: "a database that the trial did not make needs storage that keeps what it is \
-                     given; give persistent storage, or try a copy with --on-copy DIR"
-                .into(),
-        });
-    }
     if sqlite::is_path(&wishes.url) {
         let mut found = sqlite::plan(wishes)?;
         found.look_at_home();
@@ -177,7 +163,13 @@ impl Found {
             )),
             None => {}
         }
-        self.look_at_fuse();
+        if !Path::new("/dev/fuse").exists() {
+            self.refusals.push(
+                "there is no /dev/fuse, and a database is attached by a FUSE mount; load the \
+                 module fuse"
+                    .into(),
+            );
+        }
         let links = |of: &Path| {
             let entries = fs::read_dir(of).into_iter().flatten().take(TABLESPACES_MAX);
             entries
@@ -196,16 +188,6 @@ impl Found {
         if fs::symlink_metadata(home.join("pg_wal")).is_ok_and(|about| about.is_symlink()) {
             self.warnings.push(
                 "pg_wal is a link to another place; it stays there, so that commits get no faster"
-                    .into(),
-            );
-        }
-    }
-
-    fn look_at_fuse(&mut self) {
-        if !Path::new("/dev/fuse").exists() {
-            self.refusals.push(
-                "there is no /dev/fuse, and a database is attached by a FUSE mount; load the \
-                 module fuse"
                     .into(),
             );
         }
@@ -232,22 +214,24 @@ impl Found {
         if !about.is_dir() && !about.is_file() {
             return;
         }
-        let may_vanish = self.plan.emulate || self.plan.volatile;
-        if !may_vanish && space::is_in_memory(&fast) {
-            self.refusals.push(format!(
-                "{shown} is in memory, and a power cut would lose what was acknowledged; give \
-                 storage that is persistent, such as PMEM or a directory on a disk"
-            ));
-        }
-        if about.is_dir()
-            && let Some(disk) = space::on(&fast)
-            && disk.free < size.bytes()
+        if let Ok(system) = rustix::fs::statfs(&fast)
+            && IN_MEMORY.contains(&{ system.f_type })
         {
             self.refusals.push(format!(
-                "{shown} has {} free, and the tier takes {size}; make room, or give a smaller \
-                 --size",
-                figure::bytes(disk.free as f64)
+                "{shown} is in memory, and a power cut would lose what was acknowledged; give \
+                 storage that \
+                 is persistent, such as PMEM or a directory on a disk"
             ));
+        }
+        if let Ok(room) = rustix::fs::statvfs(&fast) {
+            let free = room.f_bavail.saturating_mul(room.f_frsize);
+            if about.is_dir() && free < size.bytes() {
+                self.refusals.push(format!(
+                    "{shown} has {} free, and the tier takes {size}; make room, or give a smaller \
+                     --size",
+                    figure::bytes(free as f64)
+                ));
+            }
         }
         if fs::metadata(&self.plan.home.0).is_ok_and(|home| home.dev() == about.dev()) {
             self.warnings.push(format!(

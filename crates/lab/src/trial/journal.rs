@@ -346,7 +346,7 @@ fn name_of(unix_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::plan::{Copied, Service};
+    use crate::trial::plan::Service;
     use crate::trial::which::Which;
     use std::os::unix::fs::PermissionsExt;
 
@@ -362,18 +362,7 @@ mod tests {
             directory: Path::new("/root").into(),
             keep: false,
             patience_ms: Some(7),
-            emulate: true,
-            volatile: false,
             service: Service::Commands { stop: "stop it".into(), start: "start it".into() },
-            copy: Some(Copied {
-                of: "postgresql:///shop".into(),
-                room: Path::new("/big/tiersmith-trial-copy").into(),
-                programs: Path::new("/usr/lib/postgresql/15/bin").into(),
-                major: 15,
-                account: Some((101, 104)),
-                settings: vec!["work_mem = '4MB'".into()],
-                reserve_bytes: 5,
-            }),
         })
     }
 

@@ -12,8 +12,6 @@
 //! | `redis.rs` | what Redis keeps on storage, and what a stop of it could lose |
 //! | `service.rs` | stops and starts a server that Tiersmith did not start |
 //! | `sqlite.rs` | looks at a SQLite file, which has no server |
-//! | `copy/` | copies a database for a trial, with a server of its own |
-//! | `space.rs` | how much room there is, on a disk and in memory |
 //! | `which.rs` | which directory a home is, whatever is at its path later |
 //! | `page.rs` | the page at the end |
 //!
@@ -27,7 +25,6 @@
 
 pub mod alone;
 mod answering;
-mod copy;
 pub mod found;
 pub mod journal;
 pub mod page;
@@ -35,7 +32,6 @@ pub mod plan;
 mod redis;
 pub mod run;
 pub mod service;
-mod space;
 mod sqlite;
 mod which;
 

@@ -28,8 +28,7 @@ pub(super) fn write(room: &Room, journal: &Journal) -> Result<()> {
     let first = if journal.plan.has_server() { "after" } else { "after-1" };
     let after = recorded(room, journal, "after", Step::Measure, first)?;
     let mut report: Report = compare(&before, &after);
-    let label = if journal.plan.emulate { " (EMULATED)" } else { "" };
-    report.title = format!("TIERSMITH TRIAL: COMPARE PERIODS{label}");
+    report.title = "TIERSMITH TRIAL: COMPARE PERIODS".to_owned();
     let mut section = Section { title: "The Trial".to_owned(), items: Vec::new() };
     if journal.plan.has_server() {
         section.items.push(Item::Table(gain(&before, &after)));
@@ -38,7 +37,6 @@ pub(super) fn write(room: &Room, journal: &Journal) -> Result<()> {
         section.items.push(Item::Table(run_time(&before, &after)));
         section.items.push(Item::Table(waits(&mount)));
     }
-    section.items.extend(labels(journal).into_iter().map(Item::Text));
     section.items.extend(tier(room).map(Item::Text));
     section.items.extend(ways(journal).into_iter().map(Item::Text));
     report.sections.insert(0, section);
@@ -184,39 +182,8 @@ fn tier(room: &Room) -> Option<String> {
     Some(format!("On the tier at the end of the second period: {}.", all.join("; ")))
 }
 
-/// What the figures are not.
-fn labels(journal: &Journal) -> Vec<String> {
-    let plan = &journal.plan;
-    let mut labels = Vec::new();
-    if let Some(copy) = &plan.copy {
-        labels.push(format!(
-            "Measured on a copy of {}, with a server and a disk of its own: the database may do \
-             otherwise.",
-            copy.of
-        ));
-    }
-    if plan.emulate {
-        labels.push(
-            "EMULATED: the fast storage only stood for persistent memory, so its figures are not \
-             those of any."
-                .to_owned(),
-        );
-    }
-    if plan.volatile {
-        labels.push("The fast storage is volatile: it held clean copies only.".to_owned());
-    }
-    labels
-}
-
 /// How to keep it, and how to undo it.
 fn ways(journal: &Journal) -> Vec<String> {
-    if let Some(copy) = &journal.plan.copy {
-        return vec![format!(
-            "Nothing is left of the copy. To try the database itself: tiersmith trial '{}' --fast \
-             PATH.",
-            copy.of
-        )];
-    }
     let (home, fast) = (journal.plan.home.0.display(), journal.plan.fast.0.display());
     let size = journal.plan.size.iter().map(|size| format!(" --size {size}")).collect::<String>();
     let stop = if journal.plan.has_server() { "stop the server" } else { "close the database" };

@@ -41,12 +41,6 @@ pub struct Wishes {
     pub patience_ms: Option<u64>,
     /// The commands that stop and start the server.
     pub commands: Option<(String, String)>,
-    /// Where a copy of the database is made, which the trial is of.
-    pub on_copy: Option<PathBuf>,
-    /// Whether the fast storage only stands for persistent memory.
-    pub emulate: bool,
-    /// Whether the fast storage loses what it holds.
-    pub volatile: bool,
 }
 
 /// What was found, and what would be done.
@@ -94,9 +88,6 @@ pub enum Service {
         environment: Vec<String>,
         /// Where its messages go.
         log: PathText,
-        /// Whether it has no network: the server of a copy.
-        #[serde(default)]
-        alone: bool,
     },
     /// The user's commands, for `sh -c`.
     Commands {
@@ -121,25 +112,6 @@ impl Service {
     }
 }
 
-/// The copy that a trial is of. No secret of the database's settings is in it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Copied {
-    /// The address of the database that is copied.
-    pub of: String,
-    /// The directory of all that is made.
-    pub room: PathText,
-    /// The directory of the server's programs.
-    pub programs: PathText,
-    /// The version that the programs have, and the database.
-    pub major: u64,
-    /// The account that copies, and that the private server runs as: nothing if it is the caller.
-    pub account: Option<(u32, u32)>,
-    /// Lines of the private server's configuration.
-    pub settings: Vec<String>,
-    /// Bytes that stay free on the disk, whatever the copy takes.
-    pub reserve_bytes: u64,
-}
-
 /// What a trial does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -162,28 +134,17 @@ pub struct Plan {
     /// How long the server may take to stop or to start; without it twenty minutes.
     #[serde(default)]
     pub patience_ms: Option<u64>,
-    /// Whether the fast storage only stands for persistent memory; of a copy only.
-    #[serde(default)]
-    pub emulate: bool,
-    /// Whether it holds clean copies only; of a copy only.
-    #[serde(default)]
-    pub volatile: bool,
     /// How the server is stopped and started.
     pub service: Service,
-    /// Which directory its home is; not of a copy, which is yet to be made.
+    /// Which directory its home is.
     #[serde(default)]
     pub home_is: Option<Which>,
-    /// The copy that it is of; without it the database itself.
-    #[serde(default)]
-    pub copy: Option<Copied>,
 }
 
 /// A step. Each is recorded before it is taken, and can be taken again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
-    /// Copy the database.
-    Copy,
     /// Record the plain database.
     Baseline,
     /// Stop the server.
@@ -200,8 +161,6 @@ pub enum Step {
     Detach,
     /// Start the server on the plain directory.
     StartAgain,
-    /// Remove the copy, and its server.
-    Discard,
     /// Write the page.
     Report,
     /// Bring the plain database back, from wherever the trial is.
@@ -212,7 +171,6 @@ impl Step {
     /// As in the journal.
     pub fn name(self) -> &'static str {
         match self {
-            Step::Copy => "copy",
             Step::Baseline => "baseline",
             Step::Stop => "stop",
             Step::Attach => "attach",
@@ -221,7 +179,6 @@ impl Step {
             Step::StopAgain => "stop-again",
             Step::Detach => "detach",
             Step::StartAgain => "start-again",
-            Step::Discard => "discard",
             Step::Report => "report",
             Step::Undo => "undo",
         }
@@ -230,7 +187,6 @@ impl Step {
     /// What happens, for people.
     pub fn text(self) -> &'static str {
         match self {
-            Step::Copy => "copy the database",
             Step::Baseline => "record the database as it is",
             Step::Stop => "stop the server",
             Step::Attach => "attach the fast storage",
@@ -239,7 +195,6 @@ impl Step {
             Step::StopAgain => "stop the server",
             Step::Detach => "detach the fast storage",
             Step::StartAgain => "start the server as it was",
-            Step::Discard => "remove the copy, and its server",
             Step::Report => "compare the two periods",
             Step::Undo => "bring the plain database back",
         }
@@ -299,21 +254,15 @@ impl Plan {
             directory: PathText(std::env::current_dir().unwrap_or_else(|_| "/".into())),
             keep: wishes.keep,
             patience_ms: wishes.patience_ms,
-            emulate: wishes.emulate,
-            volatile: wishes.volatile,
             service,
             home_is: None,
-            copy: None,
         }
     }
 
     /// The steps of the whole trial, in order.
     pub fn steps(&self) -> Vec<Step> {
         let mut steps = vec![Step::Baseline, Step::Stop, Step::Attach, Step::Start, Step::Measure];
-        if self.copy.is_some() {
-            steps.insert(0, Step::Copy);
-            steps.push(Step::Discard);
-        } else if !self.keep {
+        if !self.keep {
             steps.extend([Step::StopAgain, Step::Detach, Step::StartAgain]);
         }
         steps.push(Step::Report);

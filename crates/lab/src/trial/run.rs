@@ -27,7 +27,7 @@ use super::alone::Alone;
 use super::answering;
 use super::journal::{End, Goal, Journal, Room, Taken};
 use super::page;
-use super::plan::{Copied, Database, Service, Step};
+use super::plan::{Database, Service, Step};
 use super::redis;
 use super::service::{self, Wanted};
 use crate::error::{During, Error, Result};
@@ -121,15 +121,6 @@ impl Runner<'_> {
             Ok(Standing::Unmounted) => "attached and not mounted",
             Err(_) => "not to be looked at",
         };
-        if let Some(copy) = &self.journal.plan.copy {
-            let room = &copy.room.0;
-            let is_there = std::fs::symlink_metadata(room).is_ok();
-            let left = if is_there { "perhaps something" } else { "nothing" };
-            return format!(
-                "the database was only read, and {left} is left of its copy in {}",
-                room.display()
-            );
-        }
         let home = self.journal.plan.home.0.display();
         if !self.journal.plan.has_server() {
             return format!("{home} is {directory}");
@@ -178,7 +169,7 @@ impl Runner<'_> {
         if helper.tree().iter().any(|process| servers.contains(process)) {
             return Ok(());
         }
-        if matches!(last.step, Step::Baseline | Step::Measure | Step::Copy) {
+        if matches!(last.step, Step::Baseline | Step::Measure) {
             helper.kill_tree();
             return Ok(());
         }
@@ -214,8 +205,6 @@ impl Runner<'_> {
 
     fn act(&mut self, step: Step) -> Result<()> {
         match step {
-            Step::Copy => self.copy(),
-            Step::Discard => self.discard(),
             Step::Baseline => {
                 self.run_plain()?;
                 self.record("before", step)
@@ -250,51 +239,7 @@ impl Runner<'_> {
         self.start()
     }
 
-    /// Makes the copy that the trial is of; its server is started when it is needed.
-    fn copy(&mut self) -> Result<()> {
-        let Some(copy) = self.journal.plan.copy.clone() else { return Ok(()) };
-        let mut process = self.spawn(copy.prepare()?)?;
-        end_here(Step::Copy, "running");
-        let status = self.wait_unless_undone(&mut process, "copying")?;
-        if !status.success() {
-            let said = process.log_end();
-            return Err(self.failed("copying", format!("it ended with {status} and said: {said}")));
-        }
-        copy.finish()
-    }
-
-    /// Nothing of the copy is left, however far it came.
-    fn discard(&mut self) -> Result<()> {
-        let Some(copy) = self.journal.plan.copy.clone() else { return Ok(()) };
-        let home = &self.journal.plan.home.0.clone();
-        let is_there = std::fs::symlink_metadata(home)
-            .map_or_else(|e| e.kind() != std::io::ErrorKind::NotFound, |_| true);
-        if is_there {
-            if let Err(e) = self.stop() {
-                // Nothing of worth is in it, and nobody else uses it.
-                let _ = writeln!(std::io::stderr(), "{e}; the copy's server is killed");
-                for server in service::all_running_in(home) {
-                    server.process.end_if_postgres();
-                    server.process.kill_tree();
-                }
-            }
-            if self.standing()? != Standing::Plain
-                && let Err(e) = self.detach()
-            {
-                // A tier that is gone cannot give anything back, and of a copy nobody wants it.
-                if self.standing()? == Standing::Mounted {
-                    return Err(e);
-                }
-                let _ = writeln!(std::io::stderr(), "{e}; the copy is removed all the same");
-            }
-        }
-        copy.remove()
-    }
-
     fn undo(&mut self) -> Result<()> {
-        if self.journal.plan.copy.is_some() {
-            return self.discard();
-        }
         let Err(why) = self.run_plain() else { return Ok(()) };
         // The tier cannot be taken away now: then the database runs on it.
         if self.standing()? != Standing::Plain {
@@ -489,8 +434,6 @@ impl Runner<'_> {
                 command.arg("--fast").arg(&plan.fast.0);
                 command.args(plan.size.iter().flat_map(|size| ["--size", size]));
                 // A snapshot of Redis and a SQLite file may be called anything.
-                command.args(plan.emulate.then_some("--emulate"));
-                command.args(plan.volatile.then_some("--volatile"));
                 command.args(plan.profile()?.iter().flat_map(|name| ["--profile", name]));
             }
             if self.succeeds(command, "attaching")? {
@@ -557,14 +500,22 @@ impl Runner<'_> {
             plan.length_ms.iter().flat_map(|length| ["--for".to_owned(), format!("{length}ms")]),
         );
         if !plan.load.is_empty() {
-            command.arg("--").current_dir(&plan.directory.0);
-            match &plan.copy {
-                Some(copy) => copy.tell(&plan.url, &plan.load, &mut command),
-                None => drop(command.args(&plan.load)),
-            }
+            command.arg("--").args(&plan.load).current_dir(&plan.directory.0);
         }
         let mut process = self.spawn(command)?;
-        let status = self.wait_unless_undone(&mut process, "recording")?;
+        let status = loop {
+            if let Some(status) = process.ended() {
+                break status;
+            }
+            if self.room.undo_is_asked() {
+                process.signal(Signal::TERM);
+                if process.wait(END).is_none() {
+                    process.kill();
+                }
+                return Err(self.failed("recording", "somebody asked for the way back".into()));
+            }
+            std::thread::sleep(LOOK);
+        };
         // Code 1: the database could not be asked at times, which the page says; or the load
         // failed.
         if status.success() || (plan.load.is_empty() && status.code() == Some(1)) {
@@ -572,26 +523,6 @@ impl Runner<'_> {
         }
         Err(self
             .failed("recording", format!("it ended with {status} and said: {}", process.log_end())))
-    }
-
-    /// How a process ended; it is ended if somebody asks for the way back meanwhile.
-    fn wait_unless_undone(&self, process: &mut Process, what: &str) -> Result<ExitStatus> {
-        loop {
-            if let Some(status) = process.ended() {
-                return Ok(status);
-            }
-            let filled = self.journal.plan.copy.as_ref().and_then(Copied::fills_the_disk);
-            let undo = "somebody asked for the way back";
-            let why = filled.or_else(|| self.room.undo_is_asked().then(|| undo.to_owned()));
-            if let Some(why) = why {
-                process.signal(Signal::TERM);
-                if process.wait(END).is_none() {
-                    process.kill();
-                }
-                return Err(self.failed(what, why));
-            }
-            std::thread::sleep(LOOK);
-        }
     }
 
     fn spawn(&mut self, mut command: Command) -> Result<Process> {

@@ -145,7 +145,6 @@ fn pg_ctl(running: &Running, home: &Path) -> Option<Service> {
         arguments,
         environment: environment.collect(),
         log: PathText(log),
-        alone: false,
     })
 }
 
@@ -185,20 +184,6 @@ fn is_stopping_by(shown: &str) -> bool {
     }
 }
 
-/// The same command with no network but unix sockets.
-fn without_network(other: &Command) -> Result<Command> {
-    let unshare = system_program("unshare").ok_or_else(|| Error::Target {
-        what: "starting the copy's server without a network".into(),
-        database: "unshare".into(),
-        reason: "the program is not there any more; on Debian: apt-get install util-linux".into(),
-    })?;
-    let mut made = Command::new(unshare);
-    made.args(["--net", "--"]).arg(other.get_program()).args(other.get_args());
-    made.env_clear().current_dir("/");
-    made.envs(other.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    Ok(made)
-}
-
 /// One word for a shell.
 pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
@@ -233,7 +218,7 @@ pub fn command_for(service: &Service, wanted: Wanted) -> Result<Command> {
         }
         // Nobody asks for it: such a plan has no such steps.
         Service::NoServer => Command::new("/bin/true"),
-        Service::PgCtl { program, uid, gid, directory, arguments, environment, log, alone } => {
+        Service::PgCtl { program, uid, gid, directory, arguments, environment, log } => {
             let mut words: Vec<OsString> = vec!["-i".into()];
             words.extend(environment.iter().map(OsString::from));
             words.extend([
@@ -253,9 +238,7 @@ pub fn command_for(service: &Service, wanted: Wanted) -> Result<Command> {
             let own = rustix::process::geteuid().as_raw();
             let account = Account { name: uid.to_string(), uid: *uid, gid: *gid };
             // Its own variables only behind the change of account: they name libraries.
-            let account = (own != *uid).then_some(&account);
-            let made = command(&env, &words, account)?;
-            if *alone && wanted == Wanted::Start { without_network(&made)? } else { made }
+            command(&env, &words, (own != *uid).then_some(&account))?
         }
     };
     made.stdin(Stdio::null());

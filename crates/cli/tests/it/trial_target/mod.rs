@@ -45,11 +45,6 @@ impl Target {
         Target::new("postgres", &[])
     }
 
-    /// PostgreSQL, told otherwise.
-    pub(crate) fn postgres_with(settings: &[(&str, &str)]) -> Option<Target> {
-        Target::new("postgres", settings)
-    }
-
     /// MariaDB, which no unit of systemd runs here: the commands are given.
     pub(crate) fn mariadb() -> Option<Target> {
         Target::new("mariadb", &[])
@@ -193,11 +188,6 @@ impl Target {
         self.client().unwrap().batch(command).unwrap();
     }
 
-    /// The first field that it answers to a question.
-    pub(crate) fn answer(&self, question: &str) -> String {
-        self.client().unwrap().table(question).unwrap().remove(0).remove(0)
-    }
-
     /// Whether it answers.
     pub(crate) fn answers(&self) -> bool {
         self.client().is_some()
@@ -279,7 +269,7 @@ impl Target {
             (self.product, self.sockets.path().join(self.product.socket_name()));
         let over = Arc::clone(&stop);
         let writer = std::thread::spawn(move || {
-            let (mut acknowledged, mut number, mut failed) = (Vec::new(), 0, 0);
+            let (mut acknowledged, mut number) = (Vec::new(), 0);
             let mut client: Option<Box<dyn Client>> = None;
             while !over.load(Ordering::SeqCst) {
                 number += 1;
@@ -294,14 +284,11 @@ impl Target {
                 };
                 match connected.batch(&insert) {
                     Ok(()) => acknowledged.push(number),
-                    Err(_) => {
-                        failed += 1;
-                        client = None;
-                    }
+                    Err(_) => client = None,
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }
-            (acknowledged, failed)
+            acknowledged
         });
         Load { stop, writer }
     }
@@ -319,17 +306,12 @@ impl Drop for Target {
 /// A client at work.
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
-    writer: JoinHandle<(Vec<u64>, usize)>,
+    writer: JoinHandle<Vec<u64>>,
 }
 
 impl Load {
     /// Ends it; what was acknowledged.
     pub(crate) fn end(self) -> Vec<u64> {
-        self.end_counted().0
-    }
-
-    /// The same, and how many commands failed.
-    pub(crate) fn end_counted(self) -> (Vec<u64>, usize) {
         self.stop.store(true, Ordering::SeqCst);
         self.writer.join().unwrap()
     }
