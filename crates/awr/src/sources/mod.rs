@@ -186,18 +186,6 @@ pub fn ask_and_look<T>(
     }
 }
 
-/// Variables for PostgreSQL's own programs, so that they connect to the database at this address as
-/// a source does. The password is among them, if one is found.
-///
-/// # Errors
-/// It is no PostgreSQL, or what is configured for it is wrong.
-pub fn environment_of_postgres(
-    address: &Address,
-    surroundings: &Surroundings,
-) -> Result<Vec<(String, String)>> {
-    postgres::programs::environment(address, surroundings)
-}
-
 /// What a server said, as it may go to a terminal: on one line, without control characters, and not
 /// longer than a message.
 fn said(text: &str) -> String {

@@ -29,7 +29,6 @@ pub(crate) mod link;
 mod login;
 mod objects;
 mod plans;
-pub(super) mod programs;
 #[cfg(test)]
 mod versions;
 mod views;
