@@ -79,7 +79,7 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
         (
             "Memory",
             vec![
-                line("used_memory", &heap.used()),
+                line("used_memory", &keys.in_use()),
                 line(
                     "used_memory_lua",
                     &shared.scripts.as_ref().map_or(0, |scripts| scripts.memory()),

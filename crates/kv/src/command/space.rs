@@ -1,6 +1,7 @@
 //! `maxmemory`: before a command that needs space, keys go until there is some, as the policy says.
 //!
-//! What counts is the space in the tier that is in use. A server that follows a primary leaves that
+//! What counts is the space in the tier that is in use, the first metadata included, so that it is
+//! never 0, as in Redis. A server that follows a primary leaves that
 //! to the primary, as in Redis.
 
 use super::{Arguments, Refusal, Session, Shared, flag, lookup};
@@ -39,13 +40,13 @@ pub(super) fn keep_limit(
     shared.over_limit = false;
     if most == 0
         || !session.allowed
-        || keys.heap().used() <= most
+        || keys.in_use() <= most
         || keys.follows
         || keys.for_primary
     {
         return Ok(());
     }
-    while may_evict(keys) && keys.heap().used() > most {
+    while may_evict(keys) && keys.in_use() > most {
         // What a large value held is freed a part at a time.
         if keys.has_trash() {
             keys.empty_trash(TRASH_STEP);
@@ -56,7 +57,7 @@ pub(super) fn keep_limit(
             keys.heap_mut().commit();
         }
     }
-    if keys.heap().used() <= most {
+    if keys.in_use() <= most {
         return Ok(());
     }
     let takes = |name: &[u8]| {

@@ -156,6 +156,11 @@ impl Keyspace {
         self.expired
     }
 
+    /// Bytes of the tier that are in use, the metadata of an empty one among them: never 0.
+    pub(crate) fn in_use(&self) -> u64 {
+        LOG + self.heap.used()
+    }
+
     /// The keys that changed since the last call; no key: all of the database.
     pub fn take_touched(&mut self) -> Vec<(u8, Option<Vec<u8>>)> {
         std::mem::take(&mut self.touched)

@@ -201,3 +201,24 @@ fn an_exec_that_finds_too_much_in_use_ends_its_transaction_as_in_redis() {
     assert!(said.iter().all(|one| *one == said[0]), "{said:?}");
     assert_eq!(said[0][3], text("OK"));
 }
+
+#[test]
+fn a_limit_of_one_byte_refuses_what_needs_space_on_an_empty_tier_as_in_redis() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = server(directory.path(), "");
+    let redis = Served::redis(directory.path());
+    let mut said = Vec::new();
+    for served in [Some(&server), redis.as_ref()].into_iter().flatten() {
+        let mut client = served.connect();
+        client.say("CONFIG SET maxmemory 1");
+        let refused = client.say("SET x 1");
+        assert!(error(refused.clone()).starts_with("OOM"), "{refused:?}");
+        let script = client.ask(&[b"EVAL", b"return redis.call('set', 'x', '1')", b"1", b"x"]);
+        assert!(error(script.clone()).contains("OOM"), "{script:?}");
+        let rest = ["GET x", "DEL x", "FLUSHALL", "DBSIZE"].map(|line| client.say(line));
+        assert!(number(&mut client, "used_memory") > 1);
+        client.say("CONFIG SET maxmemory 0");
+        said.push((refused, rest, client.say("SET x 1")));
+    }
+    assert!(said.iter().all(|one| *one == said[0]), "{said:?}");
+}
