@@ -74,8 +74,18 @@ impl Reply<'_> {
 
     /// A score.
     pub(crate) fn double(&mut self, number: f64) {
-        let text = print_score(number);
-        if self.resp3 { self.line(b',', text.as_bytes()) } else { self.bulk(text.as_bytes()) }
+        self.printed(&print_score(number));
+    }
+
+    /// A degree, with at most 17 digits behind its point.
+    pub(crate) fn coordinate(&mut self, number: f64) {
+        let text = format!("{number:.17}");
+        let text = text.trim_end_matches('0').trim_end_matches('.');
+        self.printed(if text == "-0" { "0" } else { text });
+    }
+
+    fn printed(&mut self, number: &str) {
+        if self.resp3 { self.line(b',', number.as_bytes()) } else { self.bulk(number.as_bytes()) }
     }
 
     pub(crate) fn double_or_null(&mut self, number: Option<f64>) {

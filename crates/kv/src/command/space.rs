@@ -38,12 +38,7 @@ pub(super) fn keep_limit(
 ) -> Result<(), Refusal> {
     let most = shared.configuration.hot.memory_most;
     shared.over_limit = false;
-    if most == 0
-        || !session.allowed
-        || keys.in_use() <= most
-        || keys.follows
-        || keys.for_primary
-    {
+    if most == 0 || !session.allowed || keys.in_use() <= most || keys.follows || keys.for_primary {
         return Ok(());
     }
     while may_evict(keys) && keys.in_use() > most {

@@ -220,6 +220,21 @@ rows! {
         "zunion" -3 R, [0 0 0], z::combine::zunion, "Members that some set has";
         "zunionstore" -4 W, [1 1 1], z::combine::zunionstore, "Store what ZUNION says";
     }
+    "geo" {
+        "geoadd" -5 W, [1 1 1], z::geo::geoadd, "Add members with their places, or move them";
+        "geodist" -4 R, [1 1 1], z::geo::geodist, "How far two members are apart";
+        "geohash" -2 R, [1 1 1], z::geo::geohash, "The geohashes of members";
+        "geopos" -2 R, [1 1 1], z::geo::geopos, "The places of members";
+        "georadius" -6 W, [1 1 1], z::geo::georadius, "Members within a circle, which may be \
+                                                       stored";
+        "georadius_ro" -6 R, [1 1 1], z::geo::georadius_ro, "Members within a circle";
+        "georadiusbymember" -5 W, [1 1 1], z::geo::georadiusbymember,
+            "Members within a circle around one, which may be stored";
+        "georadiusbymember_ro" -5 R, [1 1 1], z::geo::georadiusbymember_ro,
+            "Members within a circle around one";
+        "geosearch" -7 R, [1 1 1], z::geo::geosearch, "Members within a circle or a rectangle";
+        "geosearchstore" -8 W, [1 2 1], z::geo::geosearchstore, "Store what GEOSEARCH says";
+    }
     "stream" {
         "xack" -4 WFX, [1 1 1], x::xack, "Acknowledge what was delivered to a group";
         "xadd" -5 WF, [1 1 1], x::xadd, "Add an entry";
@@ -343,7 +358,7 @@ rows! {
 pub(crate) fn lookup(name: &[u8]) -> Option<&'static Row> {
     static BY_NAME: LazyLock<HashMap<&'static str, &'static Row>> =
         LazyLock::new(|| TABLE.iter().map(|row| (row.name, row)).collect());
-    let mut small = [0; 16];
+    let mut small = [0; 24];
     let small = small.get_mut(..name.len())?;
     small.copy_from_slice(name);
     small.make_ascii_lowercase();

@@ -18,6 +18,7 @@ mod differential;
 mod docs;
 mod eviction;
 mod functions;
+mod geo;
 mod golden;
 mod handover;
 mod hold;

@@ -1,7 +1,9 @@
 //! Sorted sets: members and their scores. Ranges are in `range.rs`, what takes members away in
-//! `pop.rs`, what is made of several in `combine.rs`.
+//! `pop.rs`, what is made of several in `combine.rs`, places on the earth in `geo.rs`.
 
 pub(crate) mod combine;
+pub(crate) mod geo;
+mod geohash;
 pub(crate) mod pop;
 pub(crate) mod range;
 

@@ -220,6 +220,10 @@ pub(crate) fn all() -> Vec<Script> {
                 vec![format!("ZADD y {}", scored(200, 230))],
                 batch(&["ZREMRANGEBYRANK y 5 9", "ZRANGESTORE w y 0 3"]),
                 batch(&["ZUNIONSTORE v 2 z w WEIGHTS 2 1"]),
+                batch(&[
+                    "GEOADD g 13.4 52.5 a -179 -80 b 13.5 52.6 c",
+                    "GEOSEARCHSTORE v g FROMMEMBER a BYRADIUS 50 km STOREDIST",
+                ]),
                 batch(&["COPY y x"]),
                 batch(&["DEL y", "ZPOPMAX z 9"]),
                 batch(&["!tidy", "!tidy"]),
