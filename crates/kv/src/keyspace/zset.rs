@@ -2,6 +2,7 @@
 //! which finds a score, and a sequence of the same entries, which has them in order.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use super::hash::{pack, unpack};
 use super::{Found, Keyspace};
@@ -11,6 +12,8 @@ use crate::planted::Planted;
 
 /// Bytes of a value with all members, beyond which a sorted set gets a node.
 const PACKED_MAX: usize = 32 << 10;
+/// Changes that are made one by one to members that lie together.
+const ONE_BY_ONE: usize = 32;
 
 /// A member with its score.
 pub(crate) type Scored = (Vec<u8>, f64);
@@ -18,6 +21,33 @@ pub(crate) type Scored = (Vec<u8>, f64);
 /// The order of a sorted set: by score, then by member.
 pub(crate) fn order(one: (&[u8], f64), other: (&[u8], f64)) -> Ordering {
     one.1.partial_cmp(&other.1).unwrap_or(Ordering::Equal).then_with(|| one.0.cmp(other.0))
+}
+
+/// The members with the changes, in order.
+fn changed(mut all: Vec<Scored>, changes: &[(&[u8], Option<f64>)]) -> Vec<Scored> {
+    // Looking through all members for each of many would take time by the square.
+    if changes.len() > ONE_BY_ONE {
+        let mut scores: HashMap<Vec<u8>, f64> = all.into_iter().collect();
+        for (member, score) in changes {
+            match score {
+                Some(score) => scores.insert(member.to_vec(), *score),
+                None => scores.remove(*member),
+            };
+        }
+        let mut all: Vec<Scored> = scores.into_iter().collect();
+        all.sort_unstable_by(|one, other| order((&one.0, one.1), (&other.0, other.1)));
+        return all;
+    }
+    for (member, score) in changes {
+        if let Some(at) = all.iter().position(|(other, _)| other == member) {
+            all.remove(at);
+        }
+        if let Some(score) = score {
+            let at = all.partition_point(|(m, s)| order((m, *s), (member, *score)).is_lt());
+            all.insert(at, (member.to_vec(), *score));
+        }
+    }
+    all
 }
 
 fn score_of(bytes: &[u8]) -> f64 {
@@ -147,16 +177,7 @@ impl Keyspace {
             self.touch(db, key);
             return Ok(());
         }
-        let mut all = self.packed_scored(found);
-        for (member, score) in changes {
-            if let Some(at) = all.iter().position(|(other, _)| other == member) {
-                all.remove(at);
-            }
-            if let Some(score) = score {
-                let at = all.partition_point(|(m, s)| order((m, *s), (member, *score)).is_lt());
-                all.insert(at, (member.to_vec(), *score));
-            }
-        }
+        let all = changed(self.packed_scored(found), changes);
         match found {
             Some(found) if all.is_empty() => {
                 self.unlink(db, key, found);

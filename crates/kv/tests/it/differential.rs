@@ -501,6 +501,37 @@ fn close(mine: &Value, their: &Value) -> bool {
 }
 
 #[test]
+fn many_members_of_one_command_are_those_of_redis() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(redis) = Served::redis(directory.path()) else {
+        println!("skipped: redis-server is not installed");
+        return;
+    };
+    let server = Served::start(directory.path(), &full_name!(CHILD));
+    let (mut ours, mut theirs) = (server.connect(), redis.connect());
+    let mut random = fastrand::Rng::with_seed(35);
+    for round in 0..200 {
+        // From a few to so many that they lie together no more; some are there twice.
+        let count = random.usize(1..80) * if round % 20 == 0 { 40 } else { 1 };
+        let mut line = format!("ZADD z{}", round % 5);
+        for _ in 0..count {
+            line += &format!(" {} m{}", random.i8(..), random.u16(..1500));
+        }
+        let mut removed = format!("ZREM z{}", round % 5);
+        for _ in 0..random.usize(1..200) {
+            removed += &format!(" m{}", random.u16(..1500));
+        }
+        let all = format!("ZRANGE z{} 0 -1 WITHSCORES", round % 5);
+        for line in [line, all.clone(), removed, all] {
+            assert_eq!(ours.say(&line), theirs.say(&line), "round {round}: {line}");
+        }
+    }
+    assert!(contents(&mut ours) == contents(&mut theirs));
+    drop(server);
+    assert_sound(directory.path());
+}
+
+#[test]
 fn a_number_that_setrange_and_append_change_is_what_it_is_in_redis() {
     let directory = tempfile::tempdir().unwrap();
     let Some(redis) = Served::redis(directory.path()) else {
