@@ -91,6 +91,8 @@ const SETTINGS: &[Setting] = &[
     setting("requirepass", "", Takes::Text, true),
     setting("save", "", Takes::Text, true),
     setting("set-max-intset-entries", "512", Takes::Number(0, 1 << 62), true),
+    setting("slowlog-log-slower-than", "10000", Takes::Signed(-1, i64::MAX), true),
+    setting("slowlog-max-len", "128", Takes::Number(0, 1 << 20), true),
     setting("stream-node-max-bytes", "4096", Takes::Bytes, true),
     setting("stream-node-max-entries", "100", Takes::Number(0, 1 << 31), true),
     setting("tcp-backlog", "511", Takes::Number(1, 65535), false),
@@ -148,6 +150,10 @@ pub(crate) struct Hot {
     pub(crate) memory_most: u64,
     pub(crate) policy: Policy,
     pub(crate) stream_node: NodeLimits,
+    /// From how many microseconds on a command is slow; negative: none is.
+    pub(crate) slower_than_us: i64,
+    /// Entries of the log of slow commands.
+    pub(crate) slow_log_most: usize,
 }
 
 /// Bytes that may wait for a client to take them; 0: any number.
@@ -374,6 +380,8 @@ impl Configuration {
                 self.number("stream-node-max-bytes"),
                 self.number("stream-node-max-entries"),
             ),
+            slower_than_us: self.text("slowlog-log-slower-than").parse().unwrap_or(-1),
+            slow_log_most: self.number("slowlog-max-len") as usize,
         };
     }
 

@@ -33,6 +33,7 @@ mod rewrite;
 mod scripting;
 mod session;
 mod sets;
+mod slowlog;
 mod sorted;
 mod sorting;
 mod space;
@@ -205,6 +206,7 @@ fn admit(
 
 /// Runs a command; what it changed before it was refused is taken back.
 pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_>) {
+    let began = std::time::Instant::now();
     let before = context.keys.heap().savepoint();
     let sent = context.reply.out.len();
     let changes = context.keys.changes();
@@ -244,6 +246,9 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
         }
         context.shared.refused += 1;
         context.reply.error(&refusal.text());
+    }
+    if context.shared.configuration.hot.slower_than_us >= 0 {
+        slowlog::note(context, row, arguments, began.elapsed());
     }
 }
 

@@ -13,6 +13,7 @@ use super::failover::{Failover, Pause};
 use super::replicas::{Announced, Downstream};
 use super::replication::{Following, Wanted};
 use super::scripting::{Bystanders, Libraries, Scripts};
+use super::slowlog::SlowLog;
 use crate::keyspace::{Keyspace, new_name};
 
 /// Commands that wait for their EXEC.
@@ -235,6 +236,8 @@ pub(crate) struct Shared {
     pub(crate) over_limit: bool,
     /// The server ends, and what is not committed is not to be.
     pub(crate) shutdown_now: bool,
+    /// Commands that took long.
+    pub(crate) slow_log: SlowLog,
 }
 
 impl Shared {
@@ -296,6 +299,7 @@ impl Shared {
             cut_primary: false,
             over_limit: false,
             shutdown_now: false,
+            slow_log: SlowLog::default(),
         }
     }
 

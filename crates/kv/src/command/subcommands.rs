@@ -103,6 +103,7 @@ const ALL: &[(&str, Subcommands)] = &[
         "script",
         &[("debug", 3), ("exists", -3), ("flush", -2), ("help", 2), ("kill", 2), ("load", 3)],
     ),
+    ("slowlog", &[("get", -2), ("help", 2), ("len", 2), ("reset", 2)]),
     (
         "xgroup",
         &[

@@ -11,8 +11,8 @@ use super::{Arguments, Context, Done, acl};
 use super::{
     acl as a, bitfield as bf, bits as b, configuration as cf, connection as c, dumps as d,
     failover as v, hashes as h, hyperloglog as y, information as i, keys as k, lcs, lists as l,
-    pubsub as p, replicas as q, replication as r, scripting as g, sets as e, sorted as z,
-    sorting as o, streams as x, strings as s, transactions as t,
+    pubsub as p, replicas as q, replication as r, scripting as g, sets as e, slowlog as sl,
+    sorted as z, sorting as o, streams as x, strings as s, transactions as t,
 };
 
 /// A command.
@@ -347,6 +347,7 @@ rows! {
         "save" 1 ADMIN | N, [0 0 0], i::save, "Nothing: every write is durable";
         "shutdown" -1 ADMIN | NOT_IN_MULTI | N, [0 0 0], i::shutdown, "End the server";
         "slaveof" 3 ADMIN | N, [0 0 0], r::replicaof, "Follow a primary, or no one";
+        "slowlog" -2 0, [0 0 0], sl::slowlog, "Commands that took long";
         "swapdb" 3 WF, [0 0 0], k::swapdb, "Exchange two databases";
         "sync" 1 ADMIN | NOT_IN_MULTI | N, [0 0 0], q::sync, "Follow this server, with a copy \
             first";

@@ -34,5 +34,6 @@ mod secured;
 mod sequences;
 mod served;
 mod server;
+mod slowlog;
 mod space;
 mod streams;
