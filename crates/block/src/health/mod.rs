@@ -65,7 +65,7 @@ pub struct Health {
 }
 
 impl Disk {
-    /// The disk that the kernel calls so.
+    /// The disk that the kernel calls so; none for what is made of other disks (RAID, LVM).
     pub fn named(name: &str) -> Option<Disk> {
         Disk::in_sysfs(Path::new(SYSFS), name)
     }
@@ -73,7 +73,7 @@ impl Disk {
     fn in_sysfs(sysfs: &Path, name: &str) -> Option<Disk> {
         // A slash in a name is an exclamation mark in sysfs.
         let sysfs = sysfs.join("block").join(name.replace('/', "!")).canonicalize().ok()?;
-        Some(Disk { sysfs })
+        is_made_of(&sysfs).is_empty().then_some(Disk { sysfs })
     }
 
     /// The disks below a file, a directory or a device; below the place of a file that is not there
@@ -129,7 +129,8 @@ impl Disk {
             health.untold = Some("it is a virtual disk, and only its host knows".into());
         } else {
             health.untold = Some(format!(
-                "it is neither an NVMe disk nor persistent memory; `smartctl -a /dev/{}` asks it",
+                "it is neither an NVMe disk nor persistent memory; `smartctl -a /dev/{}` asks a \
+                 SATA or SAS disk",
                 health.disk
             ));
         }
@@ -201,13 +202,19 @@ impl Disk {
     }
 }
 
-/// Adds the disks that a device is made of, each once.
-fn follow(device: &Path, depth: usize, disks: &mut Vec<Disk>) {
-    let Ok(device) = device.canonicalize() else { return };
+/// The devices that a stacked one is made of.
+fn is_made_of(device: &Path) -> Vec<PathBuf> {
     let mut lower: Vec<PathBuf> = fs::read_dir(device.join("slaves"))
         .map(|slaves| slaves.flatten().map(|slave| slave.path()).collect())
         .unwrap_or_default();
     lower.sort();
+    lower
+}
+
+/// Adds the disks that a device is made of, each once.
+fn follow(device: &Path, depth: usize, disks: &mut Vec<Disk>) {
+    let Ok(device) = device.canonicalize() else { return };
+    let mut lower = is_made_of(&device);
     if device.join("partition").exists() {
         lower.extend(device.parent().map(Path::to_path_buf));
     }

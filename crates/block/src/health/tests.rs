@@ -156,6 +156,11 @@ fn the_disks_of_volumes_and_partitions_are_found_each_once() {
     let disks = Disk::below_number(root, 253, 0);
     assert_eq!(disks.iter().map(Disk::name).collect::<Vec<_>>(), ["nvme0n1", "nvme1n1"]);
     assert_eq!(disks[1].model().as_deref(), Some("Fast One"));
+    // By its name, too, a volume is no disk.
+    link(root, "block/dm-0", "devices/dm-0");
+    link(root, "block/nvme1n1", "devices/nvme1n1");
+    assert_eq!(Disk::in_sysfs(root, "dm-0"), None);
+    assert_eq!(Disk::in_sysfs(root, "nvme1n1").as_ref(), Some(&disks[1]));
     // A circle, which no sysfs has, ends.
     link(root, "devices/dm-1/slaves/dm-1", "devices/dm-1");
     link(root, "dev/block/253:1", "devices/dm-1");
