@@ -32,9 +32,10 @@ pub enum Error {
     },
     /// Of another version.
     #[error(
-        "{} is a key-value tier of format version {found}; this program reads version 2: use the \
+        "{} is a key-value tier of format version {found}; this program reads version {}: use the \
          program that wrote it",
-        path.display()
+        path.display(),
+        crate::format::VERSION
     )]
     Version {
         /// Which.

@@ -69,7 +69,7 @@ pub(crate) use table::{Row, TABLE, lookup};
 pub(crate) type Arguments<'a> = [&'a [u8]];
 
 /// Why a command did nothing.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Refusal {
     /// There is no space.
     Full,

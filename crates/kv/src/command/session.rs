@@ -12,7 +12,7 @@ use super::deliveries::Deliveries;
 use super::failover::{Failover, Pause};
 use super::replicas::{Announced, Downstream};
 use super::replication::{Following, Wanted};
-use super::scripting::{Bystanders, Libraries, Scripts};
+use super::scripting::{Bystanders, Libraries, Scripts, Unusable};
 use super::slowlog::SlowLog;
 use crate::keyspace::{Keyspace, new_name};
 
@@ -193,6 +193,8 @@ pub(crate) struct Shared {
     pub(crate) scripts: Option<Box<Scripts>>,
     /// That of the libraries of functions.
     pub(crate) libraries: Option<Box<Libraries>>,
+    /// Why the libraries of the tier cannot be made.
+    pub(crate) libraries_unusable: Option<Unusable>,
     /// A script ran, whose command must not be executed a second time to look for space.
     pub(crate) not_again: bool,
     /// Who is answered while a script takes long.
@@ -277,6 +279,7 @@ impl Shared {
             deliveries: Deliveries::default(),
             scripts: None,
             libraries: None,
+            libraries_unusable: None,
             not_again: false,
             bystanders: None,
             following: None,

@@ -63,7 +63,19 @@ pub(super) fn keep_limit(
     let exec = name.eq_ignore_ascii_case(b"exec");
     // A script may read, and may free something.
     shared.over_limit = true;
-    if takes(name) || exec && queued.any(|command| takes(&command[0])) {
+    // FUNCTION is a command of many kinds, which answers by itself when it is not queued.
+    let loads = |command: &[Vec<u8>]| {
+        command[0].eq_ignore_ascii_case(b"function")
+            && command.get(1).is_some_and(|sub| {
+                [&b"load"[..], b"restore"].iter().any(|name| sub.eq_ignore_ascii_case(name))
+            })
+    };
+    // What is queued takes memory, whatever it is.
+    let queues = session.multi.is_some()
+        && !["exec", "discard", "quit", "reset"]
+            .iter()
+            .any(|ends| name.eq_ignore_ascii_case(ends.as_bytes()));
+    if takes(name) || queues || exec && queued.any(|command| takes(&command[0]) || loads(command)) {
         return Err(OVER);
     }
     Ok(())

@@ -193,7 +193,7 @@ impl TreeHead {
 pub const LOG_MIN: u64 = 4096;
 
 const MAGIC: [u8; 8] = *b"TSMITHKV";
-const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 3;
 
 /// What the superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

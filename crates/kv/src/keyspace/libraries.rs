@@ -34,6 +34,19 @@ impl Keyspace {
         all
     }
 
+    /// [`Keyspace::libraries`], if their texts have no more bytes together.
+    pub(crate) fn libraries_within(&self, most: usize) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+        let (mut all, mut bytes) = (Vec::new(), 0_usize);
+        self.for_each(LIBRARIES, |name, found| {
+            if bytes <= most {
+                let text = self.value(found);
+                bytes += text.len();
+                all.push((name.to_vec(), text));
+            }
+        });
+        (bytes <= most).then_some(all)
+    }
+
     /// Puts a library, in place of the one that has its name.
     ///
     /// # Errors

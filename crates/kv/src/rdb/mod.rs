@@ -385,11 +385,11 @@ pub(crate) const NO_FUNCTION: &str = "given type is not a function";
 /// What comes before a library of functions.
 const FUNCTION: u8 = 0xf5;
 
-/// Reads what FUNCTION DUMP gives: the libraries, which nobody has compiled.
+/// Reads what FUNCTION DUMP gives: the libraries, `most` at most, which nobody has compiled.
 ///
 /// # Errors
 /// What is wrong with the bytes.
-pub(crate) fn libraries(bytes: &[u8], limits: Limits) -> Result<Vec<Item>, Error> {
+pub(crate) fn libraries(bytes: &[u8], limits: Limits, most: usize) -> Result<Vec<Item>, Error> {
     let mut value = signed(bytes)?;
     let end = value.len() as u64;
     let mut source =
@@ -398,6 +398,9 @@ pub(crate) fn libraries(bytes: &[u8], limits: Limits) -> Result<Vec<Item>, Error
     while source.at < end {
         if source.byte()? != FUNCTION {
             return source.damaged(NO_FUNCTION);
+        }
+        if all.len() == most {
+            return source.damaged("there are too many libraries of functions");
         }
         source.budget.next_value();
         all.push(source.library()?);

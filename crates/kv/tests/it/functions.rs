@@ -387,8 +387,122 @@ fn a_function_that_runs_for_long_is_named_and_ended_by_function_kill_alone() {
         assert!(
             matches!(runs.read().unwrap(), Value::Error(text) if text.contains("killed by user"))
         );
+        // What was killed is not what is loaded next.
+        let after = "#!lua name=after\nlocal n = 0\nwhile n < 100000 do n = n + 1 end\n\
+                     redis.register_function('after', function() return 1 end)";
+        assert_eq!(
+            client.ask(&[b"FUNCTION", b"LOAD", b"REPLACE", after.as_bytes()]),
+            text("after"),
+            "after {ends} KILL"
+        );
     }
     assert_eq!(client.say("PING"), text("PONG"));
+}
+
+/// A payload of FUNCTION RESTORE with these texts, as a client makes it that can do no checksums.
+fn payload(texts: &[String]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for text in texts {
+        bytes.extend([0xf5, 0x80]);
+        bytes.extend((text.len() as u32).to_be_bytes());
+        bytes.extend(text.as_bytes());
+    }
+    bytes.extend([10, 0]);
+    bytes.extend([0; 8]);
+    bytes
+}
+
+#[test]
+fn the_most_functions_that_may_be_there_are_called_dumped_and_restored() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(directory.path(), "");
+    let mut client = served.connect();
+    for name in ["one", "two"] {
+        let thousand = format!(
+            "#!lua name={name}\nfor n = 1, 1000 do redis.register_function('{name}' .. n, \
+             function(keys, args) return #args end) end"
+        );
+        assert_eq!(client.ask(&[b"FUNCTION", b"LOAD", thousand.as_bytes()]), text(name));
+    }
+    assert!(matches!(load(&mut client, "more", ""), Value::Error(text)
+            if text.contains("at most 2000 functions")));
+    let call = |client: &mut Client, count: usize| {
+        let mut words: Vec<&[u8]> = vec![b"FCALL", b"two1000", b"0"];
+        words.resize(3 + count, b"x");
+        client.ask(&words)
+    };
+    for count in [0, 100, 20_000] {
+        assert_eq!(call(&mut client, count), Value::Int(count as i64));
+    }
+    let dump = client.ask_bytes(&[b"FUNCTION", b"DUMP"]).unwrap();
+    for policy in [&b"REPLACE"[..], b"FLUSH"] {
+        assert_eq!(client.ask(&[b"FUNCTION", b"RESTORE", &dump, policy]), text("OK"));
+        assert_eq!(call(&mut client, 100), Value::Int(100));
+    }
+    // A script has its own interpreter, and as many arguments.
+    let mut words: Vec<&[u8]> = vec![b"EVAL", b"return #ARGV", b"0"];
+    words.resize(3 + 20_000, b"x");
+    assert_eq!(client.ask(&words), Value::Int(20_000));
+}
+
+#[test]
+fn a_payload_of_libraries_takes_bounded_time_and_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(directory.path(), "");
+    let mut client = served.connect();
+    // Each ends in time, all together do not.
+    let slow = |n: usize| {
+        format!(
+            "#!lua name=s{n}\nlocal n = 0\nwhile n < 3000000 do n = n + 1 end\n\
+             redis.register_function('s{n}', function() return 1 end)"
+        )
+    };
+    let began = std::time::Instant::now();
+    let slow = payload(&(0..1900).map(slow).collect::<Vec<_>>());
+    let refused = client.ask(&[b"FUNCTION", b"RESTORE", &slow]);
+    assert!(
+        matches!(&refused, Value::Error(text) if text.contains("FUNCTION LOAD timeout")),
+        "{refused:?}"
+    );
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    let many = payload(&(0..2001).map(|n| library(&format!("m{n}"), "")).collect::<Vec<_>>());
+    let refused = client.ask(&[b"FUNCTION", b"RESTORE", &many]);
+    let failed = "ERR failed loading the given functions payload";
+    assert_eq!(refused, Value::Error(failed.to_owned()));
+    // 80 MiB that compress well: a hundred copies of a back reference to the byte before.
+    let mut bomb = vec![0xf5, 0xc3];
+    let mut packed = b"\x00-".to_vec();
+    let runs = (80_usize << 20) / 264;
+    packed.extend(std::iter::repeat_n([0xe0, 0xff, 0x00], runs).flatten());
+    for len in [packed.len(), 1 + 264 * runs] {
+        bomb.push(0x80);
+        bomb.extend((len as u32).to_be_bytes());
+    }
+    bomb.extend(&packed);
+    bomb.extend([10, 0]);
+    bomb.extend([0; 8]);
+    assert_eq!(client.ask(&[b"FUNCTION", b"RESTORE", &bomb]), Value::Error(failed.to_owned()));
+    assert_eq!(client.say("FUNCTION LIST"), Value::List(Vec::new()));
+}
+
+#[test]
+fn a_function_that_writes_is_refused_as_a_command_that_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(directory.path(), "");
+    let other = tempfile::tempdir().unwrap();
+    let Some(redis) = Served::redis(other.path()) else { return };
+    let (mut ours, mut theirs) = (served.connect(), redis.connect());
+    for line in ["FUNCTION FLUSH", "CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"] {
+        assert_eq!(ours.say(line), theirs.say(line), "{line}");
+        if line == "FUNCTION FLUSH" {
+            for client in [&mut ours, &mut theirs] {
+                load(client, "f", "return redis.call('get', 'k')");
+            }
+        }
+        for asked in ["FCALL f 0", "FCALL_RO f 0", "MULTI", "FUNCTION LOAD x", "EXEC"] {
+            assert_eq!(ours.say(asked), theirs.say(asked), "{asked} after {line}");
+        }
+    }
 }
 
 #[test]

@@ -219,6 +219,8 @@ fn what_is_no_tier_is_refused_in_a_sentence() {
             panic!("it opens");
         };
         assert!(error.to_string().contains(said), "{error}");
+        let reads = "this program reads version 3";
+        assert!(change != 8 || error.to_string().contains(reads), "{error}");
     }
 }
 

@@ -6,10 +6,10 @@
 
 use super::Flags;
 use super::interpreter::{Called, Ran};
-use super::libraries::Libraries;
+use super::libraries::{FUNCTIONS_MAX, Libraries, TEXTS_MAX};
 use crate::command::arguments::glob;
 use crate::command::space::OVER;
-use crate::command::{Arguments, Context, Done, Refusal, subcommands, word};
+use crate::command::{Arguments, Context, Done, READ_ONLY, Refusal, subcommands, word};
 use crate::number::integer;
 use crate::rdb;
 
@@ -27,7 +27,10 @@ fn with<T>(
     what: impl FnOnce(&mut Context<'_>, &mut Libraries) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
     let mut kept = context.shared.libraries.take();
-    let done = Libraries::current(&mut kept, context.keys).and_then(|all| what(context, all));
+    let mut unusable = context.shared.libraries_unusable.take();
+    let done = Libraries::current(&mut kept, &mut unusable, context.keys)
+        .and_then(|all| what(context, all));
+    context.shared.libraries_unusable = unusable;
     context.shared.libraries = kept;
     done
 }
@@ -89,8 +92,8 @@ fn load(context: &mut Context<'_>, options: &Arguments<'_>, text: &[u8]) -> Done
         return Err(Refusal::Words(format!("ERR Unknown option given: {other}")));
     }
     let name = with(context, |context, all| {
-        let time = Libraries::time_of(context.keys);
-        let (name, library) = all.make(text, options.is_empty(), time)?;
+        let until = Libraries::until(context.keys, false);
+        let (name, library) = all.make(text, options.is_empty(), until)?;
         all.collides(&library, &[&name])?;
         all.put(context.keys, vec![(name.clone(), library)], false)?;
         Ok(name)
@@ -110,8 +113,9 @@ fn restore(context: &mut Context<'_>, payload: &[u8], policy: Option<&[u8]>) -> 
             "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
         ));
     }
-    let limits = rdb::Limits::of_tier(context.keys.heap().size());
-    let items = rdb::libraries(payload, limits).map_err(|error| match error {
+    // What a client says to be large takes no more memory than what may be kept.
+    let limits = rdb::Limits { value: TEXTS_MAX as u64, file: TEXTS_MAX as u64 };
+    let items = rdb::libraries(payload, limits, FUNCTIONS_MAX).map_err(|error| match error {
         rdb::Error::Damaged { what: what @ rdb::NO_FUNCTION, .. } => {
             Refusal::Words(format!("ERR {what}"))
         }
@@ -121,18 +125,24 @@ fn restore(context: &mut Context<'_>, payload: &[u8], policy: Option<&[u8]>) -> 
         _ => Refusal::Said("ERR failed loading the given functions payload"),
     })?;
     with(context, |context, all| {
-        let time = Libraries::time_of(context.keys);
+        let until = Libraries::until(context.keys, true);
         let flush = policy == "flush";
+        let mut functions = 0;
         let mut made: Vec<(String, _)> = Vec::with_capacity(items.len());
         for item in &items {
             let rdb::Content::Library(text) = &item.content else { continue };
-            let (name, library) = all.make(text, false, time)?;
+            let (name, library) = all.make(text, false, until)?;
             if made.iter().any(|(other, _)| *other == name)
                 || policy == "append" && all.known.contains_key(&name)
             {
                 return Err(Refusal::Words(format!("ERR Library {name} already exists")));
             }
+            functions += library.functions.len();
             made.push((name, library));
+            // Before the next one is made, which takes memory and a place.
+            if functions > FUNCTIONS_MAX {
+                break;
+            }
         }
         all.fit_together(&made, flush)?;
         all.put(context.keys, made, flush)
@@ -263,10 +273,12 @@ fn call(context: &mut Context<'_>, args: &Arguments<'_>, read_only: bool) -> Don
 /// Whether a function may run now.
 fn may_run(context: &Context<'_>, flags: Flags, read_only: bool) -> Done {
     let writes = !flags.has(Flags::NO_WRITES);
+    // As of any command that writes, and before anything else is said of it.
+    if context.shared.over_limit && writes && !flags.has(Flags::ALLOW_OOM) {
+        return Err(OVER);
+    }
     if writes && context.keys.follows && !context.keys.for_primary {
-        return Err(Refusal::Said(
-            "READONLY Can not run script with write flag on readonly replica",
-        ));
+        return Err(READ_ONLY);
     }
     if writes && read_only {
         return Err(Refusal::Said(
@@ -275,12 +287,6 @@ fn may_run(context: &Context<'_>, flags: Flags, read_only: bool) -> Done {
     }
     if writes && !context.keys.for_primary && context.shared.lacks_replicas() {
         return Err(Refusal::Said("NOREPLICAS Not enough good replicas to write."));
-    }
-    if context.shared.over_limit && writes && !flags.has(Flags::ALLOW_OOM) {
-        return Err(Refusal::Said(
-            "OOM allow-oom flag is not set on the script, can not run it when used memory > \
-             'maxmemory'",
-        ));
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mlua::chunk::ChunkMode;
 use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
@@ -24,7 +24,9 @@ use crate::planted::Planted;
 /// Bytes of memory that all scripts together have.
 const MEMORY: usize = 512 << 20;
 /// Scripts that are kept: a client that makes a new one for every call must not fill the memory.
-const KEPT: usize = 10_000;
+/// Each takes one of the 8000 places that the interpreter has for what is held from outside
+/// (`LUAI_MAXCSTACK`), and a call needs some of them.
+const KEPT: usize = 4000;
 /// Of those, scripts that came with EVAL, which nobody expects to be there later (Redis 7.4 keeps
 /// as many).
 const KEPT_OF_EVAL: usize = 500;
@@ -169,7 +171,7 @@ fn redis(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
         _ => Ok(()),
     };
     table.set("log", lua.create_function(log)?)?;
-    // Every change is durable, and there are no replicas to choose.
+    // Every change is durable, and goes to every replica.
     let set_repl = |_: &Lua, args: MultiValue| match (args.front().and_then(number), args.len()) {
         (Some(which), 1) if (0.0..4.0).contains(&which) => Ok(()),
         (_, 1) => raise(
@@ -441,12 +443,12 @@ impl Scripts {
         self.run(context, Called { function, flags: *flags, of_library: None }, ran);
     }
 
-    /// Runs the text of a library, which has so much time to register its functions.
-    pub(super) fn load_library(&self, text: &[u8], most: Duration) -> Result<(), String> {
+    /// Runs the text of a library, which has until then to register its functions.
+    pub(super) fn load_library(&self, text: &[u8], until: Instant) -> Result<(), String> {
         let function = compile(&self.lua, text, LIBRARY_CHUNK, &self.library_globals);
         let function =
             function.map_err(|e| format!("Error compiling function: {}", message(&e)))?;
-        self.watchdog.bound_load(Some(most));
+        self.watchdog.bound_load(Some(until));
         let done: mlua::Result<(bool, Value)> = self.load_library.call(function);
         self.watchdog.bound_load(None);
         self.collect();
@@ -507,9 +509,12 @@ impl Scripts {
         in_exec: bool,
     ) -> mlua::Result<()> {
         let list = |all: &Arguments<'_>| {
-            let strings: mlua::Result<Vec<_>> =
-                all.iter().map(|one| self.lua.create_string(one)).collect();
-            self.lua.create_sequence_from(strings?)
+            // One string at a time: the places for what is held from outside are few.
+            let list = self.lua.create_table_with_capacity(all.len(), 0)?;
+            for (one, at) in all.iter().zip(1_i64..) {
+                list.raw_set(at, self.lua.create_string(one)?)?;
+            }
+            Ok::<Table, mlua::Error>(list)
         };
         let (keys, argv) = (list(ran.keys)?, list(ran.argv)?);
         // What a script selects is not for its client.

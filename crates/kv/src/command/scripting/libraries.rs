@@ -5,7 +5,7 @@
 //! came or something was taken back, all libraries are made anew.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::interpreter::Scripts;
 use super::register::{NAMES, Registered};
@@ -15,12 +15,19 @@ use crate::library::{first_line, is_name};
 
 /// Time that a library has to register its functions, as in Redis.
 const LOAD: Duration = Duration::from_millis(500);
-/// The same of one that was registered already, here or by a primary: the machine may be busy.
+/// The same of all libraries of a FUNCTION RESTORE: nobody else is answered meanwhile.
+const RESTORE: Duration = Duration::from_secs(2);
+/// The same of all that were registered already, here or by a primary: the machine may be busy.
 const LOAD_AGAIN: Duration = Duration::from_secs(30);
-/// Functions of all libraries.
-const FUNCTIONS_MAX: usize = 10_000;
+/// Libraries that cannot be made are not tried again so soon, unless there are others: it takes
+/// time in which nobody else is answered.
+const TRIED_AGAIN: Duration = Duration::from_secs(60);
+/// Functions of all libraries. The interpreter has 8000 places for what is held from outside
+/// (`LUAI_MAXCSTACK`): those of old and new libraries have half of them during a RESTORE, the
+/// arguments of a call and what it returns the others.
+pub(super) const FUNCTIONS_MAX: usize = 2000;
 /// Bytes of the texts of all libraries, which the interpreter's memory must hold.
-const TEXTS_MAX: usize = 64 << 20;
+pub(super) const TEXTS_MAX: usize = 64 << 20;
 
 /// A library.
 #[derive(Debug)]
@@ -42,6 +49,14 @@ pub(crate) struct Libraries {
 
 fn said<T>(text: impl std::fmt::Display) -> Result<T, Refusal> {
     Err(Refusal::Words(format!("ERR {text}")))
+}
+
+/// Libraries that cannot be made, by the tier's number, and since when and why.
+#[derive(Debug)]
+pub(crate) struct Unusable {
+    turn: u64,
+    since: Instant,
+    why: Refusal,
 }
 
 /// Whether all libraries of the tier can be used here; if not, which and why not.
@@ -68,15 +83,26 @@ impl Libraries {
         let (known, of_function) = (BTreeMap::new(), HashMap::new());
         let turn = keys.libraries_turn();
         let mut all = Libraries { scripts, known, of_function, turn };
-        let texts = keys.libraries();
+        // One function a library at least, so that no more libraries can be right.
+        if keys.library_count() > FUNCTIONS_MAX as u64 {
+            return said(format!("there are more than {FUNCTIONS_MAX} libraries of functions"));
+        }
+        let Some(texts) = keys.libraries_within(TEXTS_MAX) else {
+            return said(format!("all libraries together have at most {TEXTS_MAX} bytes"));
+        };
         if keys.heap().is_noted() {
             return said("a library of functions is damaged");
         }
-        for (name, text) in texts {
-            let library = all.make(&text, false, LOAD_AGAIN).and_then(|(name, library)| {
+        let until = Instant::now() + LOAD_AGAIN;
+        for (key, text) in texts {
+            let library = all.make(&text, false, until).and_then(|(name, library)| {
                 all.collides(&library, &[])?;
+                if name.as_bytes() != key {
+                    return said(format!("its text says that it is {name}"));
+                }
                 Ok((name, library))
             });
+            let name = key;
             match library {
                 Ok((name, library)) => all.add(name, library),
                 Err(refusal) => {
@@ -93,11 +119,26 @@ impl Libraries {
     /// The libraries, as the tier has them now.
     pub(super) fn current<'a>(
         kept: &'a mut Option<Box<Libraries>>,
+        unusable: &mut Option<Unusable>,
         keys: &Keyspace,
     ) -> Result<&'a mut Libraries, Refusal> {
-        if kept.as_ref().is_none_or(|all| all.turn != keys.libraries_turn()) {
+        let turn = keys.libraries_turn();
+        if kept.as_ref().is_none_or(|all| all.turn != turn) {
             *kept = None;
-            *kept = Some(Box::new(Libraries::of(keys)?));
+            if let Some(Unusable { why, .. }) = unusable
+                .as_ref()
+                .filter(|found| found.turn == turn && found.since.elapsed() < TRIED_AGAIN)
+            {
+                return Err(why.clone());
+            }
+            *unusable = None;
+            match Libraries::of(keys) {
+                Ok(made) => *kept = Some(Box::new(made)),
+                Err(why) => {
+                    *unusable = Some(Unusable { turn, since: Instant::now(), why: why.clone() });
+                    return Err(why);
+                }
+            }
         }
         kept.as_deref_mut().ok_or(Refusal::Said("ERR BUG: there are no libraries"))
     }
@@ -107,7 +148,7 @@ impl Libraries {
         &self,
         text: &[u8],
         new: bool,
-        most: Duration,
+        until: Instant,
     ) -> Result<(String, Library), Refusal> {
         let (engine, name, body) = first_line(text).or_else(said)?;
         if !is_name(name.as_bytes()) {
@@ -120,7 +161,7 @@ impl Libraries {
             return said(format!("Library '{name}' already exists"));
         }
         self.scripts.registry.open();
-        let done = self.scripts.load_library(body, most);
+        let done = self.scripts.load_library(body, until);
         let functions = self.scripts.registry.close();
         if let Err(why) = done {
             return said(why);
@@ -158,7 +199,9 @@ impl Libraries {
 
     /// Adds a library, in place of the one that has its name.
     fn add(&mut self, name: String, library: Library) {
-        self.forget(&name);
+        if self.known.contains_key(&name) {
+            self.forget(&name);
+        }
         for function in library.functions.keys() {
             self.of_function.insert(function.to_ascii_lowercase(), name.clone());
         }
@@ -249,8 +292,13 @@ impl Libraries {
         self.scripts.memory()
     }
 
-    /// Libraries that FUNCTION LOAD or RESTORE makes; a primary's get more time.
-    pub(super) fn time_of(keys: &Keyspace) -> Duration {
-        if keys.for_primary { LOAD_AGAIN } else { LOAD }
+    /// Until when FUNCTION LOAD, or `all` of RESTORE, have to be made; a primary's get more time.
+    pub(super) fn until(keys: &Keyspace, all: bool) -> Instant {
+        let most = match all {
+            _ if keys.for_primary => LOAD_AGAIN,
+            true => RESTORE,
+            false => LOAD,
+        };
+        Instant::now() + most
     }
 }

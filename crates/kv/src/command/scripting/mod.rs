@@ -28,7 +28,7 @@ use super::{Arguments, Context, Done, Refusal, word};
 pub(crate) use functions::{fcall, fcall_ro, function, stats, writes};
 use interpreter::Ran;
 pub(crate) use interpreter::Scripts;
-pub(crate) use libraries::{Libraries, check as check_libraries};
+pub(crate) use libraries::{Libraries, Unusable, check as check_libraries};
 pub(crate) use watchdog::{Bystanders, Running, Told};
 
 const NO_SCRIPT: Refusal = Refusal::Said("NOSCRIPT No matching script. Please use EVAL.");

@@ -76,11 +76,13 @@ impl Watchdog {
     /// It has ended.
     pub(super) fn end(&self) {
         self.running.set(None);
+        // What is loaded next is not what was killed.
+        self.killed.set(false);
     }
 
-    /// A library is loaded, and has so much time for it; nothing: it is no more.
-    pub(super) fn bound_load(&self, most: Option<Duration>) {
-        self.deadline.set(most.map(|most| Instant::now() + most));
+    /// A library is loaded, and has until then for it; nothing: it is no more.
+    pub(super) fn bound_load(&self, until: Option<Instant>) {
+        self.deadline.set(until);
     }
 
     /// Whether a library takes too long to be loaded.
