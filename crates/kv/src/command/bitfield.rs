@@ -4,6 +4,7 @@ use super::arguments::{integer, integer_or_refusal};
 use super::strings::string;
 use super::{Arguments, Context, Done, Refusal, SYNTAX, word};
 use crate::format::entry::LENGTH_MAX;
+use crate::keyspace::Found;
 
 const TYPE: Refusal = Refusal::Said(
     "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 \
@@ -140,6 +141,19 @@ fn set_bits(value: &mut [u8], at: u64, count: u32, bits: u64) {
     }
 }
 
+/// Replies to steps that only read: of a large value no more is read than they ask for.
+fn look(context: &Context<'_>, found: Option<&Found>, steps: &[Step]) -> Vec<Option<i64>> {
+    let one = |step: &Step| {
+        let (from, to) = (step.at / 8, (step.at + u64::from(step.width.bits)).div_ceil(8));
+        let mut bytes = Vec::new();
+        if let Some(found) = found.filter(|found| from < found.header.value_len) {
+            context.keys.read_value(found, from, to.min(found.header.value_len), &mut bytes);
+        }
+        act(&mut bytes, &Step { at: step.at % 8, ..*step })
+    };
+    steps.iter().map(one).collect()
+}
+
 /// Does a step; its reply, or nothing if a number does not fit.
 fn act(value: &mut [u8], step: &Step) -> Option<i64> {
     let Step { width, at, .. } = *step;
@@ -170,16 +184,26 @@ fn bitfield_of(context: &mut Context<'_>, args: &Arguments<'_>, read_only: bool)
         return Err(Refusal::Said("ERR BITFIELD_RO only supports the GET subcommand"));
     }
     let found = string(context, args[1])?;
-    let mut value = found.map(|found| context.keys.value(&found)).unwrap_or_default();
-    let before = value.clone();
-    if let Some(end) = end.filter(|end| value.len() < *end as usize) {
-        value.resize(end as usize, 0);
-    }
-    let replies: Vec<Option<i64>> = steps.iter().map(|step| act(&mut value, step)).collect();
-    if end.is_some() && (value != before || found.is_none()) {
-        let expires = found.and_then(|found| found.header.expires);
-        context.keys.put_raw(context.session.db, args[1], &value, expires)?;
-    }
+    let replies = match end {
+        None => look(context, found.as_ref(), &steps),
+        Some(end) => {
+            let mut value = found.map(|found| context.keys.value(&found)).unwrap_or_default();
+            let grows = value.len() < end as usize;
+            value.resize(value.len().max(end as usize), 0);
+            let (mut changed, mut replies) = (grows, Vec::with_capacity(steps.len()));
+            for step in &steps {
+                let bits_of = |value: &[u8]| bits(value, step.at, step.width.bits);
+                let before = bits_of(&value);
+                replies.push(act(&mut value, step));
+                changed |= bits_of(&value) != before;
+            }
+            if changed {
+                let expires = found.and_then(|found| found.header.expires);
+                context.keys.put_raw(context.session.db, args[1], &value, expires)?;
+            }
+            replies
+        }
+    };
     context.reply.list(replies.len());
     for reply in replies {
         match reply {
