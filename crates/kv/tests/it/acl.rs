@@ -2,18 +2,11 @@
 
 use std::path::Path;
 
-use crate::served::{Client, Served, Value, request, serve_if_asked, sorted, text};
-
-const CHILD: &str = "serves_when_it_is_asked_to";
-
-#[test]
-fn serves_when_it_is_asked_to() {
-    serve_if_asked();
-}
+use crate::served::{Client, Served, Value, request, sorted, text};
 
 fn server(directory: &Path, conf: &str) -> Served {
     std::fs::write(directory.join("conf"), conf).unwrap();
-    Served::start(directory, &full_name!(CHILD))
+    Served::start(directory)
 }
 
 struct Pair {

@@ -1,13 +1,6 @@
 //! BITFIELD: random numbers of every width, with the replies of a real Redis.
 
-use crate::served::{Served, Value, assert_sound, contents, serve_if_asked, text};
-
-const CHILD: &str = "serves_when_it_is_asked_to";
-
-#[test]
-fn serves_when_it_is_asked_to() {
-    serve_if_asked();
-}
+use crate::served::{Served, Value, assert_sound, contents, text};
 
 /// What is refused, and edges.
 const LINES: &[&str] = &[
@@ -53,7 +46,7 @@ fn numbers_of_every_width_are_what_redis_makes_of_them() {
         println!("skipped: redis-server is not installed");
         return;
     };
-    let server = Served::start(directory.path(), &full_name!(CHILD));
+    let server = Served::start(directory.path());
     let (mut ours, mut theirs) = (server.connect(), redis.connect());
     for line in LINES {
         assert_eq!(ours.say(line), theirs.say(line), "{line}");

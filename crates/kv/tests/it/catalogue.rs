@@ -2,14 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::served::{Client, Served, Value, serve_if_asked, text};
-
-const CHILD: &str = "serves_when_it_is_asked_to";
-
-#[test]
-fn serves_when_it_is_asked_to() {
-    serve_if_asked();
-}
+use crate::served::{Client, Served, Value, text};
 
 const LINES: &[&str] = &[
     "COMMAND GETKEYS GET k",
@@ -51,7 +44,7 @@ fn commands_are_described_as_redis_describes_them() {
         println!("skipped: redis-server is not installed");
         return;
     };
-    let server = Served::start(directory.path(), &full_name!(CHILD));
+    let server = Served::start(directory.path());
     let (mut ours, mut theirs) = (server.connect(), redis.connect());
     for line in LINES {
         assert_eq!(ours.say(line), theirs.say(line), "{line}");

@@ -1,13 +1,6 @@
 //! The same random commands to this server and to a real Redis: the same replies.
 
-use crate::served::{Served, Value, assert_sound, contents, serve_if_asked, sorted};
-
-const CHILD: &str = "serves_when_it_is_asked_to";
-
-#[test]
-fn serves_when_it_is_asked_to() {
-    serve_if_asked();
-}
+use crate::served::{Served, Value, assert_sound, contents, sorted};
 
 /// Numbers that C reads and other languages do not, and the other way round.
 const NUMBERS: &[&str] = &[
@@ -439,7 +432,7 @@ fn random_commands_get_the_replies_that_redis_gives() {
         println!("skipped: redis-server is not installed");
         return;
     };
-    let server = Served::start(directory.path(), &full_name!(CHILD));
+    let server = Served::start(directory.path());
     let (mut ours, mut theirs) = (server.connect(), redis.connect());
     let seed = std::env::var("TIERSMITH_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
     let mut choice = Choice(fastrand::Rng::with_seed(seed));
@@ -507,7 +500,7 @@ fn many_members_of_one_command_are_those_of_redis() {
         println!("skipped: redis-server is not installed");
         return;
     };
-    let server = Served::start(directory.path(), &full_name!(CHILD));
+    let server = Served::start(directory.path());
     let (mut ours, mut theirs) = (server.connect(), redis.connect());
     let mut random = fastrand::Rng::with_seed(35);
     for round in 0..200 {
@@ -538,7 +531,7 @@ fn a_number_that_setrange_and_append_change_is_what_it_is_in_redis() {
         println!("skipped: redis-server is not installed");
         return;
     };
-    let server = Served::start(directory.path(), &full_name!(CHILD));
+    let server = Served::start(directory.path());
     let (mut ours, mut theirs) = (server.connect(), redis.connect());
     for first in ["1234", "-9", "9223372036854775807", "0"] {
         for steps in [
@@ -573,7 +566,7 @@ fn hyperloglogs_count_as_in_redis_and_each_reads_the_others() {
         println!("skipped: redis-server is not installed");
         return;
     };
-    let server = Served::start(directory.path(), &full_name!(CHILD));
+    let server = Served::start(directory.path());
     let (mut ours, mut theirs) = (server.connect(), redis.connect());
     let mut random = fastrand::Rng::with_seed(37);
     let mut dense = 0;
@@ -672,7 +665,7 @@ fn a_longest_common_subsequence_and_its_places_are_those_of_redis() {
         println!("skipped: redis-server is not installed");
         return;
     };
-    let server = Served::start(directory.path(), &full_name!(CHILD));
+    let server = Served::start(directory.path());
     let (mut ours, mut theirs) = (server.connect(), redis.connect());
     let seed = 23;
     let mut random = fastrand::Rng::with_seed(seed);
@@ -713,7 +706,7 @@ fn the_limits_of_encodings_and_a_server_without_functions_are_those_of_redis() {
         println!("skipped: redis-server is not installed");
         return;
     };
-    let server = Served::start(directory.path(), &full_name!(CHILD));
+    let server = Served::start(directory.path());
     let (mut ours, mut theirs) = (server.connect(), redis.connect());
     for (setting, member) in [
         ("hash-max-ziplist-entries 3", "HSET k {n} v"),

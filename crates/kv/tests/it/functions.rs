@@ -6,22 +6,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::replica::{info, wait_for};
-use crate::served::{Client, Served, TIER, Value, assert_sound, free_port, serve_if_asked, text};
+use crate::served::{Client, Served, TIER, Value, assert_sound, free_port, text};
 use tiersmith_kv::planted::Planted;
 use tiersmith_kv::testing::Local;
 use tiersmith_kv::{export, import};
 use tiersmith_pmem::{Access, Mapping, OpenOptions};
 
-const CHILD: &str = "serves_when_it_is_asked_to";
-
-#[test]
-fn serves_when_it_is_asked_to() {
-    serve_if_asked();
-}
-
 fn server(directory: &Path, conf: &str) -> Served {
     std::fs::write(directory.join("conf"), conf).unwrap();
-    Served::start(directory, &full_name!(CHILD))
+    Served::start(directory)
 }
 
 /// A library whose one function has its name.

@@ -4,14 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::served::{Client, Served, Value, request, serve_if_asked, text};
-
-const CHILD: &str = "serves_when_it_is_asked_to";
-
-#[test]
-fn serves_when_it_is_asked_to() {
-    serve_if_asked();
-}
+use crate::served::{Client, Served, Value, request, text};
 
 /// Answers the beginning of a conversation up to PSYNC, and that with `answer`.
 fn greet(listener: &TcpListener, answer: &[u8]) -> TcpStream {
@@ -63,7 +56,7 @@ fn followed(
 ) -> (tempfile::TempDir, Served, Client, TcpListener, TcpStream) {
     let directory = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = Served::start(directory.path(), &full_name!(CHILD));
+    let server = Served::start(directory.path());
     let mut client = server.connect();
     client.say(first);
     let port = listener.local_addr().unwrap().port();

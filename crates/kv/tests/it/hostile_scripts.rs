@@ -3,14 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use crate::served::{Client, Served, Value, request, serve_if_asked, text};
-
-const CHILD: &str = "serves_when_it_is_asked_to";
-
-#[test]
-fn serves_when_it_is_asked_to() {
-    serve_if_asked();
-}
+use crate::served::{Client, Served, Value, request, text};
 
 fn eval(client: &mut Client, script: &str) -> Value {
     client.ask(&[b"EVAL", script.as_bytes(), b"0"])
@@ -19,7 +12,7 @@ fn eval(client: &mut Client, script: &str) -> Value {
 #[test]
 fn no_script_ends_the_server() {
     let directory = tempfile::tempdir().unwrap();
-    let mut server = Served::start(directory.path(), &full_name!(CHILD));
+    let mut server = Served::start(directory.path());
     for script in [
         // Letters of a format that are no part of it.
         "return struct.size(string.rep(' ', 5000000) .. 'b')",
@@ -69,7 +62,7 @@ fn no_script_ends_the_server() {
 #[test]
 fn what_a_library_makes_has_a_limit() {
     let directory = tempfile::tempdir().unwrap();
-    let server = Served::start(directory.path(), &full_name!(CHILD));
+    let server = Served::start(directory.path());
     let mut client = server.connect();
     for encode in ["cjson.encode", "cmsgpack.pack"] {
         let script = format!(
@@ -84,7 +77,7 @@ fn what_a_library_makes_has_a_limit() {
 #[test]
 fn nothing_is_left_for_the_next_script() {
     let directory = tempfile::tempdir().unwrap();
-    let server = Served::start(directory.path(), &full_name!(CHILD));
+    let server = Served::start(directory.path());
     let mut client = server.connect();
     for table in ["_G", "string", "redis", "table", "math", "cjson", "getmetatable('')"] {
         for change in [
@@ -105,7 +98,7 @@ fn nothing_is_left_for_the_next_script() {
 fn what_a_client_sends_behind_script_kill_is_executed() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("conf"), "busy-reply-threshold 50").unwrap();
-    let server = Served::start(directory.path(), &full_name!(CHILD));
+    let server = Served::start(directory.path());
     let (mut runs, mut other) = (server.connect(), server.connect());
     assert_eq!(other.say("PING"), text("PONG"));
     runs.send(&[b"EVAL", b"while true do end", b"0"]).unwrap();

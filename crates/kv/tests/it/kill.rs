@@ -3,18 +3,12 @@
 use crate::served;
 use std::time::{Duration, Instant};
 
-use crate::served::{Served, Value, assert_sound, request, serve_if_asked};
+use crate::served::{Served, Value, assert_sound, request};
 
-const CHILD: &str = "serves_when_it_is_asked_to";
 const CLIENTS: u64 = 3;
 /// Keys of each client, in groups of this many that one EXEC changes together.
 const GROUPS: u64 = 40;
 const GROUP: u64 = 3;
-
-#[test]
-fn serves_when_it_is_asked_to() {
-    serve_if_asked();
-}
 
 /// What a client knows of its groups: the last value acknowledged, and the last sent; and behind
 /// the groups the same of its list, to which it pushes 0, 1, 2 and so on.
@@ -145,7 +139,7 @@ fn nothing_acknowledged_is_lost_and_nothing_is_half_done_when_the_server_is_kill
     let began = Instant::now();
     let mut rounds = 0;
     while rounds < 12 && (rounds < 4 || began.elapsed() < Duration::from_secs(20)) {
-        let mut server = Served::start(directory.path(), &full_name!(CHILD));
+        let mut server = Served::start(directory.path());
         let mut reader = server.connect();
         for (client, known) in (0_u64..).zip(&mut known) {
             look_at_list(&mut reader, client, &mut known[GROUPS as usize]);
@@ -234,7 +228,7 @@ fn a_nearly_full_tier_loses_nothing_acknowledged_and_keeps_nothing_refused_when_
     let mut known = vec![vec![Pair::default(); 60]; CLIENTS as usize];
     let mut refused = 0;
     for round in 0..6 {
-        let mut server = Served::start(directory.path(), &full_name!(CHILD));
+        let mut server = Served::start(directory.path());
         let mut reader = server.connect();
         for (client, pairs) in known.iter_mut().enumerate() {
             for (number_of_pair, pair) in pairs.iter_mut().enumerate() {

@@ -4,19 +4,12 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::served::{Client, Served, Value, request, serve_if_asked, text};
+use crate::served::{Client, Served, Value, request, text};
 use tiersmith_kv::rdb::{self, Limits};
-
-const CHILD: &str = "serves_when_it_is_asked_to";
-
-#[test]
-fn serves_when_it_is_asked_to() {
-    serve_if_asked();
-}
 
 fn server(directory: &Path, conf: &str) -> Served {
     std::fs::write(directory.join("conf"), conf).unwrap();
-    Served::start(directory, &full_name!(CHILD))
+    Served::start(directory)
 }
 
 fn status(served: &Served, name: &str) -> u64 {

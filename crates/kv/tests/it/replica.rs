@@ -3,22 +3,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::served::{
-    Client, Served, TIER, Value, assert_sound, contents, free_port, serve_if_asked, text,
-};
+use crate::served::{Client, Served, TIER, Value, assert_sound, contents, free_port, text};
 use tiersmith_kv::{Imported, export, import, import_parts};
 use tiersmith_pmem::{Access, Mapping, OpenOptions};
 
-const CHILD: &str = "serves_when_it_is_asked_to";
-
-#[test]
-fn serves_when_it_is_asked_to() {
-    serve_if_asked();
-}
-
 pub(crate) fn server(directory: &Path, conf: &str) -> Served {
     std::fs::write(directory.join("conf"), conf).unwrap();
-    Served::start(directory, &full_name!(CHILD))
+    Served::start(directory)
 }
 
 fn error(value: &Value) -> &str {

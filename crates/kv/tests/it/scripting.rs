@@ -3,18 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::served::{Client, Served, Value, assert_sound, serve_if_asked, text};
-
-const CHILD: &str = "serves_when_it_is_asked_to";
-
-#[test]
-fn serves_when_it_is_asked_to() {
-    serve_if_asked();
-}
+use crate::served::{Client, Served, Value, assert_sound, text};
 
 fn server(directory: &tempfile::TempDir, conf: &str) -> Served {
     std::fs::write(directory.path().join("conf"), conf).unwrap();
-    Served::start(directory.path(), &full_name!(CHILD))
+    Served::start(directory.path())
 }
 
 fn eval(client: &mut Client, script: &str, arguments: &[&str]) -> Value {

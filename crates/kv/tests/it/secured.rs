@@ -7,17 +7,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::served::{Served, Value, free_port, request, serve_if_asked};
+use crate::served::{Served, Value, free_port, request};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-
-const CHILD: &str = "serves_when_it_is_asked_to";
-
-#[test]
-fn serves_when_it_is_asked_to() {
-    serve_if_asked();
-}
 
 /// An authority, a server's certificate, a client's, and one of another authority; nothing without
 /// `openssl`.
@@ -80,7 +73,7 @@ impl Place {
 
     fn serve(&self, more: &str) -> Served {
         std::fs::write(self.path("conf"), self.conf(more)).unwrap();
-        Served::start(self.directory.path(), &full_name!(CHILD))
+        Served::start(self.directory.path())
     }
 
     /// A connection that trusts the authority, with a certificate of this name or none.

@@ -5,18 +5,11 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::served::{Served, TIER, Value, assert_sound, request, serve_if_asked, text};
-
-const CHILD: &str = "serves_when_it_is_asked_to";
-
-#[test]
-fn serves_when_it_is_asked_to() {
-    serve_if_asked();
-}
+use crate::served::{Served, TIER, Value, assert_sound, request, text};
 
 fn server(directory: &tempfile::TempDir, conf: &str) -> Served {
     std::fs::write(directory.path().join("conf"), conf).unwrap();
-    Served::start(directory.path(), &full_name!(CHILD))
+    Served::start(directory.path())
 }
 
 fn error(value: &Value) -> &str {
@@ -648,7 +641,7 @@ fn turns(client: &mut served::Client) -> u64 {
 #[test]
 fn without_a_descriptor_left_clients_wait_and_the_server_does_not_spin() {
     let directory = tempfile::tempdir().unwrap();
-    let served = Served::start_with_descriptors(directory.path(), &full_name!(CHILD), 40);
+    let served = Served::start_with_descriptors(directory.path(), 40);
     let mut first = served.connect();
     assert_eq!(first.say("PING"), text("PONG"));
     let mut others: Vec<_> = (0..60).map(|_| served.connect()).collect();

@@ -2,17 +2,10 @@
 
 use std::path::Path;
 
-use crate::served::{Client, Served, Value, assert_sound, serve_if_asked, text};
-
-const CHILD: &str = "serves_when_it_is_asked_to";
-
-#[test]
-fn serves_when_it_is_asked_to() {
-    serve_if_asked();
-}
+use crate::served::{Client, Served, Value, assert_sound, text};
 
 fn server(directory: &Path) -> Served {
-    Served::start(directory, &full_name!(CHILD))
+    Served::start(directory)
 }
 
 struct Choice(fastrand::Rng);

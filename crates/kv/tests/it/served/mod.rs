@@ -16,8 +16,9 @@ const ASKED: &str = "TIERSMITH_KV_TEST_SERVES";
 /// Bytes of a test's tier.
 pub(crate) const TIER: u64 = 64 << 20;
 
-/// The body of the test that serves when it is asked to.
-pub(crate) fn serve_if_asked() {
+/// The test that serves when it is asked to.
+#[test]
+fn serves_when_it_is_asked_to() {
     let Some(directory) = std::env::var_os(ASKED) else { return };
     let directory = PathBuf::from(directory);
     let tier = directory.join("tier");
@@ -48,22 +49,23 @@ impl Drop for Served {
 }
 
 impl Served {
-    /// Starts the server of this program; `test` is the name of the test that serves.
-    pub(crate) fn start(directory: &Path, test: &str) -> Served {
+    /// Starts the server of this program.
+    pub(crate) fn start(directory: &Path) -> Served {
         let command = Command::new(std::env::current_exe().unwrap());
-        Served::begin(command, directory, test)
+        Served::begin(command, directory)
     }
 
     /// The same with at most so many descriptors.
-    pub(crate) fn start_with_descriptors(directory: &Path, test: &str, most: u32) -> Served {
+    pub(crate) fn start_with_descriptors(directory: &Path, most: u32) -> Served {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -n {most}; exec \"$0\" \"$@\"")]);
         command.arg(std::env::current_exe().unwrap());
-        Served::begin(command, directory, test)
+        Served::begin(command, directory)
     }
 
-    fn begin(mut command: Command, directory: &Path, test: &str) -> Served {
-        command.args(["--exact", test, "--nocapture", "--test-threads", "1"]);
+    fn begin(mut command: Command, directory: &Path) -> Served {
+        let test = full_name!("serves_when_it_is_asked_to");
+        command.args(["--exact", &test, "--nocapture", "--test-threads", "1"]);
         command.env(ASKED, directory);
         Served::wait(command, directory.join("socket"))
     }
