@@ -43,6 +43,7 @@ mod sync;
 #[cfg(feature = "interleavings")]
 pub mod sync;
 mod sysfs;
+mod ticks;
 
 pub use access::{Access, OpenOptions};
 pub use alone::is_only_opening;
@@ -53,6 +54,7 @@ pub use journal::{Bytes, Journal};
 pub use kernel::{hash_bytes, prefetch_for_write, prefetch_whole_for_write};
 pub use mapping::{Mapping, PreparedWrite, View, ViewRef};
 pub use report::{FlushInstruction, HugePages, NonTemporal, PersistenceDomain, Report};
+pub use ticks::Ticks;
 
 /// The unit of views and claims: 4 KiB, the smallest block the store keeps.
 pub const FRAME: usize = 4096;

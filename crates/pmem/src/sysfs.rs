@@ -23,6 +23,15 @@ pub(crate) fn transparent_huge_pages(sysfs: &Path) -> bool {
     })
 }
 
+/// Whether the kernel takes its time from the processor's counter, which then runs at one speed on
+/// all processors.
+pub(crate) fn time_is_counted(sysfs: &Path) -> bool {
+    let source = std::fs::read_to_string(
+        sysfs.join("devices/system/clocksource/clocksource0/current_clocksource"),
+    );
+    source.is_ok_and(|source| source.trim() == "tsc")
+}
+
 /// Where data is safe, as the kernel's NVDIMM regions say. One region that needs flushes makes all
 /// need them.
 pub(crate) fn domain(sysfs: &Path, access: Access) -> PersistenceDomain {

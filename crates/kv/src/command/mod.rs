@@ -206,7 +206,8 @@ fn admit(
 
 /// Runs a command; what it changed before it was refused is taken back.
 pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_>) {
-    let began = std::time::Instant::now();
+    let ticks = context.shared.ticks;
+    let began = context.shared.clock.take().unwrap_or_else(|| ticks.now());
     let before = context.keys.heap().savepoint();
     let sent = context.reply.out.len();
     let changes = context.keys.changes();
@@ -247,9 +248,11 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
         context.shared.refused += 1;
         context.reply.error(&refusal.text());
     }
-    if context.shared.configuration.hot.slower_than_us >= 0 {
-        slowlog::note(context, row, arguments, began.elapsed());
+    let ended = ticks.now();
+    if !context.shared.in_script {
+        context.shared.clock = Some(ended);
     }
+    slowlog::note(context, row, arguments, ended.saturating_sub(began));
 }
 
 fn broken(what: &str) -> String {

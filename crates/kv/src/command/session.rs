@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Instant;
 
 use tiersmith_events::Registry;
+use tiersmith_pmem::Ticks;
 
 use super::Configuration;
 use super::acl::{Acl, Identity};
@@ -240,6 +241,11 @@ pub(crate) struct Shared {
     pub(crate) shutdown_now: bool,
     /// Commands that took long.
     pub(crate) slow_log: SlowLog,
+    /// When the next command of a pipeline begins, which is when the one before it ended: the clock
+    /// is read once a command. None where something else may lie between.
+    pub(crate) clock: Option<u64>,
+    /// For durations that are measured at each command.
+    pub(crate) ticks: Ticks,
 }
 
 impl Shared {
@@ -303,6 +309,8 @@ impl Shared {
             over_limit: false,
             shutdown_now: false,
             slow_log: SlowLog::default(),
+            clock: None,
+            ticks: Ticks::start(),
         }
     }
 

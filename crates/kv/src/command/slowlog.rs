@@ -70,10 +70,27 @@ fn kept(row: &Row, args: &Arguments<'_>) -> Vec<Vec<u8>> {
 }
 
 /// Notes a command that was done, if it took long.
-pub(super) fn note(context: &mut Context<'_>, row: &Row, args: &Arguments<'_>, took: Duration) {
-    let hot = &context.shared.configuration.hot;
+#[inline]
+pub(super) fn note(context: &mut Context<'_>, row: &Row, args: &Arguments<'_>, ticks: u64) {
+    let (shared, hot) = (&context.shared, &context.shared.configuration.hot);
     let Ok(least) = u64::try_from(hot.slower_than_us) else { return };
-    let (most, micros) = (hot.slow_log_most, took.as_micros() as u64);
+    let fits = shared.slow_log.entries.len() <= hot.slow_log_most;
+    if fits && shared.ticks.certainly_shorter(ticks, least) {
+        return;
+    }
+    let took = shared.ticks.duration(ticks);
+    note_slow(context, row, args, took, least);
+}
+
+#[cold]
+fn note_slow(
+    context: &mut Context<'_>,
+    row: &Row,
+    args: &Arguments<'_>,
+    took: Duration,
+    least: u64,
+) {
+    let (most, micros) = (context.shared.configuration.hot.slow_log_most, took.as_micros() as u64);
     // One that waits is noted once it was done.
     if row.name == "exec" || context.session.waiting.is_some() {
         return;

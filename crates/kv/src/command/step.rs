@@ -42,6 +42,7 @@ pub(crate) fn step(
     let once = std::mem::take(&mut shared.not_again) || once;
     if std::mem::take(&mut shared.full) && !once {
         keys.make_space();
+        shared.clock = None;
         out.truncate(sent);
         before = keys.heap().savepoint();
         refused = shared.refused;
@@ -89,6 +90,7 @@ pub(crate) fn step(
         reply.error(&Refusal::Full.text());
     }
     keys.heap_mut().commit();
+    shared.clock = None;
     fits
 }
 

@@ -342,6 +342,7 @@ impl Server {
         let input = std::mem::take(&mut client.input);
         let mut done = 0;
         client.session.last = Instant::now();
+        self.shared.clock = Some(self.shared.ticks.now());
         let hot = self.shared.configuration.hot;
         // What a client sends after its last request is nobody's.
         if client.session.closing {
@@ -377,6 +378,7 @@ impl Server {
                 }
             }
         }
+        self.shared.clock = None;
         client.input = input;
         client.consume(done);
         client.session.closing |= client.input.len() as u64 > hot.query_buffer;
@@ -408,6 +410,7 @@ impl Server {
         if self.shared.wanted.is_some() {
             // What follows in a pipeline is for the new state.
             self.change_primary();
+            self.shared.clock = None;
         }
     }
 

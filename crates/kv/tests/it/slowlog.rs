@@ -112,3 +112,32 @@ fn slow_commands_are_noted_as_redis_notes_them_and_secrets_are_not() {
     assert_eq!(mine, theirs);
     assert_eq!(entries, their_entries);
 }
+
+/// The commands of a pipeline share their readings of the clock.
+#[test]
+fn what_one_command_takes_is_not_charged_to_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(directory.path(), "");
+    let mut client = served.connect();
+    // Far above what PING takes even on a machine that does much else.
+    client.say("CONFIG SET slowlog-log-slower-than 300000");
+    client.say("SLOWLOG RESET");
+    let busy = "local until_ = tonumber(redis.call('time')[1]) + 2 \
+                while tonumber(redis.call('time')[1]) < until_ do end \
+                return redis.call('ping')";
+    client.send(&[b"PING"]).unwrap();
+    client.send(&[b"EVAL", busy.as_bytes(), b"0"]).unwrap();
+    client.send(&[b"PING"]).unwrap();
+    for _ in 0..3 {
+        client.read().unwrap();
+    }
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    client.say("PING");
+    let all = entries(&mut client);
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert!(format!("{all:?}").contains("EVAL"), "{all:?}");
+    let Value::List(parts) = client.say("SLOWLOG GET") else { panic!("no list") };
+    let Value::List(parts) = &parts[0] else { panic!("no entry") };
+    let Value::Int(micros) = parts[2] else { panic!("no time") };
+    assert!((1_000_000..10_000_000).contains(&micros), "{micros} us");
+}
