@@ -226,7 +226,11 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
         _ if writes && !context.keys.for_primary && context.shared.lacks_replicas() => {
             Err(Refusal::Said("NOREPLICAS Not enough good replicas to write."))
         }
-        _ => (row.run)(context, arguments),
+        _ => {
+            // Of a command before it that nobody was to be told of.
+            (context.shared.instead, context.shared.taken) = (None, None);
+            (row.run)(context, arguments)
+        }
     };
     let done = match context.keys.heap_mut().take_note() {
         None => done,

@@ -301,6 +301,21 @@ fn a_replica_that_takes_too_slowly_or_says_nothing_is_cut() {
     assert!(server.is_running());
 }
 
+/// A replica that says nothing more once it has its copy, whose length it was told; and the copy.
+fn by_length(socket: &Path, request: &str) -> (UnixStream, Vec<u8>) {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    if request.starts_with('P') {
+        assert!(line(&mut stream).starts_with("+FULLRESYNC "));
+    }
+    let head = line(&mut stream);
+    let len: usize = head.strip_prefix('$').unwrap_or_else(|| panic!("{head}")).parse().unwrap();
+    let mut copy = vec![0; len];
+    stream.read_exact(&mut copy).unwrap();
+    (stream, copy)
+}
+
 #[test]
 fn who_wants_the_length_of_a_copy_first_gets_it() {
     let directory = tempfile::tempdir().unwrap();
@@ -308,17 +323,7 @@ fn who_wants_the_length_of_a_copy_first_gets_it() {
     let mut client = server.connect();
     fill(&mut client);
     for request in ["SYNC\r\n", "PSYNC ? -1\r\n"] {
-        let mut stream = UnixStream::connect(&server.socket).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        if request.starts_with('P') {
-            assert!(line(&mut stream).starts_with("+FULLRESYNC "));
-        }
-        let head = line(&mut stream);
-        let len: usize =
-            head.strip_prefix('$').unwrap_or_else(|| panic!("{head}")).parse().unwrap();
-        let mut copy = vec![0; len];
-        stream.read_exact(&mut copy).unwrap();
+        let (mut stream, copy) = by_length(&server.socket, request);
         let limits = tiersmith_kv::rdb::Limits { value: 1 << 30, file: 1 << 30 };
         let mut keys = 0;
         let read = tiersmith_kv::rdb::read(&mut copy.as_slice(), limits, |_| {
@@ -331,6 +336,23 @@ fn who_wants_the_length_of_a_copy_first_gets_it() {
         client.say("SET behind it");
         assert_eq!(next_command(&mut stream), "SELECT 0");
         assert_eq!(next_command(&mut stream), "SET behind it");
+    }
+}
+
+/// Words that stand for a command in the stream are of that command, and go with it when there is
+/// no stream.
+#[test]
+fn a_replica_is_not_told_of_what_was_done_before_it_came() {
+    for done in [["GEOADD stale 1 1 m", "ZREM stale m"], ["SPOP all 9", "SADD all m"]] {
+        let directory = tempfile::tempdir().unwrap();
+        let server = server(directory.path(), "");
+        let mut client = server.connect();
+        client.say("SADD all m");
+        done.map(|command| client.say(command));
+        let (mut stream, _) = by_length(&server.socket, "PSYNC ? -1\r\n");
+        client.say("SET kept 1");
+        assert_eq!(next_command(&mut stream), "SELECT 0");
+        assert_eq!(next_command(&mut stream), "SET kept 1", "after {done:?}");
     }
 }
 

@@ -80,9 +80,11 @@ pub(crate) fn geoadd(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let pairs: Vec<&[u8]> =
         scored.iter().flat_map(|(score, member)| [score.as_bytes(), *member]).collect();
     add(context, args[1], &pairs, &options)?;
-    // As in Redis: what replicas get needs no arithmetic.
-    let words = [&b"ZADD"[..]].into_iter().chain(args[1..at].iter().copied()).chain(pairs);
-    context.shared.instead = Some(words.map(<[u8]>::to_vec).collect());
+    if context.keys.feeds() {
+        // As in Redis: what replicas get needs no arithmetic.
+        let words = [&b"ZADD"[..]].into_iter().chain(args[1..at].iter().copied()).chain(pairs);
+        context.shared.instead = Some(words.map(<[u8]>::to_vec).collect());
+    }
     Ok(())
 }
 
