@@ -1,7 +1,7 @@
 //! Places: members of a sorted set whose scores are places on the earth. What a score is, and how
 //! far two are apart, is in `geohash.rs`.
 
-use super::super::arguments::integer_or_refusal;
+use super::super::arguments::{integer_or_refusal, print_score};
 use super::super::{Arguments, Context, Done, Refusal, SYNTAX, word};
 use super::geohash::{Place, Shape};
 use super::{NOT_A_FLOAT, Options, add, range, sorted};
@@ -348,7 +348,27 @@ impl<'a> Asked<'a> {
             })
             .collect();
         members.sort_by(|one, other| order((&one.0, one.1), (&other.0, other.1)));
-        range::store(context, key, &members)
+        range::store(context, key, &members)?;
+        if self.count > 0 && context.keys.feeds() {
+            Asked::tell_replicas(context, key, &members);
+        }
+        Ok(())
+    }
+
+    /// Which of several at one distance a COUNT leaves out is this server's choice, and a replica
+    /// that is a Redis has another: they are named.
+    fn tell_replicas(context: &mut Context<'_>, key: &[u8], members: &[Scored]) {
+        let remove = [&b"DEL"[..], key];
+        if members.is_empty() {
+            context.shared.instead = Some(remove.map(<[u8]>::to_vec).into());
+            return;
+        }
+        context.keys.feed(context.session.db, &remove);
+        let pairs = members
+            .iter()
+            .flat_map(|(name, score)| [print_score(*score).into_bytes(), name.clone()]);
+        let words = [b"ZADD".to_vec(), key.to_vec()].into_iter().chain(pairs);
+        context.shared.instead = Some(words.collect());
     }
 }
 
