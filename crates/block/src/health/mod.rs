@@ -27,6 +27,10 @@ use nvme::SmartLog;
 /// Where the kernel describes its devices.
 const SYSFS: &str = "/sys";
 
+/// From how many bytes on a list in sysfs may have more: the kernel shows at most a page, and leaves
+/// out what does not fit.
+const SHOWN_MAX: usize = 4000;
+
 /// Stacked devices (partitions, LVM, RAID) deeper than this are not followed.
 const DEPTH: usize = 8;
 
@@ -109,7 +113,8 @@ impl Disk {
         text(&self.sysfs.join("device/model"))
     }
 
-    /// Asks the disk and the kernel. An NVMe disk has up to two seconds to answer.
+    /// Asks the disk and the kernel. An NVMe disk whose controller does not work is not asked; one
+    /// that then does not answer holds this up until the kernel gives up, a minute.
     pub fn health(&self) -> Health {
         self.health_by(|name| nvme::smart_log(&Path::new("/dev").join(name)))
     }
@@ -119,7 +124,14 @@ impl Disk {
         let mut health =
             Health { disk: self.name(), temperature_c: self.temperature(), ..Health::default() };
         if health.disk.starts_with("nvme") {
-            match ask(&health.disk) {
+            let ways = self.controllers();
+            let log = match ways.first() {
+                Some((name, state)) if ways.iter().all(|(_, state)| state != "live") => {
+                    Err(format!("its controller {name} is not asked: it is `{state}`"))
+                }
+                _ => ask(&health.disk),
+            };
+            match log {
                 Ok(log) => log.tell(&mut health),
                 Err(why) => health.untold = Some(why),
             }
@@ -135,6 +147,22 @@ impl Disk {
             ));
         }
         health
+    }
+
+    /// The NVMe controllers through which it is reached, with the kernel's word for how each is.
+    fn controllers(&self) -> Vec<(String, String)> {
+        let device = self.sysfs.join("device");
+        // Of a disk with several ways `device` is the subsystem, with a link to each controller.
+        let ways = fs::read_dir(&device).into_iter().flatten().flatten().map(|entry| entry.path());
+        [device.clone()]
+            .into_iter()
+            .chain(ways.filter(|path| path.join("subsystem").exists()))
+            .filter_map(|path| {
+                let state = text(&path.join("state"))?;
+                let name = path.canonicalize().ok()?.file_name()?.to_string_lossy().into_owned();
+                name.starts_with("nvme").then_some((name, state))
+            })
+            .collect()
     }
 
     /// Of the first sensor. `device` has the sensor itself below it (NVMe), or a folder of sensors.
@@ -153,19 +181,24 @@ impl Disk {
     }
 
     fn persistent_memory(&self, health: &mut Health) {
-        let bad = fs::read_to_string(self.sysfs.join("badblocks")).ok();
-        let bad = bad.and_then(|list| bad_sectors(&list)).and_then(|n| n.checked_mul(512));
-        health.bad_bytes = bad;
-        if let Some(bytes) = bad.filter(|bytes| *bytes > 0) {
-            health.warnings.push(format!(
-                "{bytes} bytes cannot be read: `ndctl list --media-errors` says which; what is \
-                 written there anew can be read again"
-            ));
+        let list = fs::read_to_string(self.sysfs.join("badblocks")).ok();
+        let bad = list.as_deref().and_then(bad_blocks);
+        health.bad_bytes = bad.map(|bad| bad.bytes);
+        match bad {
+            Some(bad) if bad.bytes > 0 || !bad.whole => health.warnings.push(format!(
+                "{}{} bytes cannot be read: `ndctl list --media-errors` says which; what is \
+                 written there anew can be read again",
+                if bad.whole { "" } else { "at least " },
+                bad.bytes
+            )),
+            Some(_) => {}
+            None => health.untold = Some("the kernel shows no list of its bad blocks".into()),
         }
-        if bad.is_none() {
-            health.untold = Some("the kernel has no list of its bad blocks".into());
+        let modules = self.modules();
+        if modules.is_empty() && bad.is_some() {
+            health.untold = Some("no firmware (NFIT) says how its modules are".into());
         }
-        for (module, flags) in self.modules() {
+        for (module, flags) in modules {
             for flag in flags.split_whitespace() {
                 let meaning = match flag {
                     "not_armed" => "it will not save its contents at the next power cut",
@@ -228,14 +261,35 @@ fn follow(device: &Path, depth: usize, disks: &mut Vec<Disk>) {
     }
 }
 
-/// The sum of a list of bad blocks: lines of a first sector and a number of sectors. `None` for
-/// a list that is something else.
-fn bad_sectors(list: &str) -> Option<u64> {
-    list.lines().filter(|line| !line.trim().is_empty()).try_fold(0_u64, |sum, line| {
-        let mut words = line.split_whitespace();
-        let _first: u64 = words.next()?.parse().ok()?;
-        sum.checked_add(words.next()?.parse().ok()?)
-    })
+/// What a list of bad blocks says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BadBlocks {
+    bytes: u64,
+    /// There are no more than these.
+    whole: bool,
+}
+
+/// Reads a list of bad blocks: lines of a first sector and a number of sectors, of 512 bytes each.
+/// The kernel shows a page of it and cuts the line at the end anywhere (`badblocks_show` in
+/// block/badblocks.c). `None`: it keeps no list for this disk, for which it shows an empty line
+/// (`disk_badblocks_show` in block/genhd.c; a list of nothing has no line at all), or it is no such
+/// list.
+fn bad_blocks(list: &str) -> Option<BadBlocks> {
+    if list == "\n" {
+        return None;
+    }
+    let (mut sectors, mut whole) = (0_u64, list.len() < SHOWN_MAX);
+    for line in list.split_inclusive('\n') {
+        let mut words = line.split_whitespace().map(str::parse::<u64>);
+        if !line.ends_with('\n') {
+            whole = false;
+        } else if let (Some(Ok(_)), Some(Ok(count))) = (words.next(), words.next()) {
+            sectors = sectors.saturating_add(count);
+        } else {
+            return None;
+        }
+    }
+    Some(BadBlocks { bytes: sectors.saturating_mul(512), whole })
 }
 
 fn text(path: &Path) -> Option<String> {

@@ -129,8 +129,10 @@ const _: () = assert!(size_of::<AdminCommand>() == 72);
 const GET_LOG_PAGE: u8 = 0x02;
 const ALL_NAMESPACES: u32 = u32::MAX;
 const SMART: u32 = 0x02;
-/// A disk that has not answered by then will not.
-const TIMEOUT_MS: u32 = 2000;
+/// As the kernel has it for admin commands (60 s, `nvme_core.admin_timeout`). No less: a command that
+/// takes longer makes the kernel reset the controller, under whatever else uses the disk
+/// (`nvme_timeout` in drivers/nvme/host/pci.c).
+const KERNELS_TIMEOUT: u32 = 0;
 
 /// Get Log Page with the buffer that takes the page.
 struct GetSmartLog<'a> {
@@ -147,7 +149,7 @@ impl<'a> GetSmartLog<'a> {
             data: page.as_mut_ptr().expose_provenance() as u64,
             data_bytes: LOG_BYTES as u32,
             words_10_to_15: [words << 16 | SMART, 0, 0, 0, 0, 0],
-            timeout_ms: TIMEOUT_MS,
+            timeout_ms: KERNELS_TIMEOUT,
             ..AdminCommand::default()
         };
         GetSmartLog { command, _page: page }

@@ -114,7 +114,7 @@ fn bad_blocks_and_modules_of_persistent_memory_are_warned_of() {
     let root = sysfs.path();
     let region = "devices/ndbus0/region0";
     let pmem = format!("{region}/namespace0.0/block/pmem0");
-    write(root, &format!("{pmem}/badblocks"), "\n");
+    write(root, &format!("{pmem}/badblocks"), "");
     write(root, &format!("{region}/mapping0"), "nmem0,0,1073741824,0\n");
     write(root, &format!("{region}/mapping1"), "nmem1,0,1073741824,1\n");
     write(root, "devices/ndbus0/nmem0/nfit/flags", "\n");
@@ -133,11 +133,68 @@ fn bad_blocks_and_modules_of_persistent_memory_are_warned_of() {
     assert!(ill.warnings[1].contains("nmem1") && ill.warnings[1].contains("not_armed"), "{ill:?}");
     assert!(ill.warnings[2].contains("flush_fail"), "{ill:?}");
 
-    for odd in ["8\n", "x 1\n", "1 18446744073709551615\n2 1\n"] {
+    // An empty line is no list: that of a disk whose driver keeps none.
+    for odd in ["\n", "8\n", "x 1\n"] {
         write(root, &format!("{pmem}/badblocks"), odd);
         let odd = health();
         assert!(odd.bad_bytes.is_none() && odd.untold.is_some(), "{odd:?}");
     }
+}
+
+/// The kernel shows a page, and what does not fit is cut off.
+#[test]
+fn a_list_of_bad_blocks_that_is_cut_is_a_warning_whatever_it_says() {
+    let sysfs = tempfile::tempdir().unwrap();
+    let root = sysfs.path();
+    let many: String = (0..500).map(|n| format!("{} 8\n", 1_000_000 + n * 64)).collect();
+    let page = 4095;
+    for cut in [4000, page - 2, page - 1, page] {
+        write(root, "block/pmem0/badblocks", &many[..cut]);
+        let health = Disk::in_sysfs(root, "pmem0").unwrap().health();
+        let bytes = many[..cut].matches(" 8\n").count() as u64 * 8 * 512;
+        assert_eq!(health.bad_bytes, Some(bytes), "{cut}");
+        // Nor is it known how its modules are.
+        assert!(health.untold.as_ref().unwrap().contains("modules"), "{health:?}");
+        assert!(health.warnings[0].contains(&format!("at least {bytes} bytes")), "{health:?}");
+    }
+    write(root, "block/pmem0/badblocks", "1 18446744073709551615\n2 1\n");
+    let health = Disk::in_sysfs(root, "pmem0").unwrap().health();
+    assert_eq!(health.bad_bytes, Some(u64::MAX));
+}
+
+/// What asks a controller that is being reset waits as long as it does.
+#[test]
+fn a_disk_is_asked_only_if_one_of_its_controllers_works() {
+    let sysfs = tempfile::tempdir().unwrap();
+    let root = sysfs.path();
+    write(root, "devices/subsystem0/nvme0n1/size", "8\n");
+    for way in ["nvme0", "nvme1"] {
+        write(root, &format!("devices/pci/{way}/state"), "live\n");
+        write(root, &format!("devices/pci/{way}/subsystem"), "");
+        link(root, &format!("devices/subsystem0/{way}"), &format!("devices/pci/{way}"));
+    }
+    link(root, "devices/subsystem0/nvme0n1/device", "devices/subsystem0");
+    link(root, "block/nvme0n1", "devices/subsystem0/nvme0n1");
+    write(root, "block/nvme9n1/device/size", "8\n");
+    write(root, "devices/pci/nvme9/state", "resetting\n");
+    link(root, "block/nvme8n1/device", "devices/pci/nvme9");
+    let asked = |name: &str| {
+        let mut asked = false;
+        let health = Disk::in_sysfs(root, name).unwrap().health_by(|_| {
+            asked = true;
+            SmartLog::of_page(&page(0))
+        });
+        (asked, health.untold)
+    };
+    assert_eq!(asked("nvme0n1"), (true, None));
+    write(root, "devices/pci/nvme0/state", "connecting\n");
+    assert_eq!(asked("nvme0n1"), (true, None));
+    write(root, "devices/pci/nvme1/state", "dead\n");
+    assert!(!asked("nvme0n1").0);
+    // A kernel that does not say.
+    assert!(asked("nvme9n1").0);
+    let (asked, why) = asked("nvme8n1");
+    assert!(!asked && why.unwrap().contains("nvme9 is not asked: it is `resetting`"));
 }
 
 #[test]

@@ -121,8 +121,9 @@ impl Status {
                 told => return told,
             }
         };
+        let disks_below = || health::below(&self.home.members().unwrap_or_default());
+        let (mut disks, mut asked) = (disks_below(), Instant::now());
         loop {
-            let disks = health::below(&self.home.members().unwrap_or_default());
             self.show(&live, &disks)?;
             let Some(every) = self.watch else {
                 let well = health::is_well(&disks)
@@ -132,6 +133,10 @@ impl Status {
                 return Ok(if well { Outcome::Good } else { Outcome::Findings });
             };
             std::thread::sleep(every);
+            // A command to the disk, which serves others.
+            if asked.elapsed() >= DISKS_EVERY {
+                (disks, asked) = (disks_below(), Instant::now());
+            }
             match self.live(&place)? {
                 Some(next) => live = next,
                 None => {
@@ -282,6 +287,8 @@ impl Status {
 /// How long another process may have the tier of a home that is not mounted before that is an
 /// error: between two states it has it for a moment.
 const CHANGING_MAX: Duration = Duration::from_secs(10);
+/// How often `--watch` asks the disks at most.
+const DISKS_EVERY: Duration = Duration::from_secs(60);
 
 /// Findings that are shown; `check` shows all.
 const SHOWN: usize = 5;

@@ -128,6 +128,10 @@ fn block_devices(sysfs: &Path) -> Vec<BlockDevice> {
         let dir = sysfs.join("block").join(&name);
         // sysfs counts in sectors of 512 bytes whatever the device's are.
         let bytes = number(dir.join("size"))?.checked_mul(512)?;
+        // One of several ways to an NVMe disk has no device node, and the disk is there as well.
+        if number(dir.join("hidden")) == Some(1) {
+            return None;
+        }
         let flag = |file: &str| number(dir.join("queue").join(file)).map(|flag| flag != 0);
         Some(BlockDevice {
             model: text(dir.join("device/model")),
@@ -194,6 +198,8 @@ mod tests {
         write(root, "block/nvme0n1/size", "2048\n");
         write(root, "block/nvme0n1/device/model", "Fast One   \n");
         write(root, "block/nvme0n1/queue/rotational", "0\n");
+        write(root, "block/nvme0c0n1/size", "2048\n");
+        write(root, "block/nvme0c0n1/hidden", "1\n");
         write(root, "block/nvme0n1/queue/logical_block_size", "512\n");
         write(root, "block/loop0/size", "2048\n");
         write(root, "block/sr0/size", "0\n");
