@@ -57,17 +57,21 @@
 
 #![forbid(unsafe_code)]
 
+mod cells;
 mod class;
 mod clock;
 mod define;
 mod histogram;
 mod registry;
 mod shard;
+mod tally;
 mod totals;
 
+pub use cells::CELLS;
 pub use class::WaitClass;
 pub use clock::calibrate_clock;
 pub use define::{CounterDef, CounterId, EventDef, EventId};
 pub use histogram::{Bucket, Histogram, HistogramError};
 pub use registry::{Recorder, Registry, Start};
+pub use tally::Tally;
 pub use totals::{ClassTotals, EventTotals, Totals};

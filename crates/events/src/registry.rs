@@ -18,8 +18,10 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use crate::cells::{NONE, Rows};
 use crate::clock::clock;
 use crate::shard::Shard;
+use crate::tally::Tally;
 use crate::totals::{EventTotals, Totals};
 use crate::{CounterDef, CounterId, EventDef, EventId, Histogram};
 
@@ -44,6 +46,7 @@ struct Inner {
 struct Pool {
     all: Vec<Arc<Shard>>,
     free: Vec<Arc<Shard>>,
+    rows: Rows,
 }
 
 /// The instant a wait began, in units of the clock.
@@ -168,6 +171,73 @@ impl Registry {
             shard.count(counter.index(), n);
         });
         Start(end)
+    }
+
+    /// Records a wait as [`Registry::record_n`] does, and adds `n` to a counter and to a cell of a
+    /// tally of this registry.
+    ///
+    /// # Panics
+    /// If `event` or `counter` is not an index into this registry's tables.
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "one look-up of the shard for all of it")]
+    pub fn record_and_tally(
+        &self,
+        event: EventId,
+        start: Start,
+        bytes: u64,
+        counter: CounterId,
+        tally: &Tally,
+        cell: usize,
+        n: u64,
+    ) -> Start {
+        if !self.is_enabled() {
+            return Start(0);
+        }
+        let clock = clock();
+        let end = clock.now();
+        self.with_shard(|shard| {
+            if start.0 != 0 {
+                shard.record(event.index(), clock.ns_between(start.0, end), bytes);
+            }
+            shard.count(counter.index(), n);
+            shard.tallies.add(tally.row(), cell, n);
+        });
+        Start(end)
+    }
+
+    /// A tally that nothing was added to yet.
+    pub fn tally(&self) -> Tally {
+        Tally::new(self, self.inner.as_ref().map(|inner| inner.pool.lock().rows.take()))
+    }
+
+    /// Adds `n` to a counter and to a cell of a tally of this registry.
+    ///
+    /// # Panics
+    /// If `counter` is not an index into this registry's table.
+    #[inline]
+    pub fn count_and_tally(&self, counter: CounterId, tally: &Tally, cell: usize, n: u64) {
+        self.with_shard(|shard| {
+            shard.count(counter.index(), n);
+            shard.tallies.add(tally.row(), cell, n);
+        });
+    }
+
+    /// Adds `n` to a cell of a tally of this registry.
+    #[inline]
+    pub fn tally_up(&self, tally: &Tally, cell: usize, n: u64) {
+        self.with_shard(|shard| shard.tallies.add(tally.row(), cell, n));
+    }
+
+    pub(crate) fn sum_of_row(&self, row: u32, cell: usize) -> u64 {
+        let Some(inner) = self.inner.as_ref().filter(|_| row != NONE) else { return 0 };
+        let pool = inner.pool.lock();
+        pool.all.iter().fold(0, |sum, shard| sum.wrapping_add(shard.tallies.read(row, cell)))
+    }
+
+    pub(crate) fn give_row(&self, row: u32) {
+        if let Some(inner) = &self.inner {
+            inner.pool.lock().rows.give(row);
+        }
     }
 
     /// Records a wait whose duration is known.

@@ -12,6 +12,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::cells::Cells;
 use crate::histogram::{Histogram, OCTAVES, SUBS, place};
 
 type Octave = [AtomicU64; SUBS];
@@ -22,6 +23,7 @@ type Octaves = [OnceLock<Box<Octave>>; OCTAVES];
 pub(crate) struct Shard {
     events: Box<[EventCells]>,
     counters: Box<[CounterLine]>,
+    pub(crate) tallies: Cells,
 }
 
 /// One event; a cache line of its own, so that a shard shares none with its neighbours in memory.
@@ -54,6 +56,7 @@ impl Shard {
             counters: (0..counters.div_ceil(COUNTERS_PER_LINE))
                 .map(|_| CounterLine::default())
                 .collect(),
+            tallies: Cells::default(),
         }
     }
 
