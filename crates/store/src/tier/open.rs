@@ -510,7 +510,8 @@ pub(crate) fn assemble(
     Ok(Tier {
         name: first.name.clone(),
         seed: first.seed,
-        policy: Chosen::of_tier(allocator.total_frames()),
+        // The allocator has nothing before the maps are read.
+        policy: Chosen::of_tier(geometry.units(len) * geometry.unit_frames()),
         hands: Mutex::default(),
         kept_went: AtomicBool::new(false),
         allocator,
