@@ -73,6 +73,7 @@ pub use api::list::{CacheRuleUse, Candidate, FileInTier};
 pub use api::open::HomeDescriptor;
 pub use api::{AttachedHome, BlockRef, File, OpenMode};
 pub use attach::{Bound, Guard, Options, TierSpec, attach};
+pub use cache::usage::{FileUse, Skip};
 pub use error::{Error, HomeStamp, Result};
 pub use format::entry::State;
 pub use home::model::HomeModel;

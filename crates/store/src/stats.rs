@@ -1,9 +1,12 @@
 //! What an attached home says of itself: sizes, states, waits, and what recovery found.
 
+use crate::cache::usage::{FileUse, Skip};
 use crate::lend::LendingStats;
 use crate::lend::holders::LentInUse;
 use crate::medium::Durability;
 use crate::mover::unreadable::LostBlock;
+use crate::profile::FileClass;
+use crate::waits;
 use std::path::PathBuf;
 use std::time::Duration;
 use tiersmith_events::Totals;
@@ -151,4 +154,35 @@ pub struct Stats {
     /// Blocks whose newest version only the tier has, and could not be read when somebody last
     /// tried.
     pub unreadable: Vec<LostBlock>,
+}
+
+impl Stats {
+    /// What became of the reads of all files of a class, also of those that have gone since.
+    pub fn usage(&self, class: FileClass) -> FileUse {
+        let count = |id| self.waits.counter(id);
+        let redo = (count(waits::REDO_HITS), count(waits::REDO_MISSES));
+        let mut usage = FileUse::default();
+        match class {
+            FileClass::Pass => {}
+            FileClass::Redo => {
+                (usage.hits, usage.misses) = redo;
+                usage.skips[Skip::Outside as usize] = redo.1;
+                usage.bytes_written = count(waits::REDO_SIZE);
+            }
+            FileClass::Data => {
+                // Figures of threads at work: a part may be seen before the whole.
+                let hits = count(waits::TIER_HITS) + count(waits::ZERO_COPY);
+                usage.hits = hits.saturating_sub(redo.0);
+                usage.misses = count(waits::TIER_MISSES).saturating_sub(redo.1);
+                usage.inserts = count(waits::INSERTS);
+                usage.skips = Skip::ALL.map(|skip| count(skip.counter()));
+                let outside = &mut usage.skips[Skip::Outside as usize];
+                *outside = outside.saturating_sub(redo.1);
+                usage.aged_out = count(waits::EVICTED);
+                usage.invalidated = count(waits::INVALIDATED);
+                usage.bytes_written = count(waits::DATA_WRITTEN);
+            }
+        }
+        usage
+    }
 }

@@ -52,6 +52,32 @@ counters! {
     TIER_HITS = "flash cache read hits", "blocks";
     /// Blocks read from the home file.
     TIER_MISSES = "flash cache read misses", "blocks";
+    /// Blocks of redo files among those that were read from the fast tier.
+    REDO_HITS = "flash cache read hits: redo", "blocks";
+    /// Blocks of redo files among those that were read from the home file.
+    REDO_MISSES = "flash cache read misses: redo", "blocks";
+    /// Blocks of home that became clean copies.
+    INSERTS = "flash cache inserts", "blocks";
+    /// Blocks read from home that did not become clean copies: part of a scan of a large file.
+    SKIP_SCAN = "flash cache insert skip: scan", "blocks";
+    /// The same, because the tier is full and nobody is known to have asked for them before.
+    SKIP_FIRST = "flash cache insert skip: first request", "blocks";
+    /// The same, because the tier is full and it is too long ago that somebody asked for them.
+    SKIP_RARE = "flash cache insert skip: requested too long ago", "blocks";
+    /// The same, because what is free is kept for writers.
+    SKIP_NO_ROOM = "flash cache insert skip: no room", "blocks";
+    /// The same, because a rule says none.
+    SKIP_RULE = "flash cache insert skip: rule none", "blocks";
+    /// The same, because their file has no clean copies: it is redo, or has no slot in the tier.
+    SKIP_OUTSIDE = "flash cache insert skip: file without copies", "blocks";
+    /// The same, because they were in the tier by then, or on their way there.
+    SKIP_EXISTS = "flash cache insert skip: exists", "blocks";
+    /// The same, because they were changed, cut or destaged meanwhile, or home or the tier failed.
+    SKIP_LOST = "flash cache insert skip: changed meanwhile", "blocks";
+    /// Clean copies that went because home was written past them.
+    INVALIDATED = "flash cache eviction: invalidated", "blocks";
+    /// Bytes of data files written to the fast tier, whole blocks: of programs, and clean copies.
+    DATA_WRITTEN = "flash cache bytes written", "bytes";
     /// Blocks handed out as references into the tier, without a copy.
     ZERO_COPY = "zero-copy reads", "blocks";
     /// Bytes written to redo files.

@@ -2,6 +2,7 @@
 
 use super::AttachedHome;
 use crate::address::BlockSize;
+use crate::cache::usage::FileUse;
 use crate::error::{Error, Result};
 use crate::known::FileState;
 use crate::profile::keeping::path_pattern;
@@ -36,6 +37,8 @@ pub struct FileInTier {
     pub pinned: bool,
     /// How often it is open.
     pub handles: usize,
+    /// What became of its reads since the attach, or since it got its place in the tier.
+    pub usage: FileUse,
 }
 
 /// A file of home that a pattern matches.
@@ -153,6 +156,7 @@ impl AttachedHome {
                 lent: placed.loan.is_lent(),
                 pinned: placed.pinned.load(Ordering::Acquire),
                 handles: file.handles.load(Ordering::Acquire),
+                usage: placed.usage.read(),
             })
         });
         let mut known: Vec<FileInTier> = known.collect();

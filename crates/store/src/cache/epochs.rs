@@ -20,6 +20,7 @@
 //! `cargo bench -p tiersmith-store --bench hit_ratio` plays traces against this policy and others.
 
 use super::policy::{Policy, Read};
+use super::usage::Skip;
 use crate::format::entry::LEAF_BLOCKS;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -131,16 +132,23 @@ impl Policy for Epochs {
         }
     }
 
-    fn admitted(history: &History, read: &Read) -> bool {
+    fn admitted(history: &History, read: &Read) -> Result<(), Skip> {
         if read.is_scan && !read.of_small_file {
-            return false;
+            return Err(Skip::Scan);
         }
         let age = history.note(read.file, read.block.0);
         let stay = history.stay.load(Ordering::Relaxed);
         // Much of a tier is free at once when a large file has gone.
         let roomy = stay == 0 || read.free_frames > read.total_frames / 2;
-        Self::has_room(read.free_frames, read.total_frames)
-            && (roomy || age.is_some_and(|age| age <= stay.saturating_mul(SHORT) / 10))
+        if !Self::has_room(read.free_frames, read.total_frames) {
+            return Err(Skip::NoRoom);
+        }
+        match age {
+            _ if roomy => Ok(()),
+            None => Err(Skip::First),
+            Some(age) if age <= stay.saturating_mul(SHORT) / 10 => Ok(()),
+            Some(_) => Err(Skip::Rare),
+        }
     }
 
     fn has_room(free_frames: u64, total_frames: u64) -> bool {
@@ -212,30 +220,30 @@ mod tests {
             ..read(3)
         };
         let admitted = |read| Epochs::admitted(&Epochs::of_tier(1600), &read);
-        assert!(admitted(read(false, false, 101)));
-        assert!(admitted(read(true, true, 101)));
-        assert!(!admitted(read(true, false, 1600)));
-        assert!(!admitted(read(false, true, 100)), "a sixteenth is the writers'");
+        assert_eq!(admitted(read(false, false, 101)), Ok(()));
+        assert_eq!(admitted(read(true, true, 101)), Ok(()));
+        assert_eq!(admitted(read(true, false, 1600)), Err(Skip::Scan));
+        let writers = admitted(read(false, true, 100));
+        assert_eq!(writers, Err(Skip::NoRoom), "a sixteenth is the writers'");
     }
 
     #[test]
     fn once_copies_had_to_go_only_what_comes_again_soon_is_admitted() {
         let history = Epochs::of_tier(1600);
         for block in 0..800 {
-            assert!(
-                Epochs::admitted(&history, &read(block)),
-                "no copy had to go for block {block} yet"
-            );
+            let admitted = Epochs::admitted(&history, &read(block));
+            assert_eq!(admitted, Ok(()), "no copy had to go for block {block} yet");
         }
         Epochs::searched(&history, 1, 600);
         assert_eq!(history.stay.load(Ordering::Relaxed), 800);
-        assert!(!Epochs::admitted(&history, &read(2000)), "it was never asked for");
-        assert!(!Epochs::admitted(&history, &read(2000)), "the same request in two parts");
-        assert!(!Epochs::admitted(&history, &read(2001)));
-        assert!(Epochs::admitted(&history, &read(2000)), "it comes again at once");
-        assert!(!Epochs::admitted(&history, &read(10)), "longer ago than copies stay");
+        let admitted = |read| Epochs::admitted(&history, &read);
+        assert_eq!(admitted(read(2000)), Err(Skip::First), "it was never asked for");
+        assert_eq!(admitted(read(2000)), Err(Skip::First), "the same request in two parts");
+        assert_eq!(admitted(read(2001)), Err(Skip::First));
+        assert_eq!(admitted(read(2000)), Ok(()), "it comes again at once");
+        assert_eq!(admitted(read(10)), Err(Skip::Rare), "longer ago than copies stay");
         let roomy = Read { free_frames: 801, ..read(3000) };
-        assert!(Epochs::admitted(&history, &roomy), "half of the tier is free");
+        assert_eq!(admitted(roomy), Ok(()), "half of the tier is free");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Which blocks the tier keeps as clean copies of home's: [`policy`] is what decides, [`scan`]
-//! tells it who reads a file from one end to the other.
+//! tells it who reads a file from one end to the other, [`usage`] counts what
+//! became of it.
 //!
 //! **Invariant**: who reads a block, admits one or makes room asks the policy, and decides nothing
 //! himself.
@@ -9,3 +10,4 @@
 mod epochs;
 pub(crate) mod policy;
 pub(crate) mod scan;
+pub(crate) mod usage;

@@ -5,6 +5,7 @@
 //! page, and one value for the tier. Calls go to a type that is known when the store is compiled: a
 //! read pays for a policy what that policy does, and no more.
 
+use super::usage::Skip;
 use crate::address::BlockIndex;
 
 /// What a policy keeps of the blocks of one map page, by their index in it.
@@ -22,8 +23,9 @@ pub(crate) trait Policy: Default + Send + Sync {
     /// A block of the tier was read. On the way of every read, and called by many threads at once.
     fn touched(&self, index: usize);
 
-    /// Whether what was read from home becomes a clean copy. Asked once for each block of a read.
-    fn admitted(tier: &Self::OfTier, read: &Read) -> bool;
+    /// What was read from home becomes a clean copy, or why not. Asked once for each block of a
+    /// read.
+    fn admitted(tier: &Self::OfTier, read: &Read) -> Result<(), Skip>;
 
     /// Whether there is room for a clean copy, of so many frames that are free and all of them.
     fn has_room(free_frames: u64, total_frames: u64) -> bool;

@@ -69,8 +69,9 @@ impl FileIo {
             // Somebody made room meanwhile, and took an empty map page of ours.
             kept.keep_all();
         }
-        let _ =
-            self.events.record_n(waits::BATCH_WRITE, start, (sorted.len() * size.bytes()) as u64);
+        let (bytes, what) =
+            ((sorted.len() * size.bytes()) as u64, (waits::BATCH_WRITE, waits::DATA_WRITTEN));
+        placed.usage.wrote(&self.events, what, start, bytes, bytes);
         Ok(())
     }
 

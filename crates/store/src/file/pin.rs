@@ -7,6 +7,7 @@ use crate::format::entry::Entry;
 use crate::format::slot::PINNED;
 use crate::known::{FileState, Placed};
 use crate::ledger::map::Kept;
+use crate::mover::admit::Admitted;
 use crate::profile::FileClass;
 use crate::sync::atomic::Ordering;
 use crate::tier::alloc::Purpose;
@@ -102,7 +103,8 @@ impl FileIo {
                         ));
                     }
                 }
-                if !self.mover.admit_block(placed, block, &buffer, evictions)? {
+                let admitted = self.mover.admit_block(placed, block, &buffer, evictions)?;
+                if admitted == Admitted::NoRoom {
                     self.mover.make_room(
                         &placed.tier,
                         Purpose::Blocks(placed.block_size),

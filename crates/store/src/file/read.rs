@@ -16,17 +16,20 @@ use super::FileIo;
 use crate::address::BlockIndex;
 use crate::cache::policy::Policy;
 use crate::cache::scan::ADMIT_BLOCKS_MAX;
+use crate::cache::usage::Skip;
 use crate::error::Result;
 use crate::format::entry::{Entry, State};
 use crate::known::{FileState, Placed};
 use crate::ledger::switch::Spot;
 use crate::medium::InPlace;
-use crate::mover::admit::is_admitted;
+use crate::mover::admit::admission;
 use crate::planted::Planted;
-use crate::profile::FileClass;
+use crate::profile::{FileClass, Keeping};
 use crate::sync::atomic::Ordering;
 use crate::waits;
 use smallvec::SmallVec;
+use std::ops::Range;
+use tiersmith_events::{EventId, Start};
 
 /// How often a read from the tier is tried without a lock.
 const LOCK_FREE_ATTEMPTS: u32 = 1000;
@@ -46,6 +49,12 @@ impl std::ops::Deref for BlockRef<'_> {
     fn deref(&self) -> &[u8] {
         &self.view[..self.len]
     }
+}
+
+/// A read of home: whether it is part of a scan, and the evictions that were counted before it.
+struct MissOf {
+    is_scan: bool,
+    evictions: u64,
 }
 
 impl FileIo {
@@ -160,7 +169,7 @@ impl FileIo {
                     placed.tier.note_seen(spot, entry);
                     spot.leaf.policy.touched(spot.index);
                     let bytes = into.len() as u64;
-                    let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
+                    self.hit(placed, event, start, bytes);
                     return Ok(true);
                 }
             } else if let Some(held) = &lane {
@@ -171,7 +180,7 @@ impl FileIo {
                     continue;
                 }
                 let bytes = into.len() as u64;
-                let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
+                self.hit(placed, event, start, bytes);
                 return Ok(true);
             } else {
                 placed.tier.let_go(spot);
@@ -259,8 +268,53 @@ impl FileIo {
         }
         spot.leaf.policy.touched(spot.index);
         let bytes = into.len() as u64;
-        let _ = self.events.record_and_count(event, start, bytes, waits::TIER_HITS, 1);
+        self.hit(placed, event, start, bytes);
         Ok(true)
+    }
+
+    /// A block was read from the tier.
+    #[inline]
+    fn hit(&self, placed: &Placed, event: EventId, start: Start, bytes: u64) {
+        placed.usage.hit(&self.events, event, start, bytes);
+        if placed.class == FileClass::Redo {
+            self.events.count(waits::REDO_HITS, 1);
+        }
+    }
+
+    /// Blocks were read from home: those that the policy wants become clean copies.
+    fn missed(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        blocks: Vec<(BlockIndex, usize, Range<usize>)>,
+        read: &[u8],
+        seen: &MissOf,
+    ) -> Result<()> {
+        let usage = &placed.usage;
+        usage.missed(blocks.len() as u64);
+        if placed.class == FileClass::Redo {
+            self.events.count(waits::REDO_MISSES, blocks.len() as u64);
+        }
+        if !self.env.options.admit || !placed.admits() {
+            let by_rule = placed.class == FileClass::Data && placed.keeping() == Keeping::None;
+            let skip = if by_rule { Skip::Rule } else { Skip::Outside };
+            usage.skipped(&self.events, skip, blocks.len() as u64);
+            return Ok(());
+        }
+        let wanted = blocks.into_iter().filter(|(block, ..)| {
+            let admission = admission(placed, *block, seen.is_scan);
+            admission.inspect_err(|skip| usage.skipped(&self.events, *skip, 1)).is_ok()
+        });
+        let parts: SmallVec<[_; ADMIT_BLOCKS_MAX as usize]> =
+            wanted.map(|(block, inner, range)| (block, inner, &read[range])).collect();
+        let mut done = Ok(());
+        for run in parts.chunk_by(|(block, ..), (next, ..)| block.0 + 1 == next.0) {
+            match done {
+                Ok(()) => done = self.mover.admit_run(file, placed, run, seen.evictions),
+                Err(_) => usage.skipped(&self.events, Skip::Lost, run.len() as u64),
+            }
+        }
+        done
     }
 
     /// Reads a run of blocks that were `Home` when looked at.
@@ -307,16 +361,8 @@ impl FileIo {
                 waits::TIER_MISSES,
                 missed,
             );
-            if self.env.options.admit && placed.admits() {
-                let wanted =
-                    blocks.into_iter().filter(|(block, ..)| is_admitted(placed, *block, seen.scan));
-                let parts: SmallVec<[_; ADMIT_BLOCKS_MAX as usize]> =
-                    wanted.map(|(block, inner, range)| (block, inner, &into[range])).collect();
-                for run in parts.chunk_by(|(block, ..), (next, ..)| block.0 + 1 == next.0) {
-                    self.mover.admit_run(file, placed, run, evictions)?;
-                }
-            }
-            return Ok(());
+            let seen = MissOf { is_scan: seen.scan, evictions };
+            return self.missed(file, placed, blocks, into, &seen);
         }
         // Something moved meanwhile: block by block, each as it is now.
         for (block, inner, range) in blocks {
@@ -358,7 +404,7 @@ impl FileIo {
             return None;
         }
         spot.leaf.policy.touched(spot.index);
-        self.events.count(waits::ZERO_COPY, 1);
+        placed.usage.hit_in_place(&self.events);
         Some(BlockRef { view, len: placed.block_size.bytes().min((size - start) as usize) })
     }
 }

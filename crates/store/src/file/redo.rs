@@ -162,8 +162,8 @@ impl FileIo {
             }
         };
         let bytes = data.len() as u64;
-        let _ =
-            self.events.record_and_count(waits::REDO_WRITE, start, bytes, waits::REDO_SIZE, bytes);
+        let what = (waits::REDO_WRITE, waits::REDO_SIZE);
+        placed.usage.wrote(&self.events, what, start, bytes, bytes);
         self.mover.nudge_drain(placed, held);
         Ok(())
     }

@@ -134,7 +134,7 @@ impl FileIo {
                 let _meta = placed.meta.lock();
                 placed.zero_tail_in_place(spot.block, within)?;
             } else if !tier.holds_dirty() {
-                placed.drop_copies(&[block]);
+                placed.usage.invalidated(&self.events, placed.drop_copies(&[block]));
             } else {
                 let mut whole = vec![0; placed.block_size.bytes()];
                 let zeros = vec![0; whole.len() - within];

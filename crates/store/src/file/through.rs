@@ -58,7 +58,7 @@ impl FileIo {
         let writing = self.begin_through(file, placed, first..=last, || blocks.clone())?;
         let written = file.home.write_at(offset, data).map_err(file.io("cannot write"));
         drop(writing);
-        placed.drop_copies(&blocks);
+        placed.usage.invalidated(&self.events, placed.drop_copies(&blocks));
         written?;
         if placed.tier.is_ephemeral() {
             // With the entries of these blocks in the log's order, and read from home after a cut.
@@ -100,7 +100,7 @@ impl FileIo {
         })?;
         let cleared = self.clear_home(file, offset, end - offset, how);
         drop(writing);
-        placed.drop_copies(&copies());
+        placed.usage.invalidated(&self.events, placed.drop_copies(&copies()));
         cleared
     }
 
@@ -161,7 +161,8 @@ impl FileIo {
         let writing = Writing(placed);
         self.announce(file, placed)?;
         if !tier.planted.is(Planted::HomeBeforeCopies) {
-            placed.drop_copies_of_all(&copies());
+            let dropped = placed.drop_copies_of_all(&copies());
+            placed.usage.invalidated(&self.events, dropped);
         }
         self.homeward.word_is_kept(tier)?;
         Ok(writing)

@@ -104,7 +104,14 @@ impl FileIo {
         placed
             .tier
             .replace_laid_out(spot, data, || end <= early.unwrap_or_else(|| placed.size()))?;
-        let _ = self.events.record_n(waits::BLOCK_WRITE, start, data.len() as u64);
+        let bytes = data.len() as u64;
+        placed.usage.wrote(
+            &self.events,
+            (waits::BLOCK_WRITE, waits::DATA_WRITTEN),
+            start,
+            bytes,
+            bytes,
+        );
         Some(())
     }
 
@@ -208,7 +215,14 @@ impl FileIo {
             };
             match replaced {
                 Outcome::Done => {
-                    let _ = self.events.record_n(waits::BLOCK_WRITE, start, part.len() as u64);
+                    let (asked, whole) = (part.len() as u64, bytes as u64);
+                    placed.usage.wrote(
+                        &self.events,
+                        (waits::BLOCK_WRITE, waits::DATA_WRITTEN),
+                        start,
+                        asked,
+                        whole,
+                    );
                     return Ok(Overwritten::Done);
                 }
                 Outcome::Moved if past_end() => return Ok(Overwritten::PastEnd),

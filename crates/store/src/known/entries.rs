@@ -27,16 +27,18 @@ impl Drop for Leaving<'_> {
 
 impl Placed {
     /// Drops the clean copies among `blocks`, and waits for who is dropping one of them already.
+    /// Returns how many it dropped.
     ///
     /// # Durability
     /// That none of them has a copy is durable on return, if the tier is sound then.
-    pub(crate) fn drop_copies_of_all(&self, blocks: &[BlockIndex]) {
+    pub(crate) fn drop_copies_of_all(&self, blocks: &[BlockIndex]) -> u64 {
         let dropped = self.drop_copies(blocks);
         // Whoever made one `Home` before we had its lane counts himself before that.
         let is_another = self.map.leaving.load(Ordering::Acquire) > 0;
         if dropped == 0 && is_another && !self.tier.planted.is(Planted::OthersUnwaited) {
             self.tier.wait();
         }
+        dropped
     }
 
     /// Makes what lies past the end in the last block zero. Only where nobody holds a reference

@@ -27,6 +27,7 @@ pub(crate) mod unsynced;
 
 use crate::address::{BlockIndex, BlockSize, FRAME};
 use crate::cache::scan::Scans;
+use crate::cache::usage::Usage;
 use crate::error::{Error, Result};
 use crate::format::entry::{BLOCKS_MAX, Entry};
 use crate::format::slot::{Identity, PINNED, ROOTS_AT, StateLine};
@@ -73,6 +74,8 @@ pub(crate) struct Placed {
     keeping: AtomicUsize,
     /// Who reads it from one end to the other.
     pub(crate) scans: Scans,
+    /// What became of its reads.
+    pub(crate) usage: Usage,
     /// What was written past an ephemeral tier, and is not durable at home.
     pub(crate) unsynced: Unsynced,
     /// The last cut has not reached home.
@@ -203,6 +206,7 @@ impl Placed {
             growing: AtomicU64::new(0),
             moving: Mutex::new(()),
             scans: Scans::default(),
+            usage: Usage::default(),
             unsynced: Unsynced::default(),
             pinned: AtomicBool::new(meta.line.flags & PINNED != 0),
             keeping: AtomicUsize::new(Keeping::Default as usize),

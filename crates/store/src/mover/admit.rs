@@ -11,6 +11,7 @@
 use super::Mover;
 use crate::address::BlockIndex;
 use crate::cache::policy::{Chosen, Policy, Read};
+use crate::cache::usage::Skip;
 use crate::error::Result;
 use crate::format::entry::{Entry, State};
 use crate::known::{FileState, Placed};
@@ -19,7 +20,6 @@ use crate::ledger::switch::Outcome;
 use crate::planted::Planted;
 use crate::profile::Keeping;
 use crate::sync::Mutex;
-use crate::waits;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
@@ -45,14 +45,35 @@ impl Run {
     }
 }
 
+/// How many blocks of a run were seen to, and why not the others.
+struct SeenTo {
+    blocks: u64,
+    then: Skip,
+}
+
 /// What waits for admission.
 #[derive(Default)]
 pub(crate) struct Admissions {
     waiting: Mutex<VecDeque<Run>>,
 }
 
+/// What became of a block that was to be a clean copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admitted {
+    /// It is one.
+    Done,
+    /// Somebody changed it, or home, meanwhile.
+    Moved,
+    /// There is no free piece for it, or no map page.
+    NoRoom,
+}
+
 /// What the policy says of a block that was read from home.
-pub(crate) fn is_admitted(placed: &Placed, block: BlockIndex, is_scan: bool) -> bool {
+pub(crate) fn admission(
+    placed: &Placed,
+    block: BlockIndex,
+    is_scan: bool,
+) -> std::result::Result<(), Skip> {
     let allocator = &placed.tier.allocator;
     let read = Read {
         file: placed.id,
@@ -65,7 +86,10 @@ pub(crate) fn is_admitted(placed: &Placed, block: BlockIndex, is_scan: bool) -> 
     // What is kept is taken at once, scans too, while that does not drive out its like.
     let is_kept =
         placed.keeping() == Keeping::Keep && !placed.tier.kept_went.load(Ordering::Relaxed);
-    Chosen::admitted(&placed.tier.policy, &read) || is_kept && has_room(placed)
+    Chosen::admitted(&placed.tier.policy, &read).or_else(|skip| match is_kept && has_room(placed) {
+        true => Ok(()),
+        false => Err(skip),
+    })
 }
 
 /// Whether there still is room for what the policy wants.
@@ -85,18 +109,27 @@ impl Mover {
         evictions: u64,
     ) -> Result<()> {
         let Some((first, _, _)) = parts.first() else { return Ok(()) };
-        if self.admit_later(file, *first, parts.len() as u32) {
+        if self.admit_later(file, placed, *first, parts.len() as u32) {
             return Ok(());
         }
-        for (block, inner, part) in parts {
-            self.admit(file, placed, *block, *inner, part, evictions)?;
+        for (n, (block, inner, part)) in parts.iter().enumerate() {
+            if let Err(e) = self.admit(file, placed, *block, *inner, part, evictions) {
+                placed.usage.skipped(&self.events, Skip::Lost, (parts.len() - n) as u64);
+                return Err(e);
+            }
         }
         Ok(())
     }
 
     /// Leaves a run to the background. `false` when there is none, or when it has more than enough
     /// to do.
-    fn admit_later(&self, file: &FileState, first: BlockIndex, blocks: u32) -> bool {
+    fn admit_later(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        first: BlockIndex,
+        blocks: u32,
+    ) -> bool {
         if !self.env.options.background {
             return false;
         }
@@ -105,6 +138,7 @@ impl Mover {
             let mut waiting = self.admissions.waiting.lock();
             // A block that is read in small parts comes many times before it is admitted.
             if waiting.back() == Some(&run) {
+                placed.usage.skipped(&self.events, Skip::Exists, u64::from(blocks));
                 return true;
             }
             if waiting.len() >= WAITING_MOST {
@@ -132,36 +166,50 @@ impl Mover {
         }
         for run in runs {
             let file = self.files.get(run.key);
-            if let Some(file) = file
-                && let Some(placed) = &file.placed
-            {
-                self.admit_again(&file, placed, run);
+            match file.as_ref().and_then(|file| file.placed.as_ref().map(|placed| (file, placed))) {
+                Some((file, placed)) => self.admit_again(file, placed, run),
+                // The file has gone, and what was counted of it with it.
+                None => self.events.count(Skip::Lost.counter(), u64::from(run.blocks)),
             }
         }
     }
 
     pub(crate) fn admit_again(&self, file: &FileState, placed: &Placed, run: Run) {
+        let seen_to = self.admit_some(file, placed, run);
+        let rest = u64::from(run.blocks) - seen_to.blocks;
+        placed.usage.skipped(&self.events, seen_to.then, rest);
+    }
+
+    /// Admits the blocks of a run, one after another, as far as that goes.
+    fn admit_some(&self, file: &FileState, placed: &Placed, run: Run) -> SeenTo {
+        let mut seen_to = SeenTo { blocks: 0, then: Skip::Lost };
         // While it is held the file's slot stays its own. Somebody who cuts or destages it has more
         // urgent things to do with it.
-        let Some(_moving) = placed.moving.try_lock() else { return };
+        let Some(_moving) = placed.moving.try_lock() else { return seen_to };
         if placed.is_gone() || !placed.admits() {
-            return;
+            return seen_to;
         }
         let mut bytes = vec![0; placed.block_size.bytes()];
         for block in (run.first.0..).take(run.blocks as usize).map(BlockIndex) {
             if placed.map.get(block) != Entry::HOME {
+                placed.usage.skipped(&self.events, Skip::Exists, 1);
+                seen_to.blocks += 1;
                 continue;
+            }
+            if !has_room(placed) {
+                return SeenTo { then: Skip::NoRoom, ..seen_to };
             }
             let evictions = placed.map.evictions.load(Ordering::Acquire);
             let at = placed.block_size.start_of(block);
-            if !has_room(placed)
-                || at >= placed.size()
+            if at >= placed.size()
                 || file.read_home_block(placed, at, &mut bytes).is_err()
                 || self.admit(file, placed, block, 0, &bytes, evictions).is_err()
             {
-                return;
+                return seen_to;
             }
+            seen_to.blocks += 1;
         }
+        seen_to
     }
 
     /// Puts a block just read from home into the tier as a clean copy, if there is room without
@@ -180,6 +228,7 @@ impl Mover {
     ) -> Result<()> {
         let mut kept = Kept::default();
         if !has_room(placed) || !placed.make_leaf(block, &mut kept)? {
+            placed.usage.skipped(&self.events, Skip::NoRoom, 1);
             return Ok(());
         }
         let bytes = placed.block_size.bytes();
@@ -192,12 +241,17 @@ impl Mover {
             &whole
         };
         // Where the tier cannot have a copy home is read as before.
-        let _ = self.admit_block(placed, block, data, evictions);
+        let skip = match self.admit_block(placed, block, data, evictions) {
+            Ok(Admitted::Done) => return Ok(()),
+            Ok(Admitted::NoRoom) => Skip::NoRoom,
+            Ok(Admitted::Moved) | Err(_) if placed.map.get(block) != Entry::HOME => Skip::Exists,
+            Ok(Admitted::Moved) | Err(_) => Skip::Lost,
+        };
+        placed.usage.skipped(&self.events, skip, 1);
         Ok(())
     }
 
     /// Makes `data`, a whole block read from home since `evictions` was counted, a clean copy.
-    /// `false` when there is no free piece, or no map page.
     ///
     /// # Errors
     /// When the medium cannot be written.
@@ -207,10 +261,10 @@ impl Mover {
         block: BlockIndex,
         data: &[u8],
         evictions: u64,
-    ) -> Result<bool> {
+    ) -> Result<Admitted> {
         let tier = &placed.tier;
         let start = self.events.start();
-        let Some(spot) = placed.spot(block) else { return Ok(false) };
+        let Some(spot) = placed.spot(block) else { return Ok(Admitted::NoRoom) };
         let counted = || {
             placed.map.evictions.load(Ordering::Acquire) != evictions
                 && !tier.planted.races(Planted::NoEvictions)
@@ -228,11 +282,11 @@ impl Mover {
         let counts = || Some(within().min(data.len())).filter(|within| *within > 0 && !moved());
         Ok(match tier.adopt(spot, Some(data), State::Cached, counts)? {
             Outcome::Done => {
-                let _ = self.events.record_n(waits::ADMIT, start, data.len() as u64);
-                true
+                placed.usage.inserted(&self.events, start, data.len() as u64);
+                Admitted::Done
             }
-            Outcome::Moved => moved() || within() == 0,
-            Outcome::NoPiece => false,
+            Outcome::Moved if moved() || within() == 0 => Admitted::Moved,
+            Outcome::Moved | Outcome::NoPiece => Admitted::NoRoom,
         })
     }
 }

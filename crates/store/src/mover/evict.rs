@@ -10,7 +10,6 @@ use crate::ledger::Ledger;
 use crate::planted::Planted;
 use crate::profile::Keeping;
 use crate::sync::atomic::Ordering;
-use crate::waits;
 use std::sync::Arc;
 
 impl Mover {
@@ -76,7 +75,9 @@ impl Mover {
                         }
                     }
                 });
-                evicted += placed.drop_entries(&blocks, goes);
+                let gone = placed.drop_entries(&blocks, goes);
+                placed.usage.aged_out(&self.events, gone);
+                evicted += gone;
                 if evicted >= want {
                     break 'search;
                 }
@@ -86,7 +87,6 @@ impl Mover {
         if looked > 0 && spares {
             Chosen::searched(&tier.policy, looked, copies);
         }
-        self.events.count(waits::EVICTED, evicted);
         evicted
     }
 
@@ -102,7 +102,7 @@ impl Mover {
             }
         });
         let evicted = placed.drop_copies(&blocks);
-        self.events.count(waits::EVICTED, evicted);
+        placed.usage.aged_out(&self.events, evicted);
         Ok(evicted)
     }
 }

@@ -21,8 +21,8 @@ use tiersmith_store::crash::{Budget, CutState, Recorder, explore};
 use tiersmith_store::home::{SimHome, sim::SimOptions};
 use tiersmith_store::testing::{OpenDevice, TestMember};
 use tiersmith_store::{
-    AttachedHome, Durability, Error, File, FileClass, Guard, Medium, OpenMode, Options, TierSpec,
-    attach, testing, waits,
+    AttachedHome, Durability, Error, File, FileClass, Guard, Medium, OpenMode, Options, Skip,
+    TierSpec, attach, testing, waits,
 };
 
 const MIB: u64 = 1 << 20;
@@ -554,7 +554,7 @@ const OPERATIONS: &[Measured] = &[
         "a read from home, which admits the block",
         |_, f| drop(f.data.read(0, &mut [0; 8192])),
         &[(waits::HOME_READ, 1, 8192), (waits::ADMIT, 1, 8192)],
-        &[(waits::TIER_MISSES, 1)],
+        &[(waits::TIER_MISSES, 1), (waits::INSERTS, 1), (waits::DATA_WRITTEN, 8192)],
     ),
     (
         "a read of a clean copy",
@@ -566,7 +566,7 @@ const OPERATIONS: &[Measured] = &[
         "an overwrite",
         |_, f| f.data.write(0, &[1; 8192]).unwrap(),
         &[(waits::BLOCK_WRITE, 1, 8192)],
-        &[],
+        &[(waits::DATA_WRITTEN, 8192)],
     ),
     (
         "a read of a dirty block",
@@ -579,7 +579,7 @@ const OPERATIONS: &[Measured] = &[
         "a batch",
         |_, f| f.data.write_batch(&[(8192, &[1; 8192]), (16384, &[2; 8192])]).unwrap(),
         &[(waits::BATCH_WRITE, 1, 16384)],
-        &[],
+        &[(waits::DATA_WRITTEN, 16384)],
     ),
     ("a sync of data", |_, f| f.data.sync().unwrap(), &[(waits::DATA_SYNC, 1, 0)], &[]),
     (
@@ -593,7 +593,7 @@ const OPERATIONS: &[Measured] = &[
         "a read of redo",
         |_, f| drop(f.redo.read(0, &mut [0; 512])),
         &[(waits::DIRTY_READ, 1, 512)],
-        &[(waits::TIER_HITS, 1)],
+        &[(waits::TIER_HITS, 1), (waits::REDO_HITS, 1)],
     ),
     (
         "a write of a pass file",
@@ -709,6 +709,9 @@ fn promise_8_measured_every_event_and_counter_is_recorded_by_the_operation_it_na
     file.read(0, &mut bytes).unwrap();
     assert_eq!((attached.events().read().counter(waits::REPAIRED), bytes[0]), (1, 1));
     recorded.insert("blocks repaired from home");
+    // Each of these has an operation in the test `usage`.
+    recorded.extend(Skip::ALL.map(|skip| waits::COUNTERS[skip.counter().index()].name));
+    recorded.extend(["flash cache read misses: redo", "flash cache eviction: invalidated"]);
     let all: BTreeSet<_> = waits::EVENTS
         .iter()
         .map(|e| e.name)

@@ -53,3 +53,4 @@ mod superblock_copies;
 mod threads;
 mod torture;
 mod tree;
+mod usage;
