@@ -15,7 +15,7 @@ use crate::figure;
 use crate::snapshot::known;
 use crate::snapshot::known::statistic;
 use crate::table::{Cell, Quantity, Table};
-use crate::{Interval, IoStat, WaitDelta};
+use crate::{CounterDelta, Interval, IoStat, WaitDelta};
 
 /// How many events Oracle calls the top ones.
 pub(super) const TOP: usize = 10;
@@ -464,14 +464,20 @@ fn redo(of: &Interval) -> Table {
 /// Counters of the flash cache and of blocks on their way between tier and home.
 fn cache_table(of: &Interval) -> Table {
     let names = [
-        statistic::FLASH_HITS,
         statistic::ZERO_COPY_READS,
-        statistic::FLASH_MISSES,
+        statistic::READS_OPTIMIZED,
+        statistic::BYTES_OPTIMIZED,
         "blocks destaged",
         "blocks evicted",
     ];
+    let is_shown = |name: &str| names.contains(&name) || name.starts_with("flash cache ");
     let mut table = statistics("Flash Cache Statistics");
-    for counter in of.counters.iter().filter(|counter| names.contains(&counter.name.as_str())) {
+    // Of the many reasons for which a block is skipped, those that there were.
+    let is_nothing = |counter: &&CounterDelta| {
+        counter.value == 0 && counter.name.starts_with("flash cache insert skip")
+    };
+    let counters = of.counters.iter().filter(|counter| is_shown(&counter.name));
+    for counter in counters.filter(|counter| !is_nothing(counter)) {
         table.row(statistic_row(of, &counter.name, counter.value));
     }
     table

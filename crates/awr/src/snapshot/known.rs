@@ -47,6 +47,10 @@ pub mod statistic {
     pub const FLASH_MISSES: &str = "flash cache read misses";
     /// Requests answered by the fast tier without a copy. Unit: `blocks`.
     pub const ZERO_COPY_READS: &str = "zero-copy reads";
+    /// Requests for reads that the fast tier answered. Unit: `requests`.
+    pub const READS_OPTIMIZED: &str = "physical read requests optimized";
+    /// What the fast tier answered them with, as far as it was copied. Unit: `bytes`.
+    pub const BYTES_OPTIMIZED: &str = "physical read total bytes optimized";
     /// Connections made. Unit: `connections`.
     pub const LOGONS: &str = "logons cumulative";
 }
@@ -83,6 +87,11 @@ const STATISTICS: &[(&str, &str)] = &[
     (statistic::FLASH_HITS, "Blocks read from the fast tier with a copy."),
     (statistic::FLASH_MISSES, "Blocks read from the home file."),
     (statistic::ZERO_COPY_READS, "Blocks handed out as references into the tier, without a copy."),
+    (statistic::READS_OPTIMIZED, "Requests for reads that the fast tier answered."),
+    (
+        statistic::BYTES_OPTIMIZED,
+        "Bytes read from the fast tier with a copy; those lent in place are not in it.",
+    ),
     (statistic::LOGONS, "Connections made."),
 ];
 

@@ -10,8 +10,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tiersmith_awr::{MediumStat, Snapshot, Source};
-use tiersmith_store::{AttachedHome, FileClass, Stats};
+use tiersmith_awr::{MediumStat, Snapshot, Source, statistic};
+use tiersmith_store::{AttachedHome, FileClass, Stats, waits};
 
 use super::control::{self, Done, Listener, Reply, Request, To};
 use super::dirty_since::DirtySince;
@@ -410,6 +410,13 @@ fn started_unix_s(known: &Known) -> u64 {
 pub(crate) fn fill(snapshot: &mut Snapshot, stats: &Stats) {
     snapshot.add_waits(&stats.waits);
     snapshot.add_counters(&stats.waits);
+    let event = |id| stats.waits.event(id);
+    let reads = [event(waits::CACHED_READ), event(waits::DIRTY_READ)];
+    let in_place = stats.waits.counter(waits::ZERO_COPY);
+    let requests = in_place + reads.iter().map(|read| read.count()).sum::<u64>();
+    let bytes = reads.iter().map(|read| read.bytes()).sum();
+    snapshot.add_counter(statistic::READS_OPTIMIZED, "requests", requests);
+    snapshot.add_counter(statistic::BYTES_OPTIMIZED, "bytes", bytes);
     snapshot.add_level("files home takes no blocks of", "", stats.refused_files);
     for tier in &stats.tiers {
         snapshot.add_io_of(&stats.waits, &tier.name);

@@ -20,6 +20,7 @@ use super::dirty_since::DirtySince;
 use super::links::OutsideHome;
 use super::pages;
 use super::scrub::LiveScrub;
+use super::usage::LiveUsage;
 
 /// How requests reach the daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -367,6 +368,9 @@ pub(crate) struct Live {
     pub(crate) misses: u64,
     /// Of the reads of blocks, those from the tier; absent before the first.
     pub(crate) hit_ratio: Option<f64>,
+    /// What became of the reads, by class and file.
+    #[serde(default)]
+    pub(crate) usage: LiveUsage,
     /// Redo that is in the tier only.
     pub(crate) drain_lag_bytes: u64,
     /// How long the oldest of the newest blocks can have been in the tier only, at most; absent
@@ -469,6 +473,7 @@ pub(super) fn look(
     scrub: LiveScrub,
 ) -> Live {
     let stats = home.stats();
+    let up_s = known.started.elapsed().as_secs();
     let files = home.files();
     let of_class = |class: FileClass| {
         let mut sum = LiveClass { class: class.to_string(), ..LiveClass::default() };
@@ -520,7 +525,7 @@ pub(super) fn look(
         home: known.home.clone(),
         at: known.at.clone(),
         pid: std::process::id(),
-        up_s: known.started.elapsed().as_secs(),
+        up_s,
         profile: home.profile_name().to_owned(),
         emulated: tiers.iter().any(|tier| tier.emulated),
         home_model: stats.home_model.clone(),
@@ -534,6 +539,7 @@ pub(super) fn look(
         hits,
         misses,
         hit_ratio: (reads > 0).then(|| hits as f64 / reads as f64),
+        usage: LiveUsage::of(files, &stats, up_s),
         dirty_age_s_at_most: dirty.oldest_s(),
         waits,
         recovery: stats.recovery.to_string(),
@@ -662,8 +668,9 @@ impl Live {
             "\n  hit ratio of block reads: {ratio} ({} from the tier, {} from home)\n",
             self.hits, self.misses
         ));
+        out.push_str(&self.usage.text());
         out.push_str(&format!(
-            "  drain lag: {} of redo not home yet\n",
+            "\n  drain lag: {} of redo not home yet\n",
             size(self.drain_lag_bytes)
         ));
         match self.dirty_age_s_at_most {

@@ -32,6 +32,7 @@ mod scrub;
 mod serve;
 mod tier;
 mod trouble;
+mod usage;
 
 use std::path::Path;
 

@@ -272,3 +272,63 @@ fn rules_of_the_cache_are_noted_shown_and_replaced_and_bad_ones_are_all_named() 
     good(&["detach", home]);
     site.assert_plain();
 }
+
+#[test]
+fn status_and_snapshots_say_what_the_cache_did_by_class_and_by_file() {
+    if !can_mount("a home whose cache is counted") {
+        return;
+    }
+    let site = Site::postgres_like();
+    fs::create_dir_all(site.home.join("base/1")).unwrap();
+    for file in ["base/1/1259", "base/1/2600"] {
+        fs::write(site.home.join(file), blocks(3, 40)).unwrap();
+    }
+    let _ = site.attach(&["--profile", "postgres", "--cache", "none=base/1/2600"]);
+    assert_eq!(fs::read(site.home.join("base/1/2600")).unwrap(), blocks(3, 40));
+    assert_eq!(fs::read(site.home.join("base/1/1259")).unwrap(), blocks(3, 40));
+    let mut written = fs::File::create(site.home.join("base/1/9")).unwrap();
+    written.write_all(&blocks(5, 2)).unwrap();
+    written.sync_all().unwrap();
+    drop(written);
+    let usage = || site.live()["usage"].clone();
+    let of = |usage: &Value, list: &str, name: &str| {
+        let list = usage[list].as_array().unwrap();
+        list.iter().find(|one| one["of"] == name).unwrap().clone()
+    };
+    let number = |of: &Value, what: &str| of[what].as_u64().unwrap();
+    // The background copies what was read, and a look while it does is of two instants.
+    wait_until("what was read is copied, and the files' sums are those of the classes", || {
+        let usage = usage();
+        let sum = |list: &str, what: &str| -> u64 {
+            usage[list].as_array().unwrap().iter().map(|one| number(one, what)).sum()
+        };
+        let agrees = |what| sum("files", what) == sum("classes", what);
+        // In the first second there is no rate.
+        let a_day = usage["classes"][1]["bytes_written_a_day"].as_u64();
+        sum("classes", "inserts") >= 40
+            && a_day > Some(0)
+            && ["hits", "misses", "inserts", "bytes_written"].into_iter().all(agrees)
+    });
+    let usage = usage();
+    let ruled = of(&usage, "files", "base/1/2600");
+    assert_eq!(ruled["skips"]["rule none"], ruled["misses"], "{usage}");
+    assert!(number(&ruled, "misses") >= 40 && ruled["inserts"] == 0, "{usage}");
+    let written = of(&usage, "files", "base/1/9");
+    assert!(number(&written, "bytes_written") >= 2 * 8192, "{usage}");
+    let shown = text(&tiersmith(&["status", site.home_str()]));
+    for words in ["hit %", "a day", "missed and not inserted, why: ", " rule none", "base/1/2600"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    let archive = site.path().join("archive.tsawr");
+    let to = archive.to_str().unwrap();
+    good(&["awr", "snapshot", site.home_str(), "--to", to]);
+    assert_eq!(fs::read(site.home.join("base/1/2600")).unwrap(), blocks(3, 40));
+    good(&["awr", "snapshot", site.home_str(), "--to", to]);
+    let report = text(&tiersmith(&["awr", "report", "--in", to, "1", "2"]));
+    for name in ["flash cache inserts", "physical read requests optimized"] {
+        assert!(report.contains(name), "{name}: {report}");
+    }
+    fs::remove_file(&archive).unwrap();
+    good(&["detach", site.home_str()]);
+    site.assert_plain();
+}
