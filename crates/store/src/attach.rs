@@ -321,7 +321,7 @@ pub(crate) fn attach_mapped(
                 open::format(&tier.members, before, &spec, attachment, random.three(), ids, files)?
             }
         };
-        let mut tier = open::assemble(tier.members, superblocks, &spec, options.planted)?;
+        let mut tier = open::assemble(tier.members, superblocks, &spec, &options)?;
         tier.lent_dir = lent_dir(&spec).filter(|_| tier.holds_dirty());
         tiers.push((tier, fresh));
     }

@@ -74,6 +74,7 @@ pub use api::open::HomeDescriptor;
 pub use api::{AttachedHome, BlockRef, File, OpenMode};
 pub use attach::{Bound, Guard, Options, TierSpec, attach};
 pub use cache::usage::{FileUse, Skip};
+pub use cache::what_if::{WhatIf, WhatIfPoint};
 pub use error::{Error, HomeStamp, Result};
 pub use format::entry::State;
 pub use home::model::HomeModel;

@@ -210,6 +210,9 @@ pub struct Options {
     pub admit: bool,
     /// Of which files clean copies are kept longest, and of which there are none.
     pub cache: CacheRules,
+    /// Of how many blocks one is followed, at least, to say what a tier of another size would hit
+    /// ([`crate::WhatIf`]); more of a large tier.
+    pub what_if_one_in: u64,
     /// Run a thread that drains redo and keeps blocks free. Without it
     /// [`crate::AttachedHome::background_step`] does.
     pub background: bool,
@@ -243,6 +246,7 @@ impl Default for Options {
             home_model: None,
             admit: true,
             cache: CacheRules::default(),
+            what_if_one_in: 64,
             background: true,
             record_waits: true,
             seed: None,

@@ -1,6 +1,7 @@
 //! What an attached home says of itself: sizes, states, waits, and what recovery found.
 
 use crate::cache::usage::{FileUse, Skip};
+use crate::cache::what_if::WhatIf;
 use crate::lend::LendingStats;
 use crate::lend::holders::LentInUse;
 use crate::medium::Durability;
@@ -124,6 +125,9 @@ pub struct TierStats {
     pub slot_refused: Option<String>,
     /// What each member's medium is.
     pub media: Vec<String>,
+    /// What it would hit, and what would be written to it, at other sizes; `None` where it is too
+    /// small to say.
+    pub what_if: Option<WhatIf>,
     /// Why nothing more is written to it, and nothing that it has goes home, until it is attached
     /// again; reads go on.
     pub failed: Option<String>,

@@ -151,6 +151,10 @@ impl Policy for Epochs {
         }
     }
 
+    fn another(history: &History) {
+        history.latest.store(0, Ordering::Relaxed);
+    }
+
     fn has_room(free_frames: u64, total_frames: u64) -> bool {
         free_frames > total_frames / 16
     }

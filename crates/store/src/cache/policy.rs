@@ -27,6 +27,9 @@ pub(crate) trait Policy: Default + Send + Sync {
     /// read.
     fn admitted(tier: &Self::OfTier, read: &Read) -> Result<(), Skip>;
 
+    /// What is asked of next is no part of the block that was asked of before, whatever it is.
+    fn another(tier: &Self::OfTier);
+
     /// Whether there is room for a clean copy, of so many frames that are free and all of them.
     fn has_room(free_frames: u64, total_frames: u64) -> bool;
 

@@ -1,6 +1,7 @@
 //! Writing several whole blocks of a data file, all or none ([`crate::ledger::batch`]).
 
 use super::FileIo;
+use crate::cache::what_if::How;
 use crate::error::{Error, Result};
 use crate::known::{FileState, Placed};
 use crate::ledger::map::Kept;
@@ -72,6 +73,7 @@ impl FileIo {
         let (bytes, what) =
             ((sorted.len() * size.bytes()) as u64, (waits::BATCH_WRITE, waits::DATA_WRITTEN));
         placed.usage.wrote(&self.events, what, start, bytes, bytes);
+        sorted.iter().for_each(|(offset, _)| placed.saw(size.block_of(*offset), How::Write));
         Ok(())
     }
 

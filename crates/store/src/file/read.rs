@@ -13,10 +13,11 @@
 //! ([`crate::mover::unreadable`]).
 
 use super::FileIo;
-use crate::address::BlockIndex;
+use crate::address::{BlockIndex, FRAME};
 use crate::cache::policy::Policy;
 use crate::cache::scan::ADMIT_BLOCKS_MAX;
 use crate::cache::usage::Skip;
+use crate::cache::what_if::How;
 use crate::error::Result;
 use crate::format::entry::{Entry, State};
 use crate::known::{FileState, Placed};
@@ -144,8 +145,8 @@ impl FileIo {
             }
             let start = self.events.start();
             // Only the frames that are read need to be kept from reuse.
-            let first = inner / crate::address::FRAME * crate::address::FRAME;
-            let last = (inner + into.len()).next_multiple_of(crate::address::FRAME);
+            let first = inner / FRAME * FRAME;
+            let last = (inner + into.len()).next_multiple_of(FRAME);
             let pin = match placed.tier.is_to_be_seen(entry) {
                 true => placed.tier.pin(entry.frame(), 0, placed.block_size.bytes()),
                 false => placed.tier.pin(entry.frame(), first, last - first),
@@ -169,7 +170,7 @@ impl FileIo {
                     placed.tier.note_seen(spot, entry);
                     spot.leaf.policy.touched(spot.index);
                     let bytes = into.len() as u64;
-                    self.hit(placed, event, start, bytes);
+                    self.hit(placed, block, event, start, bytes);
                     return Ok(true);
                 }
             } else if let Some(held) = &lane {
@@ -180,7 +181,7 @@ impl FileIo {
                     continue;
                 }
                 let bytes = into.len() as u64;
-                self.hit(placed, event, start, bytes);
+                self.hit(placed, block, event, start, bytes);
                 return Ok(true);
             } else {
                 placed.tier.let_go(spot);
@@ -268,16 +269,18 @@ impl FileIo {
         }
         spot.leaf.policy.touched(spot.index);
         let bytes = into.len() as u64;
-        self.hit(placed, event, start, bytes);
+        self.hit(placed, spot.block, event, start, bytes);
         Ok(true)
     }
 
     /// A block was read from the tier.
     #[inline]
-    fn hit(&self, placed: &Placed, event: EventId, start: Start, bytes: u64) {
+    fn hit(&self, placed: &Placed, block: BlockIndex, event: EventId, start: Start, bytes: u64) {
         placed.usage.hit(&self.events, event, start, bytes);
         if placed.class == FileClass::Redo {
             self.events.count(waits::REDO_HITS, 1);
+        } else {
+            placed.saw(block, How::Hit);
         }
     }
 
@@ -295,7 +298,13 @@ impl FileIo {
         if placed.class == FileClass::Redo {
             self.events.count(waits::REDO_MISSES, blocks.len() as u64);
         }
-        if !self.env.options.admit || !placed.admits() {
+        let admits = self.env.options.admit && placed.admits();
+        if placed.class == FileClass::Data {
+            let file_frames = placed.size() / FRAME as u64;
+            let how = How::Miss { is_scan: seen.is_scan, file_frames, admits };
+            blocks.iter().for_each(|(block, ..)| placed.saw(*block, how));
+        }
+        if !admits {
             let by_rule = placed.class == FileClass::Data && placed.keeping() == Keeping::None;
             let skip = if by_rule { Skip::Rule } else { Skip::Outside };
             usage.skipped(&self.events, skip, blocks.len() as u64);
@@ -405,6 +414,7 @@ impl FileIo {
         }
         spot.leaf.policy.touched(spot.index);
         placed.usage.hit_in_place(&self.events);
+        placed.saw(block, How::Hit);
         Some(BlockRef { view, len: placed.block_size.bytes().min((size - start) as usize) })
     }
 }

@@ -7,6 +7,7 @@
 
 use super::FileIo;
 use crate::address::BlockIndex;
+use crate::cache::what_if::How;
 use crate::error::Result;
 use crate::format::entry::Entry;
 use crate::known::{FileState, Placed};
@@ -112,6 +113,7 @@ impl FileIo {
             bytes,
             bytes,
         );
+        placed.saw(block, How::Write);
         Some(())
     }
 
@@ -223,6 +225,7 @@ impl FileIo {
                         asked,
                         whole,
                     );
+                    placed.saw(block, How::Write);
                     return Ok(Overwritten::Done);
                 }
                 Outcome::Moved if past_end() => return Ok(Overwritten::PastEnd),

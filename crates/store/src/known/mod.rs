@@ -28,6 +28,7 @@ pub(crate) mod unsynced;
 use crate::address::{BlockIndex, BlockSize, FRAME};
 use crate::cache::scan::Scans;
 use crate::cache::usage::Usage;
+use crate::cache::what_if::{Asked, How};
 use crate::error::{Error, Result};
 use crate::format::entry::{BLOCKS_MAX, Entry};
 use crate::format::slot::{Identity, PINNED, ROOTS_AT, StateLine};
@@ -227,6 +228,13 @@ impl Placed {
 
     pub(crate) fn size(&self) -> u64 {
         self.size.load(Ordering::Acquire)
+    }
+
+    /// A block of a data file was asked for: what if the tier had another size?
+    #[inline]
+    pub(crate) fn saw(&self, block: BlockIndex, how: How) {
+        let asked = Asked { file: self.id, block, frames: self.block_size.frames() };
+        self.tier.what_if.saw(asked, how);
     }
 
     /// A block and its entry; `None` while the file has no leaf for it (the block is `Home`).

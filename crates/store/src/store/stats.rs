@@ -30,6 +30,11 @@ impl Store {
     /// A look at the home.
     pub(crate) fn stats(&self) -> Stats {
         let files = self.files.all();
+        let waits = self.env.events.read();
+        // All data lives in one tier.
+        let redo = waits.counter(waits::REDO_HITS) + waits.counter(waits::REDO_MISSES);
+        let all = [waits::TIER_HITS, waits::ZERO_COPY, waits::TIER_MISSES];
+        let read = all.map(|id| waits.counter(id)).iter().sum::<u64>().saturating_sub(redo);
         let tiers = self
             .tiers
             .iter()
@@ -54,6 +59,7 @@ impl Store {
                     files_outside: 0,
                     slot_refused: tier.table.lock().refusal().map(|r| r.message.clone()),
                     media: tier.members.iter().map(|m| m.medium.report()).collect(),
+                    what_if: tier.what_if.read(read),
                     failed: tier.sound().err().map(|e| e.to_string()),
                 };
                 for placed in files.iter().filter_map(|f| f.placed.as_ref()) {
@@ -76,7 +82,7 @@ impl Store {
             .collect();
         Stats {
             tiers,
-            waits: self.env.events.read(),
+            waits,
             recovery: self.recovery.clone(),
             profile: self.profile.name().to_owned(),
             home_model: self.env.options.home_model.as_ref().map(|model| model.name().to_owned()),

@@ -16,6 +16,7 @@ pub(crate) mod table;
 
 use crate::address::{Frame, WordAt};
 use crate::cache::policy::{Chosen, Policy};
+use crate::cache::what_if::Miniatures;
 use crate::error::Result;
 use crate::format::superblock::Superblock;
 use crate::medium::log::Log;
@@ -84,6 +85,8 @@ pub(crate) struct Tier {
     pub(crate) table: Mutex<FileTable>,
     /// What the policy keeps of it.
     pub(crate) policy: <Chosen as Policy>::OfTier,
+    /// What it would be at other sizes.
+    pub(crate) what_if: Miniatures,
     /// Where the search for victims goes on, for each [`Keeping`](crate::profile::Keeping): inode
     /// number of a file, and a block.
     pub(crate) hands: Mutex<[(u64, u64); 3]>,

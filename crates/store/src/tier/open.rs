@@ -7,6 +7,7 @@ use super::table::FileTable;
 use super::{Member, Tier};
 use crate::address::FRAME;
 use crate::cache::policy::{Chosen, Policy};
+use crate::cache::what_if::Miniatures;
 use crate::error::{Error, Result};
 use crate::format::entry::{Place, seal_value};
 use crate::format::record::BATCH_RECORD;
@@ -18,7 +19,7 @@ use crate::format::superblock::{
 use crate::medium::held::Held;
 use crate::medium::log::{Log, Place as LogPlace};
 use crate::medium::{Backing, BlockMedium, Durability, Mapped, Medium, OnSectors, Opening};
-use crate::options::TierSpec;
+use crate::options::{Options, TierSpec};
 use crate::planted::Planted;
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
@@ -480,8 +481,9 @@ pub(crate) fn assemble(
     members: Vec<Member>,
     mut superblocks: Vec<Superblock>,
     spec: &TierSpec,
-    planted: Planted,
+    options: &Options,
 ) -> Result<Tier> {
+    let planted = options.planted;
     // A cut while they were written leaves members that differ: the shortest length counts, and the
     // next update makes them equal.
     let len = superblocks.iter().map(|sb| sb.len).min().unwrap_or(0);
@@ -507,11 +509,13 @@ pub(crate) fn assemble(
             .fold(Durability::OnReturn, Durability::and),
     };
     let allocator = Census::new(&geometry, first.data_start).into_allocator();
+    // The allocator has nothing before the maps are read.
+    let frames = geometry.units(len) * geometry.unit_frames();
     Ok(Tier {
         name: first.name.clone(),
         seed: first.seed,
-        // The allocator has nothing before the maps are read.
-        policy: Chosen::of_tier(geometry.units(len) * geometry.unit_frames()),
+        policy: Chosen::of_tier(frames),
+        what_if: Miniatures::of_tier(frames, options.what_if_one_in),
         hands: Mutex::default(),
         kept_went: AtomicBool::new(false),
         allocator,

@@ -54,3 +54,4 @@ mod threads;
 mod torture;
 mod tree;
 mod usage;
+mod what_if;
