@@ -406,6 +406,9 @@ fn started_unix_s(known: &Known) -> u64 {
     now.saturating_sub(known.started.elapsed()).as_secs()
 }
 
+/// The sizes of what-if curves, of a tier's own.
+const SIZES: [&str; 5] = ["a quarter", "a half", "its size", "twice", "four times"];
+
 /// What a home's statistics are in a snapshot, mounted or attached by this process.
 pub(crate) fn fill(snapshot: &mut Snapshot, stats: &Stats) {
     snapshot.add_waits(&stats.waits);
@@ -427,6 +430,14 @@ pub(crate) fn fill(snapshot: &mut Snapshot, stats: &Stats) {
             bytes: tier.bytes,
             used_bytes: tier.usable_bytes.saturating_sub(tier.free_bytes),
         });
+        for (point, size) in tier.what_if.iter().flat_map(|w| &w.points).zip(SIZES) {
+            if let Some(ratio) = point.hit_ratio {
+                let name = format!("what if tier {} had {size}: hits", tier.name);
+                snapshot.add_level(&name, "per mille", (1000.0 * ratio).round() as u64);
+                let name = format!("what if tier {} had {size}: written", tier.name);
+                snapshot.add_level(&name, "bytes", point.bytes_written as u64);
+            }
+        }
         snapshot.add_level("tier dirty", "bytes", tier.dirty_bytes);
         snapshot.add_level("tier cached", "bytes", tier.cached_bytes);
         snapshot.add_level("tier free", "bytes", tier.free_bytes);

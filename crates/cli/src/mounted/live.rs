@@ -20,7 +20,7 @@ use super::dirty_since::DirtySince;
 use super::links::OutsideHome;
 use super::pages;
 use super::scrub::LiveScrub;
-use super::usage::LiveUsage;
+use super::usage::{LiveUsage, LiveWhatIf};
 
 /// How requests reach the daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -206,6 +206,9 @@ pub(crate) struct LiveTier {
     /// Its file table.
     #[serde(default)]
     pub(crate) table: LiveTable,
+    /// What it would do at other sizes; absent where it is too small to say.
+    #[serde(default)]
+    pub(crate) what_if: Option<LiveWhatIf>,
 }
 
 /// The files that a tier knows and can know.
@@ -519,6 +522,7 @@ pub(super) fn look(
             media: tier.media.iter().flat_map(|medium| medium.lines()).map(str::to_owned).collect(),
             failed: tier.failed.clone(),
             table: LiveTable::of(tier),
+            what_if: tier.what_if.as_ref().map(|found| LiveWhatIf::of(found, up_s)),
         })
         .collect();
     Live {
@@ -669,6 +673,9 @@ impl Live {
             self.hits, self.misses
         ));
         out.push_str(&self.usage.text());
+        for tier in &self.tiers {
+            out.push_str(&tier.what_if.as_ref().map_or(String::new(), |w| w.text(&tier.name)));
+        }
         out.push_str(&format!(
             "\n  drain lag: {} of redo not home yet\n",
             size(self.drain_lag_bytes)

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tiersmith_store::{FileClass, FileInTier, FileUse, Skip, Stats};
+use tiersmith_store::{FileClass, FileInTier, FileUse, Skip, Stats, WhatIf};
 
 use super::size;
 
@@ -53,6 +53,83 @@ pub(crate) struct LiveUsage {
     pub(crate) files: Vec<LiveUse>,
     /// Files that were used and are not listed.
     pub(crate) files_not_listed: u64,
+}
+
+/// What a tier would do at another size, since the mount began: modelled, of a sample of blocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LiveWhatIf {
+    /// One of so many blocks is followed.
+    pub(crate) one_in: u64,
+    /// Reads that were followed.
+    pub(crate) reads: u64,
+    /// Requests that were not followed, because another was.
+    pub(crate) passed_over: u64,
+    /// For a quarter, half, once, twice and four times the tier.
+    pub(crate) points: Vec<LivePoint>,
+}
+
+/// A point of the curves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LivePoint {
+    pub(crate) bytes: u64,
+    /// Absent before the first read that is followed.
+    pub(crate) hit_ratio: Option<f64>,
+    pub(crate) bytes_written: u64,
+    pub(crate) bytes_written_a_day: Option<u64>,
+}
+
+/// Reads of which a curve is worth a look.
+const READS_LEAST: u64 = 1000;
+
+impl LiveWhatIf {
+    pub(super) fn of(found: &WhatIf, up_s: u64) -> LiveWhatIf {
+        let a_day = |bytes: f64| (bytes * DAY_S as f64 / up_s as f64) as u64;
+        let point = |point: &tiersmith_store::WhatIfPoint| LivePoint {
+            bytes: point.bytes,
+            hit_ratio: point.hit_ratio,
+            bytes_written: point.bytes_written as u64,
+            bytes_written_a_day: (up_s > 0).then(|| a_day(point.bytes_written)),
+        };
+        LiveWhatIf {
+            one_in: found.one_in,
+            reads: found.reads,
+            passed_over: found.passed_over,
+            points: found.points.iter().map(point).collect(),
+        }
+    }
+
+    /// For people: a table, and of how many reads it is.
+    pub(super) fn text(&self, tier: &str) -> String {
+        if self.reads < READS_LEAST {
+            return format!(
+                "\n  what if tier {tier} had another size: not known yet, of {} reads \
+                 ({READS_LEAST} are needed, and one block in {} is followed)\n",
+                self.reads, self.one_in
+            );
+        }
+        let mut out = format!(
+            "\n  {:<PATH_SHOWN$} {:>11} {:>6} {:>10} {:>10}\n",
+            format!("what if tier {tier} had"),
+            "",
+            "hit %",
+            "written",
+            "a day"
+        );
+        for (point, name) in self.points.iter().zip(["1/4", "1/2", "its size", "2 x", "4 x"]) {
+            let ratio = point.hit_ratio.map_or("-".into(), |r| format!("{:.1}", 100.0 * r));
+            let a_day = point.bytes_written_a_day.map_or("-".to_owned(), size);
+            out.push_str(&format!(
+                "  {name:<PATH_SHOWN$} {:>11} {ratio:>6} {:>10} {a_day:>10}\n",
+                size(point.bytes),
+                size(point.bytes_written)
+            ));
+        }
+        out.push_str(&format!(
+            "  modelled since the mount: {} reads, of one block in {}\n",
+            self.reads, self.one_in
+        ));
+        out
+    }
 }
 
 impl LiveUse {
@@ -181,6 +258,38 @@ mod tests {
         assert!(text.contains("missed and not inserted, why: 7 scan\n"), "{text}");
         assert!(text.contains(" ...") && text.contains("ö/16401.12 "), "{text}");
         assert!(text.contains("and 7 more"), "{text}");
+    }
+
+    #[test]
+    fn a_curve_lines_up_once_there_are_reads_enough_for_one() {
+        let point = |bytes, hit_ratio| LivePoint {
+            bytes,
+            hit_ratio: Some(hit_ratio),
+            bytes_written: bytes,
+            bytes_written_a_day: None,
+        };
+        let points =
+            [(1 << 20, 0.01), (2 << 20, 0.1), (4 << 20, 0.2), (8 << 20, 0.3), (1 << 50, 1.0)];
+        let mut curve = LiveWhatIf {
+            one_in: 64,
+            reads: 999,
+            passed_over: 0,
+            points: points.map(|(bytes, ratio)| point(bytes, ratio)).to_vec(),
+        };
+        assert!(
+            curve.text("fast").contains("not known yet, of 999 reads"),
+            "{}",
+            curve.text("fast")
+        );
+        curve.reads = 1000;
+        let text = curve.text("fast");
+        let table: Vec<&str> = text.lines().skip(1).take(6).collect();
+        let wide = table[0].chars().count();
+        assert!(table.iter().all(|line| line.chars().count() == wide), "{text}");
+        assert!(
+            text.contains("  100.0 ") && text.contains("1000 reads, of one block in 64"),
+            "{text}"
+        );
     }
 
     #[test]
