@@ -4,7 +4,7 @@ use super::arguments::{integer, integer_or_refusal};
 use super::strings::string;
 use super::{Arguments, Context, Done, Refusal, SYNTAX, word};
 use crate::format::entry::LENGTH_MAX;
-use crate::keyspace::Found;
+use crate::keyspace::{Found, notice};
 
 const TYPE: Refusal = Refusal::Said(
     "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 \
@@ -185,7 +185,12 @@ fn bitfield_of(context: &mut Context<'_>, args: &Arguments<'_>, read_only: bool)
     }
     let found = string(context, args[1])?;
     let replies = match end {
-        None => look(context, found.as_ref(), &steps),
+        None => {
+            if found.is_none() && !read_only {
+                context.notify(notice::MISS, "keymiss", args[1]);
+            }
+            look(context, found.as_ref(), &steps)
+        }
         Some(end) => {
             let mut value = found.map(|found| context.keys.value(&found)).unwrap_or_default();
             let grows = value.len() < end as usize;
@@ -200,6 +205,7 @@ fn bitfield_of(context: &mut Context<'_>, args: &Arguments<'_>, read_only: bool)
             if changed {
                 let expires = found.and_then(|found| found.header.expires);
                 context.keys.put_raw(context.session.db, args[1], &value, expires)?;
+                context.notify(notice::STRING, "setbit", args[1]);
             }
             replies
         }

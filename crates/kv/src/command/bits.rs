@@ -3,6 +3,7 @@
 use super::arguments::{integer, integer_or_refusal};
 use super::strings::{is_backwards, span, string};
 use super::{Arguments, Context, Done, Refusal, SYNTAX, word};
+use crate::keyspace::notice;
 
 const OFFSET: Refusal = Refusal::Said("ERR bit offset is not an integer or out of range");
 
@@ -24,14 +25,22 @@ pub(crate) fn setbit(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     };
     let found = string(context, args[1])?;
     let mut value = found.map(|found| context.keys.value(&found)).unwrap_or_default();
-    if value.len() <= at / 8 {
+    let grows = value.len() <= at / 8;
+    if grows {
         value.resize(at / 8 + 1, 0);
     }
     let mask = 0x80 >> (at % 8);
     let before = value[at / 8] & mask != 0;
     value[at / 8] = if on { value[at / 8] | mask } else { value[at / 8] & !mask };
-    let expires = found.and_then(|found| found.header.expires);
-    context.keys.put_raw(context.session.db, args[1], &value, expires)?;
+    let changes = grows || before != on;
+    // A string that is not kept as bytes yet is from now on.
+    if changes || found.is_some_and(|found| !found.header.raw) {
+        let expires = found.and_then(|found| found.header.expires);
+        context.keys.put_raw(context.session.db, args[1], &value, expires)?;
+    }
+    if changes {
+        context.notify(notice::STRING, "setbit", args[1]);
+    }
     context.reply.integer(i64::from(before));
     Ok(())
 }
@@ -178,9 +187,10 @@ pub(crate) fn bitop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     }
     let len = result.len();
     if len == 0 {
-        context.keys.remove(context.session.db, args[2]);
+        context.remove_target(args[2]);
     } else {
         context.keys.put_raw(context.session.db, args[2], &result, None)?;
+        context.notify(notice::STRING, "set", args[2]);
     }
     context.reply.count(len as u64);
     Ok(())

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::acl::{Acl, for_configuration};
 use super::rewrite::rewrite;
-use super::{Arguments, Context, Done, Refusal, glob, word};
+use super::{Arguments, Context, Done, Refusal, glob, notices, word};
 use crate::error::Error;
 use crate::format::entry::LENGTH_MAX;
 use crate::keyspace::{NodeLimits, Policy};
@@ -27,6 +27,8 @@ enum Takes {
     YesNo,
     /// `class hard soft seconds`, several times; classes that are not named stay as they are.
     OutputLimits,
+    /// Letters of classes of events.
+    Events,
     /// Any text.
     Text,
     /// One of these.
@@ -74,7 +76,7 @@ const SETTINGS: &[Setting] = &[
     setting("maxmemory", "0", Takes::Bytes, true),
     setting("maxmemory-policy", "noeviction", Takes::OneOf(POLICIES), true),
     setting("maxmemory-samples", "5", Takes::Number(1, 64), true),
-    setting("notify-keyspace-events", "", Takes::Fixed(&[""]), true),
+    setting("notify-keyspace-events", "", Takes::Events, true),
     setting("port", "6379", Takes::Number(0, 65535), false),
     setting("proto-max-bulk-len", "536870912", Takes::Bytes, true),
     setting("protected-mode", "yes", Takes::YesNo, true),
@@ -134,6 +136,8 @@ pub struct Configuration {
     file: Option<PathBuf>,
     /// What follows `user` in lines.
     users: Vec<String>,
+    /// Of `notify-keyspace-events`, whose text does not name all.
+    events: u16,
     pub(crate) hot: Hot,
 }
 
@@ -169,7 +173,8 @@ pub(crate) struct OutputLimit {
 impl Default for Configuration {
     fn default() -> Configuration {
         let values = SETTINGS.iter().map(|one| (one.name, one.default.to_owned())).collect();
-        let mut all = Configuration { values, file: None, users: Vec::new(), hot: Hot::default() };
+        let hot = Hot::default();
+        let mut all = Configuration { values, file: None, users: Vec::new(), events: 0, hot };
         all.heat();
         all
     }
@@ -311,6 +316,11 @@ impl Configuration {
             Takes::OutputLimits => output_limits(self.text(name), value)?,
             Takes::OneOf(all) if all.contains(&value) => value.to_owned(),
             Takes::OneOf(all) => return Err(format!("`{name}` takes one of {}", all.join(", "))),
+            Takes::Events => {
+                self.events = notices::classes(value)
+                    .ok_or_else(|| format!("`{name}` takes letters of Ag$lshzxeKEtmdn"))?;
+                notices::letters(self.events)
+            }
             Takes::Text => value.to_owned(),
             Takes::Fixed(only) if only.contains(&value) => value.to_owned(),
             Takes::Fixed(only) => {
@@ -334,6 +344,11 @@ impl Configuration {
         Acl::new("").set_user_line(line)?;
         self.users.push(line.to_owned());
         Ok(())
+    }
+
+    /// The classes of events that clients can subscribe to.
+    pub(crate) fn notice_classes(&self) -> u16 {
+        self.events
     }
 
     /// Whether lines name users.
@@ -444,6 +459,7 @@ pub(crate) fn config(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
                 changed.set(&name, &value).map_err(failed)?;
             }
             context.keys.set_policy(changed.hot.policy);
+            context.keys.set_notices(changed.notice_classes());
             let password = changed.text("requirepass");
             if password != context.shared.configuration.text("requirepass") {
                 context.shared.acl.set_password(password);

@@ -2,6 +2,7 @@
 
 use super::arguments::{integer, integer_or_refusal};
 use super::{Arguments, Context, Done, Refusal, SYNTAX, word};
+use crate::keyspace::notice;
 use crate::rdb::{self, Item, Limits};
 
 pub(crate) fn dump(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
@@ -59,10 +60,18 @@ pub(crate) fn restore(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     // A primary says itself that a key is gone.
     let gone = |at: u64| at <= context.keys.now_ms() && !context.keys.for_primary;
     if expires.is_some_and(gone) {
-        context.keys.remove(db, key);
+        if context.keys.remove(db, key) {
+            context.notify(notice::GENERIC, "del", key);
+        }
     } else {
+        let there = context.keys.as_it_is(db, key).is_some();
         let item = Item { db: db.into(), key: key.to_vec(), content, expires };
+        let made_anew = there && !matches!(item.content, rdb::Content::Hash(_));
+        if made_anew {
+            context.notify(notice::NEW, "new", key);
+        }
         context.keys.put_loaded(db, &item)?;
+        context.notify(notice::GENERIC, "restore", key);
     }
     context.reply.ok();
     Ok(())

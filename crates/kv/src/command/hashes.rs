@@ -4,7 +4,7 @@ use super::arguments::{integer, integer_or_refusal};
 use super::strings::{WRONG_TYPE, sum};
 use super::{Arguments, Context, Done, Refusal, SYNTAX, glob, word, wrong_count};
 use crate::format::entry::kind;
-use crate::keyspace::Found;
+use crate::keyspace::{Found, notice};
 use crate::number::{Extended, Long, long};
 
 /// The most fields or members that HRANDFIELD and its sisters return when the same one may come
@@ -32,12 +32,10 @@ fn put(context: &mut Context<'_>, args: &Arguments<'_>, name: &str) -> Result<u6
     let found = hash(context, args[1])?;
     let pairs: Vec<(&[u8], &[u8])> =
         args[2..].chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-    Ok(context.keys.set_fields(
-        context.session.db,
-        args[1],
-        (found.as_ref(), kind::HASH),
-        &pairs,
-    )?)
+    let of = (found.as_ref(), kind::HASH);
+    let added = context.keys.set_fields(context.session.db, args[1], of, &pairs)?;
+    context.notify(notice::HASH, "hset", args[1]);
+    Ok(added)
 }
 
 pub(crate) fn hset(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
@@ -84,6 +82,9 @@ pub(crate) fn hdel(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         }
         None => 0,
     };
+    if removed > 0 {
+        context.notify_taken(notice::HASH, "hdel", args[1]);
+    }
     context.reply.count(removed);
     Ok(())
 }
@@ -157,6 +158,7 @@ pub(crate) fn hincrby(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let new =
         old.checked_add(by).ok_or(Refusal::Said("ERR increment or decrement would overflow"))?;
     set_one(context, args, new.to_string().as_bytes())?;
+    context.notify(notice::HASH, "hincrby", args[1]);
     context.reply.integer(new);
     Ok(())
 }
@@ -172,6 +174,7 @@ pub(crate) fn hincrbyfloat(context: &mut Context<'_>, args: &Arguments<'_>) -> D
     };
     let text = sum(old, by)?.print();
     set_one(context, args, text.as_bytes())?;
+    context.notify(notice::HASH, "hincrbyfloat", args[1]);
     context.reply.bulk(text.as_bytes());
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::arguments::{expiry, integer, integer_or_refusal};
 use super::{Arguments, Context, Done, Refusal, SYNTAX, encoding, glob, word};
 use crate::format::{DATABASE_COUNT, entry::kind};
-use crate::keyspace::{Copied, Found};
+use crate::keyspace::{Copied, Found, notice};
 
 /// Keys that SCAN looks at unless it is told.
 const SCAN_COUNT: i64 = 10;
@@ -22,8 +22,14 @@ fn type_name(kind_of: u8) -> &'static str {
 
 pub(crate) fn del(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let db = context.db();
-    let removed = args[1..].iter().filter(|key| context.keys.remove(db, key)).count();
-    context.reply.count(removed as u64);
+    let mut removed = 0;
+    for key in &args[1..] {
+        if context.keys.remove(db, key) {
+            context.notify(notice::GENERIC, "del", key);
+            removed += 1;
+        }
+    }
+    context.reply.count(removed);
     Ok(())
 }
 
@@ -50,6 +56,8 @@ fn rename_to(context: &mut Context<'_>, args: &Arguments<'_>, over: bool) -> Res
         return Ok(false);
     }
     context.keys.rename((db, args[1]), &found, (db, args[2]))?;
+    context.notify(notice::GENERIC, "rename_from", args[1]);
+    context.notify(notice::GENERIC, "rename_to", args[2]);
     Ok(true)
 }
 
@@ -103,10 +111,15 @@ pub(crate) fn copy(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         return Err(Refusal::Said("ERR source and destination objects are the same"));
     }
     let found = context.keys.get(from, args[1]);
-    let there = context.keys.get(to, args[2]).is_some();
+    let there = context.keys.get_to_change(to, args[2]).is_some();
     let copied = match found {
         Some(found) if replace || !there => {
+            if there {
+                // It is removed first, and a key that is made anew counts as such.
+                context.keys.notify(notice::NEW, "new", to, args[2]);
+            }
             context.keys.copy(&found, to, args[2])?;
+            context.keys.notify(notice::GENERIC, "copy_to", to, args[2]);
             true
         }
         _ => false,
@@ -124,6 +137,8 @@ pub(crate) fn move_to(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let moved = match context.keys.get(from, args[1]) {
         Some(found) if context.keys.get(to, args[1]).is_none() => {
             context.keys.rename((from, args[1]), &found, (to, args[1]))?;
+            context.keys.notify(notice::GENERIC, "move_from", from, args[1]);
+            context.keys.notify(notice::GENERIC, "move_to", to, args[1]);
             true
         }
         _ => false,
@@ -294,9 +309,13 @@ fn expire(
     // A primary says itself that a key is gone, maybe after it made it persist.
     let to_come = |at: &u64| context.keys.for_primary || *at > context.keys.now_ms();
     match u64::try_from(at).ok().filter(to_come) {
-        Some(at) => context.keys.set_expiry(db, args[1], &found, Some(at)),
+        Some(at) => {
+            context.keys.set_expiry(db, args[1], &found, Some(at));
+            context.notify(notice::GENERIC, "expire", args[1]);
+        }
         None => {
             context.keys.remove(db, args[1]);
+            context.notify(notice::GENERIC, "del", args[1]);
         }
     }
     context.reply.integer(1);
@@ -325,6 +344,7 @@ pub(crate) fn persist(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let persists = found.filter(|found| found.header.expires.is_some());
     if let Some(found) = &persists {
         context.keys.set_expiry(db, args[1], found, None);
+        context.notify(notice::GENERIC, "persist", args[1]);
     }
     context.reply.integer(i64::from(persists.is_some()));
     Ok(())

@@ -6,7 +6,7 @@ use super::keys::Words;
 use super::strings::WRONG_TYPE;
 use super::{Arguments, Context, Done, Refusal, SYNTAX, word, wrong_count};
 use crate::format::entry::kind;
-use crate::keyspace::Found;
+use crate::keyspace::{Found, notice};
 
 /// An end of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,16 @@ enum Side {
 }
 
 impl Side {
+    /// The event of a push.
+    fn pushed(self) -> &'static str {
+        if self == Side::Left { "lpush" } else { "rpush" }
+    }
+
+    /// The event of a pop.
+    fn popped(self) -> &'static str {
+        if self == Side::Left { "lpop" } else { "rpop" }
+    }
+
     fn of(argument: &[u8]) -> Result<Side, Refusal> {
         match word(argument).as_str() {
             "left" => Ok(Side::Left),
@@ -45,6 +55,7 @@ fn add(
     let len = found.map_or(0, |found| context.keys.list_len(&found));
     let front = side == Side::Left;
     context.keys.insert_in_list(context.session.db, key, found.as_ref(), len, front, values)?;
+    context.notify(notice::LIST, side.pushed(), key);
     Ok(len + values.len() as u64)
 }
 
@@ -75,6 +86,21 @@ pub(crate) fn rpushx(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 
 /// Takes up to `count` elements from an end, the outermost first.
 fn take(
+    context: &mut Context<'_>,
+    key: &[u8],
+    found: &Found,
+    count: u64,
+    side: Side,
+) -> Result<Vec<Vec<u8>>, Refusal> {
+    let elements = remove(context, key, found, count, side)?;
+    if !elements.is_empty() {
+        context.notify_taken(notice::LIST, side.popped(), key);
+    }
+    Ok(elements)
+}
+
+/// The same, and whoever calls says what happened.
+fn remove(
     context: &mut Context<'_>,
     key: &[u8],
     found: &Found,
@@ -179,6 +205,7 @@ pub(crate) fn lset(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let place = place(integer_or_refusal(args[2])?, context.keys.list_len(&found))
         .ok_or(Refusal::Said("ERR index out of range"))?;
     context.keys.set_in_list(context.session.db, args[1], &found, place, args[3])?;
+    context.notify(notice::LIST, "lset", args[1]);
     context.reply.ok();
     Ok(())
 }
@@ -205,6 +232,7 @@ pub(crate) fn linsert(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     }
     let db = context.session.db;
     context.keys.insert_in_list(db, args[1], Some(&found), place + behind, false, &[args[4]])?;
+    context.notify(notice::LIST, "linsert", args[1]);
     let len = context.keys.get(db, args[1]).map_or(0, |found| context.keys.list_len(&found));
     context.reply.count(len);
     Ok(())
@@ -231,6 +259,9 @@ pub(crate) fn lrem(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let begin = if count < 0 { places.len().saturating_sub(most) } else { 0 };
     let places = &places[begin..];
     context.keys.remove_from_list(context.session.db, args[1], &found, places)?;
+    if !places.is_empty() {
+        context.notify_taken(notice::LIST, "lrem", args[1]);
+    }
     context.reply.count(places.len() as u64);
     Ok(())
 }
@@ -242,6 +273,7 @@ pub(crate) fn ltrim(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         let (from, to) = span(start, end, len).unwrap_or((0, 0));
         let places: Vec<u64> = (0..from).chain(to..len).collect();
         context.keys.remove_from_list(context.session.db, args[1], &found, &places)?;
+        context.notify_taken(notice::LIST, "ltrim", args[1]);
     }
     context.reply.ok();
     Ok(())
@@ -327,10 +359,13 @@ fn shift(
     list(context, to.0)?;
     if from.0 == to.0 && context.keys.list_len(&found) == 1 {
         // It stays where it is, and the key keeps its time.
+        context.notify(notice::LIST, to.1.pushed(), to.0);
+        context.notify(notice::LIST, from.1.popped(), from.0);
         return Ok(context.keys.elements(&found, 0, 1).pop());
     }
-    let element = take(context, from.0, &found, 1, from.1)?.pop().unwrap_or_default();
+    let element = remove(context, from.0, &found, 1, from.1)?.pop().unwrap_or_default();
     add(context, to.0, &[&element], to.1)?;
+    context.notify_taken(notice::LIST, from.1.popped(), from.0);
     Ok(Some(element))
 }
 

@@ -25,6 +25,7 @@ mod information;
 mod keys;
 mod lcs;
 mod lists;
+mod notices;
 mod pubsub;
 mod replicas;
 mod replication;
@@ -56,6 +57,7 @@ pub(crate) use blocking::Waiting;
 pub use configuration::Configuration;
 pub(crate) use configuration::OutputLimit;
 pub(crate) use connection::describe;
+pub(crate) use notices::publish_events;
 pub(crate) use replicas::Phase;
 pub(crate) use replication::{Following, Link, Wanted, wanted};
 pub(crate) use reply::Reply;
@@ -211,6 +213,10 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
     let before = context.keys.heap().savepoint();
     let sent = context.reply.out.len();
     let changes = context.keys.changes();
+    let noted = context.keys.notice_count();
+    if context.keys.notice_classes() != 0 {
+        notices::prepare(context.keys, row);
+    }
     context.keys.heap_mut().open_reserve(row.flags & flag::FREES != 0);
     let functions = scripting::writes(arguments);
     let writes = row.flags & flag::WRITE != 0 || functions;
@@ -245,6 +251,7 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
     }
     if let Err(refusal) = done {
         context.keys.heap_mut().take_back(before);
+        context.keys.forget_notices(noted);
         context.reply.out.truncate(sent);
         if matches!(refusal, Refusal::Full) {
             context.shared.full = true;
@@ -252,6 +259,7 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
         context.shared.refused += 1;
         context.reply.error(&refusal.text());
     }
+    notices::publish_events(context.keys, context.shared);
     let ended = ticks.now();
     if !context.shared.in_script {
         context.shared.clock = Some(ended);

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::deliveries::Delivery;
-use super::{Arguments, Context, Done, Refusal, glob, word};
+use super::{Arguments, Context, Done, Refusal, Shared, glob, word};
 
 /// Channels, or patterns.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,11 +76,15 @@ pub(crate) fn punsubscribe(context: &mut Context<'_>, args: &Arguments<'_>) -> D
     leave(context, args, Of::Patterns)
 }
 
-pub(crate) fn publish(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
-    let (channel, payload): (Rc<[u8]>, Rc<[u8]>) = (args[1].into(), args[2].into());
-    let shared = &mut *context.shared;
+/// Sends a message to all who are subscribed to a channel; how many they are.
+pub(super) fn deliver(shared: &mut Shared, channel: &[u8], payload: &[u8]) -> u64 {
+    if shared.channels.is_empty() && shared.patterns.is_empty() {
+        return 0;
+    }
+    let name = channel;
+    let (channel, payload): (Rc<[u8]>, Rc<[u8]>) = (channel.into(), payload.into());
     let (mut count, limit) = (0, shared.configuration.hot.output_subscribed.hard);
-    for client in shared.channels.get(args[1]).into_iter().flatten() {
+    for client in shared.channels.get(name).into_iter().flatten() {
         let (channel, payload) = (channel.clone(), payload.clone());
         shared
             .deliveries
@@ -95,6 +99,11 @@ pub(crate) fn publish(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             count += 1;
         }
     }
+    count
+}
+
+pub(crate) fn publish(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    let count = deliver(context.shared, args[1], args[2]);
     context.reply.count(count);
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::arguments::{integer, integer_or_refusal};
 use super::strings::WRONG_TYPE;
 use super::{Arguments, Context, Done, Refusal, SYNTAX, hashes, word};
 use crate::format::entry::kind;
-use crate::keyspace::Found;
+use crate::keyspace::{Found, notice};
 use crate::planted::Planted;
 
 /// The set of a key, if it is there.
@@ -39,7 +39,10 @@ fn add(context: &mut Context<'_>, key: &[u8], members: &[&[u8]]) -> Result<u64, 
     if new.is_empty() {
         return Ok(0);
     }
-    Ok(context.keys.set_fields(context.session.db, key, (found.as_ref(), kind::SET), &new)?)
+    let of = (found.as_ref(), kind::SET);
+    let added = context.keys.set_fields(context.session.db, key, of, &new)?;
+    context.notify(notice::SET, "sadd", key);
+    Ok(added)
 }
 
 pub(crate) fn sadd(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
@@ -62,6 +65,9 @@ pub(crate) fn srem(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         Some(found) => remove(context, args[1], &found, &args[2..])?,
         None => 0,
     };
+    if removed > 0 {
+        context.notify_taken(notice::SET, "srem", args[1]);
+    }
     context.reply.count(removed);
     Ok(())
 }
@@ -108,6 +114,7 @@ pub(crate) fn smove(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             let there = has(context, Some(&found), args[3]);
             if there && args[1] != args[2] {
                 remove(context, args[1], &found, &args[3..4])?;
+                context.notify_taken(notice::SET, "srem", args[1]);
                 if context.keys.heap().planted().is(Planted::MovedInTwo) {
                     context.keys.heap_mut().commit();
                 }
@@ -135,6 +142,7 @@ pub(crate) fn spop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         let one = found.and_then(|found| context.keys.random_field(&found));
         if let (Some(found), Some(one)) = (&found, &one) {
             remove(context, args[1], found, &[one])?;
+            context.notify_taken(notice::SET, "spop", args[1]);
             context.shared.instead = Some([&b"SREM"[..], args[1], one].map(<[u8]>::to_vec).into());
         }
         context.reply.bulk_or_null(one.as_deref());
@@ -142,7 +150,9 @@ pub(crate) fn spop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     };
     let mut all = members(context, found.as_ref());
     if count >= all.len() {
-        context.keys.remove(context.session.db, args[1]);
+        if context.keys.remove(context.session.db, args[1]) {
+            context.notify_taken(notice::SET, "spop", args[1]);
+        }
         context.shared.instead = Some([&b"DEL"[..], args[1]].map(<[u8]>::to_vec).into());
         reply_set(context, &all);
         return Ok(());
@@ -152,6 +162,7 @@ pub(crate) fn spop(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     if let Some(found) = found.filter(|_| !all.is_empty()) {
         let names: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
         remove(context, args[1], &found, &names)?;
+        context.notify(notice::SET, "spop", args[1]);
         let words = [&b"SREM"[..], args[1]].into_iter().chain(names);
         context.shared.instead = Some(words.map(<[u8]>::to_vec).collect());
     }
@@ -248,11 +259,16 @@ fn reply_combined(context: &mut Context<'_>, keys: &[&[u8]], operation: Operatio
 
 fn store(context: &mut Context<'_>, args: &Arguments<'_>, operation: Operation) -> Done {
     let result = combine(context, &args[2..], operation, usize::MAX)?;
-    let db = context.session.db;
     if result.is_empty() {
-        context.keys.remove(db, args[1]);
+        context.remove_target(args[1]);
     } else {
-        context.keys.put_set(db, args[1], &result)?;
+        context.keys.put_set(context.session.db, args[1], &result)?;
+        let event = match operation {
+            Operation::Intersection => "sinterstore",
+            Operation::Union => "sunionstore",
+            Operation::Difference => "sdiffstore",
+        };
+        context.notify(notice::SET, event, args[1]);
     }
     context.reply.count(result.len() as u64);
     Ok(())

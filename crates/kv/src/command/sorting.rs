@@ -7,7 +7,7 @@ use super::arguments::integer_or_refusal;
 use super::strings::WRONG_TYPE;
 use super::{Arguments, Context, Done, Refusal, SYNTAX, sets, word};
 use crate::format::entry::kind;
-use crate::keyspace::Found;
+use crate::keyspace::{Found, notice};
 use crate::number::strtod_within_range;
 
 /// What a command asks for.
@@ -166,9 +166,10 @@ fn run(context: &mut Context<'_>, args: &Arguments<'_>, stores: bool) -> Done {
     };
     let parts: Vec<Vec<u8>> = parts.into_iter().map(Option::unwrap_or_default).collect();
     if parts.is_empty() {
-        context.keys.remove(context.session.db, target);
+        context.remove_target(target);
     } else {
         context.keys.put_list(context.session.db, target, &parts, None)?;
+        context.notify(notice::LIST, "sortstore", target);
     }
     context.reply.count(parts.len() as u64);
     Ok(())

@@ -4,7 +4,7 @@
 //! never 0, as in Redis. A server that follows a primary leaves that
 //! to the primary, as in Redis.
 
-use super::{Arguments, Refusal, Session, Shared, flag, lookup};
+use super::{Arguments, Refusal, Session, Shared, flag, lookup, notices};
 use crate::keyspace::{Keyspace, Order};
 
 /// Keys that are removed before a command is tried again for which the tier had no space.
@@ -48,6 +48,7 @@ pub(super) fn keep_limit(
         } else if !keys.evict() {
             break;
         }
+        notices::publish_events(keys, shared);
         if keys.heap().is_large() {
             keys.heap_mut().commit();
         }

@@ -17,7 +17,6 @@ pub(crate) fn step(
     let sent = out.len();
     // An EXEC says of each of its commands what became of it, and is not done twice.
     let once = session.multi.is_some();
-    let messages = shared.deliveries.len();
     let exec = arguments.first().is_some_and(|name| name.eq_ignore_ascii_case(b"exec"));
     if let Err(refusal) = space::keep_limit(keys, shared, session, arguments) {
         if exec && session.multi.is_some() {
@@ -32,6 +31,7 @@ pub(crate) fn step(
         super::Reply { out, resp3: session.resp3 }.error(&refusal.text());
         return false;
     }
+    let messages = shared.deliveries.len();
     let mut before = keys.heap().savepoint();
     let mut refused = shared.refused;
     let mut from = keys.position();

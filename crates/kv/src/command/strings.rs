@@ -3,7 +3,7 @@
 use super::arguments::{expiry, integer_or_refusal};
 use super::{Arguments, Context, Done, Refusal, SYNTAX, word, wrong_count};
 use crate::format::entry::{LENGTH_MAX, kind};
-use crate::keyspace::Found;
+use crate::keyspace::{Found, notice};
 use crate::number::{Extended, Long, long};
 
 pub(crate) const WRONG_TYPE: Refusal =
@@ -101,6 +101,9 @@ pub(crate) fn set(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     }
     if get {
         reply_value(context, old.as_ref());
+        if old.is_none() {
+            context.notify(notice::MISS, "keymiss", args[1]);
+        }
     }
     if only_new && old.is_some() || only_old && old.is_none() {
         if !get {
@@ -108,10 +111,15 @@ pub(crate) fn set(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         }
         return Ok(());
     }
+    let timed = expires.is_some();
     if let Some(old) = old.filter(|_| keep) {
         expires = old.header.expires;
     }
     put(context, args[1], args[2], expires)?;
+    context.notify(notice::STRING, "set", args[1]);
+    if timed {
+        context.notify(notice::GENERIC, "expire", args[1]);
+    }
     // A primary says itself that a key is gone, maybe after it made it persist.
     if !context.keys.for_primary && expires.is_some_and(|at| at <= context.keys.now_ms()) {
         context.keys.remove(context.session.db, args[1]);
@@ -126,6 +134,7 @@ pub(crate) fn setnx(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let there = context.keys.get(context.session.db, args[1]).is_some();
     if !there {
         put(context, args[1], args[2], None)?;
+        context.notify(notice::STRING, "set", args[1]);
     }
     context.reply.integer(i64::from(!there));
     Ok(())
@@ -133,14 +142,18 @@ pub(crate) fn setnx(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 
 pub(crate) fn setex(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let expires = time(context, "setex", "ex", args[2])?;
-    put(context, args[1], args[3], Some(expires))?;
-    context.reply.ok();
-    Ok(())
+    set_timed(context, args, expires)
 }
 
 pub(crate) fn psetex(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let expires = time(context, "psetex", "px", args[2])?;
+    set_timed(context, args, expires)
+}
+
+fn set_timed(context: &mut Context<'_>, args: &Arguments<'_>, expires: u64) -> Done {
     put(context, args[1], args[3], Some(expires))?;
+    context.notify(notice::STRING, "set", args[1]);
+    context.notify(notice::GENERIC, "expire", args[1]);
     context.reply.ok();
     Ok(())
 }
@@ -148,7 +161,9 @@ pub(crate) fn psetex(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 pub(crate) fn getset(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let old = string(context, args[1])?;
     reply_value(context, old.as_ref());
-    put(context, args[1], args[2], None)
+    put(context, args[1], args[2], None)?;
+    context.notify(notice::STRING, "set", args[1]);
+    Ok(())
 }
 
 pub(crate) fn getdel(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
@@ -156,6 +171,7 @@ pub(crate) fn getdel(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     reply_value(context, found.as_ref());
     if found.is_some() {
         context.keys.remove(context.session.db, args[1]);
+        context.notify(notice::GENERIC, "del", args[1]);
     }
     Ok(())
 }
@@ -176,11 +192,20 @@ pub(crate) fn getex(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         Some(option) => Some(time(context, "getex", option, args[3])?),
     };
     reply_value(context, Some(&found));
+    if expires.is_some_and(|at| at <= context.keys.now_ms()) {
+        context.keys.remove(context.session.db, args[1]);
+        context.notify(notice::GENERIC, "del", args[1]);
+        return Ok(());
+    }
     if expires != found.header.expires {
         context.keys.set_expiry(context.session.db, args[1], &found, expires);
     }
-    if expires.is_some_and(|at| at <= context.keys.now_ms()) {
-        context.keys.remove(context.session.db, args[1]);
+    match (option, expires) {
+        (Some(_), Some(_)) => context.notify(notice::GENERIC, "expire", args[1]),
+        (Some(_), None) if found.header.expires.is_some() => {
+            context.notify(notice::GENERIC, "persist", args[1]);
+        }
+        _ => {}
     }
     Ok(())
 }
@@ -198,6 +223,7 @@ pub(crate) fn mget(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 fn put_pairs(context: &mut Context<'_>, pairs: &Arguments<'_>) -> Done {
     for pair in pairs.chunks_exact(2) {
         put(context, pair[0], pair[1], None)?;
+        context.notify(notice::STRING, "set", pair[0]);
     }
     Ok(())
 }
@@ -245,6 +271,7 @@ pub(crate) fn append(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             args[2].len() as u64
         }
     };
+    context.notify(notice::STRING, "append", args[1]);
     context.reply.count(len);
     Ok(())
 }
@@ -299,6 +326,7 @@ pub(crate) fn setrange(context: &mut Context<'_>, args: &Arguments<'_>) -> Done 
     value[offset..end].copy_from_slice(args[3]);
     let expires = found.and_then(|found| found.header.expires);
     context.keys.put_raw(context.session.db, args[1], &value, expires)?;
+    context.notify(notice::STRING, "setrange", args[1]);
     context.reply.count(value.len() as u64);
     Ok(())
 }
@@ -316,6 +344,7 @@ fn add(context: &mut Context<'_>, key: &[u8], by: i64) -> Done {
         old.checked_add(by).ok_or(Refusal::Said("ERR increment or decrement would overflow"))?;
     let expires = found.and_then(|found| found.header.expires);
     put(context, key, new.to_string().as_bytes(), expires)?;
+    context.notify(notice::STRING, "incrby", key);
     context.reply.integer(new);
     Ok(())
 }
@@ -358,6 +387,7 @@ pub(crate) fn incrbyfloat(context: &mut Context<'_>, args: &Arguments<'_>) -> Do
     let text = sum(old, long(args[2]).ok_or(NOT_A_FLOAT)?)?.print();
     let expires = found.and_then(|found| found.header.expires);
     put(context, args[1], text.as_bytes(), expires)?;
+    context.notify(notice::STRING, "incrbyfloat", args[1]);
     context.reply.bulk(text.as_bytes());
     Ok(())
 }

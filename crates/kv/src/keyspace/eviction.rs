@@ -8,7 +8,7 @@
 //! As in Redis, the frequency is a counter of 8 bits that grows ever more slowly
 //! (`lfu-log-factor`) and falls with time (`lfu-decay-time`).
 
-use super::{Found, Keyspace};
+use super::{Found, Keyspace, notice};
 use crate::format::DATABASE_COUNT;
 
 /// Keys that are remembered as good to go.
@@ -269,6 +269,7 @@ impl Keyspace {
         if removed {
             self.uses.evicted += 1;
             self.feed(db, &[b"DEL", &key]);
+            self.notify(notice::EVICTED, "evicted", db, &key);
         }
         // One whose time was over went just so.
         true

@@ -254,7 +254,7 @@ impl Keyspace {
     pub(super) fn put_field(&mut self, node: u64, field: &[u8], value: &[u8]) -> Result<(), Full> {
         let put =
             Put { kind: kind::STRING, value, expires: None, slack: 0, goes_on: false, raw: false };
-        self.put_into(node, field, &put)
+        self.put_into(node, field, &put).map(|_| ())
     }
 
     /// A node without keys and elements.

@@ -14,6 +14,7 @@ mod index;
 mod libraries;
 mod list;
 mod load;
+mod notices;
 mod stream;
 mod trash;
 mod tree;
@@ -23,6 +24,7 @@ mod zset;
 pub(crate) use eviction::{Order, Policy};
 pub(crate) use feed::{encode, new_name};
 pub(crate) use load::Copied;
+pub(crate) use notices::class as notice;
 pub(crate) use stream::{Child, NodeLimits, Pending, Trim, TrimTo};
 pub(crate) use zset::{Scored, order};
 
@@ -82,6 +84,7 @@ pub struct Keyspace {
     library_turns: u64,
     uses: eviction::Uses,
     feed: feed::Feed,
+    notices: notices::Notices,
     /// A part of a copy is missing: nothing is read from it.
     pub(crate) partial: bool,
     /// A primary says when keys go: here they are only not shown.
@@ -113,6 +116,7 @@ impl Keyspace {
             library_turns,
             uses: eviction::Uses::default(),
             feed: feed::Feed::default(),
+            notices: notices::Notices::default(),
         }
     }
 
@@ -184,6 +188,16 @@ impl Keyspace {
     /// The entry of a key. One that has expired is removed.
     #[inline]
     pub fn get(&mut self, db: u8, key: &[u8]) -> Option<Found> {
+        let found = self.get_to_change(db, key);
+        if found.is_none() {
+            self.notify_miss(db, key);
+        }
+        found
+    }
+
+    /// The same, and it is no event if there is none.
+    #[inline]
+    pub(crate) fn get_to_change(&mut self, db: u8, key: &[u8]) -> Option<Found> {
         let hash = self.heap.hash(key);
         let found = self.find(database_at(db), key, hash)?;
         if found.header.expires.is_some_and(|at| at <= self.now_ms) {
@@ -195,6 +209,7 @@ impl Keyspace {
                 self.changes -= 1;
                 self.expired += 1;
                 self.feed(db, &[b"DEL", key]);
+                self.notify(notice::EXPIRED, "expired", db, key);
             }
             return None;
         }
@@ -341,19 +356,22 @@ impl Keyspace {
 
     #[inline]
     fn put_value(&mut self, db: u8, key: &[u8], put: &Put<'_>) -> Result<(), Full> {
-        self.put_into(database_at(db), key, put)?;
+        if self.put_into(database_at(db), key, put)? {
+            self.notify(notice::NEW, "new", db, key);
+        }
         self.touch(db, key);
         Ok(())
     }
 
-    /// Puts an entry into the index at `base`, in place of whatever was there.
-    fn put_into(&mut self, base: u64, key: &[u8], put: &Put<'_>) -> Result<(), Full> {
+    /// Puts an entry into the index at `base`, in place of whatever was there; whether nothing was.
+    fn put_into(&mut self, base: u64, key: &[u8], put: &Put<'_>) -> Result<bool, Full> {
         let Put { expires, slack, goes_on, .. } = *put;
         // A field does not expire, and a key may.
         let room = slack + if base < LOG { TIME } else { 0 };
         let (at, hash) = self.write_entry(key, put, room)?;
         let word = IndexWord::new(at, expires.is_some(), hash);
-        match self.find(base, key, hash) {
+        let old = self.find(base, key, hash);
+        match old {
             Some(old) => {
                 self.heap.set(old.slot, word.0);
                 if !goes_on {
@@ -370,7 +388,7 @@ impl Keyspace {
         if base < LOG {
             self.note_use(hash);
         }
-        Ok(())
+        Ok(old.is_none())
     }
 
     /// Writes a string that is no key's, as [`Keyspace::write_entry`] does.
@@ -441,7 +459,12 @@ impl Keyspace {
         let value = self.value(found);
         let Header { kind, expires, raw, .. } = found.header;
         let put = Put { kind, value: &value, expires, slack: 0, goes_on: false, raw };
-        self.put_value(to.0, to.1, &put)?;
+        if !self.put_into(database_at(to.0), to.1, &put)? {
+            // What was there is removed first.
+            self.touch(to.0, to.1);
+        }
+        self.notify(notice::NEW, "new", to.0, to.1);
+        self.touch(to.0, to.1);
         // The index may have grown, and the entry's word have moved.
         if let Some(found) = self.find(database_at(from.0), from.1, self.heap.hash(from.1)) {
             self.unlink_entry(database_at(from.0), &found);
@@ -522,7 +545,7 @@ impl Keyspace {
 
     /// Removes a key; whether it was there.
     pub fn remove(&mut self, db: u8, key: &[u8]) -> bool {
-        let found = self.get(db, key);
+        let found = self.get_to_change(db, key);
         if let Some(found) = &found {
             self.unlink(db, key, found);
         }

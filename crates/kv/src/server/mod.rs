@@ -41,7 +41,8 @@ use tiersmith_events::Registry;
 use tiersmith_pmem::Mapping;
 
 use crate::command::{
-    Configuration, OutputLimit, Reply, Session, Shared, Wanted, load_at_start, step, wanted,
+    Configuration, OutputLimit, Reply, Session, Shared, Wanted, load_at_start, publish_events,
+    step, wanted,
 };
 use crate::error::Error;
 use crate::format::DATABASE_COUNT;
@@ -183,6 +184,7 @@ impl Server {
             primary: Primary::new(),
         };
         server.keys.set_policy(server.shared.configuration.hot.policy);
+        server.keys.set_notices(server.shared.configuration.notice_classes());
         server.begin_stream();
         Ok(server)
     }
@@ -606,6 +608,7 @@ impl Server {
         while (0..DATABASE_COUNT).any(|db| self.keys.expiring(db) > 0) {
             let expired = self.keys.remove_expired(256);
             self.shared.break_watches(&mut self.keys);
+            publish_events(&mut self.keys, &mut self.shared);
             let most = if expired > 16 { EXPIRY_TIME_MOST } else { EXPIRY_TIME };
             if began.elapsed() >= most {
                 break;

@@ -26,6 +26,7 @@ mod hostile_primary;
 mod hostile_scripts;
 mod kill;
 mod limits;
+mod notices;
 mod primary;
 mod replica;
 mod scripting;

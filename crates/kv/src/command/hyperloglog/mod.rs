@@ -11,6 +11,7 @@ mod registers;
 
 use super::strings::{put, string};
 use super::{Arguments, Context, Done, Refusal};
+use crate::keyspace::notice;
 use registers::{Invalid, Registers};
 
 impl From<Invalid> for Refusal {
@@ -48,6 +49,7 @@ pub(crate) fn pfadd(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     }
     if changed {
         put(context, args[1], &all.encode(), expires)?;
+        context.notify(notice::STRING, "pfadd", args[1]);
     }
     context.reply.integer(i64::from(changed));
     Ok(())
@@ -72,6 +74,7 @@ pub(crate) fn pfmerge(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         }
     }
     put(context, args[1], &all.encode(), expires)?;
+    context.notify(notice::STRING, "pfadd", args[1]);
     context.reply.ok();
     Ok(())
 }

@@ -199,7 +199,12 @@ fn store(
 ) -> Done {
     let asked = parse(context, &args[2..], operation, true, name)?;
     let result = combine(context, &asked, operation)?;
-    super::range::store(context, args[1], &result)
+    let event = match operation {
+        Operation::Union => "zunionstore",
+        Operation::Intersection => "zinterstore",
+        Operation::Difference => "zdiffstore",
+    };
+    super::range::store(context, args[1], &result, event)
 }
 
 pub(crate) fn zunion(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {

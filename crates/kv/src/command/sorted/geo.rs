@@ -340,7 +340,13 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn store(&self, context: &mut Context<'_>, key: &[u8], hits: Vec<Hit>, meters: f64) -> Done {
+    fn store(
+        &self,
+        context: &mut Context<'_>,
+        (key, event): (&[u8], &'static str),
+        hits: Vec<Hit>,
+        meters: f64,
+    ) -> Done {
         let mut members: Vec<Scored> = hits
             .into_iter()
             .map(|hit| {
@@ -348,7 +354,7 @@ impl<'a> Asked<'a> {
             })
             .collect();
         members.sort_by(|one, other| order((&one.0, one.1), (&other.0, other.1)));
-        range::store(context, key, &members)?;
+        range::store(context, key, &members, event)?;
         if self.count > 0 && context.keys.feeds() {
             Asked::tell_replicas(context, key, &members);
         }
@@ -389,7 +395,13 @@ fn search<'a>(
         _ => (Vec::new(), 1.0),
     };
     match asked.store {
-        Some(key) => asked.store(context, key, hits, meters),
+        Some(key) => {
+            let event = match by {
+                Command::Radius { .. } => "georadiusstore",
+                _ => "geosearchstore",
+            };
+            asked.store(context, (key, event), hits, meters)
+        }
         None => {
             asked.reply(context, &hits, meters);
             Ok(())

@@ -11,7 +11,7 @@ use super::arguments::{integer_or_refusal, print_score};
 use super::strings::WRONG_TYPE;
 use super::{Arguments, Context, Done, Refusal, SYNTAX, hashes, word};
 use crate::format::entry::kind;
-use crate::keyspace::{Found, Scored, order};
+use crate::keyspace::{Found, Scored, notice, order};
 use crate::number::float;
 
 const NOT_A_FLOAT: Refusal = Refusal::Said("ERR value is not a valid float");
@@ -139,6 +139,9 @@ fn add(context: &mut Context<'_>, key: &[u8], pairs: &[&[u8]], options: &Options
         }
     }
     change(context, key, found.as_ref(), &changes)?;
+    if added + updated > 0 {
+        context.notify(notice::ZSET, if options.increment { "zincr" } else { "zadd" }, key);
+    }
     match last {
         _ if !options.increment => {
             context.reply.count(if options.count_changed { added + updated } else { added });
@@ -160,6 +163,9 @@ pub(crate) fn zrem(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     there.dedup();
     let changes: Vec<(&[u8], Option<f64>)> = there.iter().map(|member| (*member, None)).collect();
     change(context, args[1], Some(&found), &changes)?;
+    if !changes.is_empty() {
+        context.notify_taken(notice::ZSET, "zrem", args[1]);
+    }
     context.reply.count(changes.len() as u64);
     Ok(())
 }

@@ -5,7 +5,7 @@ use super::super::blocking::{self, Popped, Waits, from_an_end, wait_for};
 use super::super::keys::Words;
 use super::super::{Arguments, Context, Done, Refusal, SYNTAX, word};
 use super::{change, reply_members, sorted};
-use crate::keyspace::{Found, Scored};
+use crate::keyspace::{Found, Scored, notice};
 
 /// Takes up to `count` members from the end with the lowest or the highest scores.
 fn take(
@@ -22,6 +22,9 @@ fn take(
     let changes: Vec<(&[u8], Option<f64>)> =
         members.iter().map(|(member, _)| (member.as_slice(), None)).collect();
     change(context, key, Some(found), &changes)?;
+    if count > 0 {
+        context.notify_taken(notice::ZSET, if lowest { "zpopmin" } else { "zpopmax" }, key);
+    }
     if !lowest {
         members.reverse();
     }

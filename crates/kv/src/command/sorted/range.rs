@@ -3,7 +3,7 @@
 use super::super::arguments::integer_or_refusal;
 use super::super::{Arguments, Context, Done, Refusal, SYNTAX, word};
 use super::{change, reply_members, sorted};
-use crate::keyspace::{Found, Scored};
+use crate::keyspace::{Found, Scored, notice};
 use crate::number::strtod;
 
 /// What a range counts by.
@@ -12,6 +12,17 @@ enum By {
     Rank,
     Score,
     Member,
+}
+
+impl By {
+    /// The event of a range that was removed.
+    fn removed(self) -> &'static str {
+        match self {
+            By::Rank => "zremrangebyrank",
+            By::Score => "zremrangebyscore",
+            By::Member => "zremrangebylex",
+        }
+    }
 }
 
 /// An end of a range.
@@ -206,12 +217,17 @@ pub(crate) fn zrevrangebylex(context: &mut Context<'_>, args: &Arguments<'_>) ->
 }
 
 /// Puts members, in order, as a sorted set; none: there is no such key any more.
-pub(super) fn store(context: &mut Context<'_>, key: &[u8], members: &[Scored]) -> Done {
-    let db = context.session.db;
+pub(super) fn store(
+    context: &mut Context<'_>,
+    key: &[u8],
+    members: &[Scored],
+    event: &'static str,
+) -> Done {
     if members.is_empty() {
-        context.keys.remove(db, key);
+        context.remove_target(key);
     } else {
-        context.keys.put_zset(db, key, members, None)?;
+        context.keys.put_zset(context.session.db, key, members, None)?;
+        context.notify(notice::ZSET, event, key);
     }
     context.reply.count(members.len() as u64);
     Ok(())
@@ -221,7 +237,7 @@ pub(crate) fn zrangestore(context: &mut Context<'_>, args: &Arguments<'_>) -> Do
     let (mut members, _) =
         select(context, &args[2..], Fixed { by: None, reverse: None, stores: true })?;
     members.sort_by(|one, other| crate::keyspace::order((&one.0, one.1), (&other.0, other.1)));
-    store(context, args[1], &members)
+    store(context, args[1], &members, "zrangestore")
 }
 
 fn count(context: &mut Context<'_>, args: &Arguments<'_>, by: By) -> Done {
@@ -259,6 +275,7 @@ fn remove(context: &mut Context<'_>, args: &Arguments<'_>, by: By) -> Done {
         } else {
             context.keys.put_zset(db, args[1], &left, found.header.expires)?;
         }
+        context.notify_taken(notice::ZSET, by.removed(), args[1]);
         context.reply.count(to - from);
         return Ok(());
     }
@@ -266,6 +283,9 @@ fn remove(context: &mut Context<'_>, args: &Arguments<'_>, by: By) -> Done {
     let changes: Vec<(&[u8], Option<f64>)> =
         members.iter().map(|(member, _)| (member.as_slice(), None)).collect();
     change(context, args[1], Some(&found), &changes)?;
+    if !members.is_empty() {
+        context.notify_taken(notice::ZSET, by.removed(), args[1]);
+    }
     context.reply.count(members.len() as u64);
     Ok(())
 }

@@ -5,7 +5,7 @@ use super::super::{Arguments, Context, Done, Refusal, SYNTAX, word, wrong_count}
 use super::{INVALID_ID, NO_KEY, effects, id, id_or_open, ids, reply_id, stream};
 use crate::format::entry::LENGTH_MAX;
 use crate::format::stream::Id;
-use crate::keyspace::{NodeLimits, Trim, TrimTo};
+use crate::keyspace::{NodeLimits, Trim, TrimTo, notice};
 
 /// Bytes that an entry takes beside its names and values, for each of them.
 const FIELD: u64 = 16;
@@ -179,8 +179,12 @@ pub(crate) fn xadd(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let pairs: Vec<(&[u8], &[u8])> =
         fields.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
     context.keys.add_to_stream(node, id, &pairs, limits)?;
+    context.notify(notice::STREAM, "xadd", key);
     let removed = trim.map_or(0, |trim| context.keys.trim_stream(node, &trim));
     context.keys.touch(db, key);
+    if removed > 0 {
+        context.notify(notice::STREAM, "xtrim", key);
+    }
     let left = (removed > 0).then(|| context.keys.stream_facts(node).length);
     effects::added(context, key, id, fields, left);
     reply_id(&mut context.reply, id);
@@ -197,6 +201,7 @@ pub(crate) fn xtrim(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             context.keys.touch(context.session.db, args[1]);
             let left = context.keys.stream_facts(node).length;
             effects::trimmed(context, args[1], left);
+            context.notify(notice::STREAM, "xtrim", args[1]);
         }
     }
     context.reply.count(removed);
@@ -220,6 +225,7 @@ pub(crate) fn xdel(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     }
     if removed > 0 {
         context.keys.touch(context.session.db, args[1]);
+        context.notify(notice::STREAM, "xdel", args[1]);
     }
     context.reply.count(removed);
     Ok(())
@@ -273,6 +279,7 @@ pub(crate) fn xsetid(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     }
     context.keys.set_stream_facts(node, last, added, (removed != Id::MIN).then_some(removed));
     context.keys.note_change();
+    context.notify(notice::STREAM, "xsetid", args[1]);
     context.reply.ok();
     Ok(())
 }

@@ -95,7 +95,9 @@ impl Claim<'_> {
     fn consumer(&mut self, context: &mut Context<'_>) -> Result<u64, Refusal> {
         match self.consumer {
             Some(consumer) => Ok(consumer),
-            None => Ok(*self.consumer.insert(consumer(context, self.group.node, self.name)?)),
+            None => {
+                Ok(*self.consumer.insert(consumer(context, self.key, self.group.node, self.name)?))
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use super::super::arguments::integer_or_refusal;
 use super::super::{Arguments, Context, Done, Refusal, SYNTAX, subcommands, word};
 use super::{id, id_or_end, ids, range_end, range_start, reply_id, stream, text};
 use crate::format::stream::Id;
+use crate::keyspace::notice;
 
 const XGROUP_HELP: [&str; 14] = [
     "CREATE <key> <groupname> <id|$> [option]",
@@ -77,6 +78,7 @@ pub(crate) fn xgroup(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         context.reply.integer(i64::from(found.is_some()));
         if let Some(found) = found {
             context.keys.remove_group(node, &found);
+            context.notify(notice::STREAM, "xgroup-destroy", key);
             // Who waits for the group is told that it is gone.
             context.shared.is_ready(context.session.db, key);
         }
@@ -93,6 +95,7 @@ pub(crate) fn xgroup(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
                 text => id_or_end(text, 0)?,
             };
             context.keys.set_group(found.node, last, options.read);
+            context.notify(notice::STREAM, "xgroup-setid", key);
             context.reply.ok();
         }
         "createconsumer" => {
@@ -100,13 +103,17 @@ pub(crate) fn xgroup(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             if !there {
                 let now = context.keys.now_ms();
                 context.keys.make_consumer(found.node, args[4], now)?;
+                context.notify(notice::STREAM, "xgroup-createconsumer", key);
             }
             context.reply.integer(i64::from(!there));
         }
         _ => {
             let consumer = context.keys.named_child(found.node, args[4]);
-            let pending = consumer.map_or(0, |one| context.keys.remove_consumer(found.node, &one));
-            context.reply.count(pending);
+            let pending = consumer.map(|one| context.keys.remove_consumer(found.node, &one));
+            if pending.is_some() {
+                context.notify(notice::STREAM, "xgroup-delconsumer", key);
+            }
+            context.reply.count(pending.unwrap_or(0));
         }
     }
     Ok(())
@@ -140,6 +147,7 @@ fn create(
     }
     context.keys.make_group(node, group, last, options.read)?;
     context.keys.note_change();
+    context.notify(notice::STREAM, "xgroup-create", key);
     context.reply.ok();
     Ok(())
 }

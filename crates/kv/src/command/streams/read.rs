@@ -9,7 +9,7 @@ use super::{
     id, range_end, range_start, reply_entry, reply_id, reply_list, reply_range, stream, text,
 };
 use crate::format::stream::Id;
-use crate::keyspace::Child;
+use crate::keyspace::{Child, notice};
 
 /// Entries that a client gets at most that waited and did not say how many it wants, as in Redis.
 const WAITED_COUNT: &[u8] = b"1000";
@@ -272,14 +272,23 @@ fn give_again(
 }
 
 /// The consumer of a group, which is made if it is not there, and was seen now.
-pub(super) fn consumer(context: &mut Context<'_>, group: u64, name: &[u8]) -> Result<u64, Refusal> {
+pub(super) fn consumer(
+    context: &mut Context<'_>,
+    key: &[u8],
+    group: u64,
+    name: &[u8],
+) -> Result<u64, Refusal> {
     let now = context.keys.now_ms();
     match context.keys.named_child(group, name) {
         Some(consumer) => {
             context.keys.set_seen(consumer.node, now);
             Ok(consumer.node)
         }
-        None => Ok(context.keys.make_consumer(group, name, now)?),
+        None => {
+            let consumer = context.keys.make_consumer(group, name, now)?;
+            context.notify(notice::STREAM, "xgroup-createconsumer", key);
+            Ok(consumer)
+        }
     }
 }
 
@@ -306,7 +315,7 @@ fn serve(
     let Some(group) = context.keys.named_child(node, group) else { return Ok(None) };
     match from {
         From::Behind(behind) => {
-            let consumer = consumer(context, group.node, name)?;
+            let consumer = consumer(context, key, group.node, name)?;
             let of = Of { key, group: &group, consumer: name };
             of.consumer_is_there(context);
             give_again(context, &of, node, consumer, (behind, read.most)).map(Some)
@@ -316,7 +325,7 @@ fn serve(
             if newest.is_none_or(|newest| newest <= last) {
                 return Ok(None);
             }
-            let consumer = consumer(context, group.node, name)?;
+            let consumer = consumer(context, key, group.node, name)?;
             give_new(context, (key, node), &group, (name, consumer), read).map(Some)
         }
     }
