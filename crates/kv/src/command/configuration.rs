@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::acl::{Acl, for_configuration};
 use super::rewrite::rewrite;
+use super::statistics::{Statistics, percentiles};
 use super::{Arguments, Context, Done, Refusal, glob, notices, word};
 use crate::error::Error;
 use crate::format::entry::LENGTH_MAX;
@@ -29,6 +30,8 @@ enum Takes {
     OutputLimits,
     /// Letters of classes of events.
     Events,
+    /// Numbers from 0 to 100.
+    Percentiles,
     /// Any text.
     Text,
     /// One of these.
@@ -66,6 +69,9 @@ const SETTINGS: &[Setting] = &[
     setting("databases", "16", Takes::Fixed(&["16"]), false),
     setting("hash-max-listpack-entries", "512", Takes::Number(0, 1 << 62), true),
     setting("hash-max-listpack-value", "64", Takes::Bytes, true),
+    setting("latency-monitor-threshold", "0", Takes::Number(0, 1 << 40), true),
+    setting("latency-tracking", "yes", Takes::YesNo, true),
+    setting("latency-tracking-info-percentiles", "50 99 99.9", Takes::Percentiles, true),
     setting("list-compress-depth", "0", Takes::Number(0, 1 << 31), true),
     setting("list-max-listpack-size", "-2", Takes::Signed(-(1 << 31), (1 << 31) - 1), true),
     setting("masterauth", "", Takes::Text, true),
@@ -158,6 +164,10 @@ pub(crate) struct Hot {
     pub(crate) slower_than_us: i64,
     /// Entries of the log of slow commands.
     pub(crate) slow_log_most: usize,
+    /// From how many milliseconds on LATENCY notes something; 0: never.
+    pub(crate) latency_ms: u64,
+    /// Histograms of commands' times are made.
+    pub(crate) latency_tracking: bool,
 }
 
 /// Bytes that may wait for a client to take them; 0: any number.
@@ -321,6 +331,9 @@ impl Configuration {
                     .ok_or_else(|| format!("`{name}` takes letters of Ag$lshzxeKEtmdn"))?;
                 notices::letters(self.events)
             }
+            Takes::Percentiles => {
+                percentiles(value).ok_or_else(|| format!("`{name}` takes numbers from 0 to 100"))?
+            }
             Takes::Text => value.to_owned(),
             Takes::Fixed(only) if only.contains(&value) => value.to_owned(),
             Takes::Fixed(only) => {
@@ -397,6 +410,8 @@ impl Configuration {
             ),
             slower_than_us: self.text("slowlog-log-slower-than").parse().unwrap_or(-1),
             slow_log_most: self.number("slowlog-max-len") as usize,
+            latency_ms: self.number("latency-monitor-threshold"),
+            latency_tracking: self.is_yes("latency-tracking"),
         };
     }
 
@@ -470,6 +485,7 @@ pub(crate) fn config(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         ("resetstat", []) => {
             let shared = &mut *context.shared;
             (shared.commands, shared.refused, shared.connections, shared.rejected) = (0, 0, 0, 0);
+            shared.statistics = Statistics::default();
             context.reply.ok();
         }
         ("rewrite", []) => {

@@ -11,11 +11,12 @@ pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
 pub(crate) fn info(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let asked: Vec<String> = args[1..].iter().map(|name| word(name)).collect();
-    let all = asked.is_empty()
-        || asked.iter().any(|name| matches!(name.as_str(), "all" | "default" | "everything"));
+    let named = |names: &[&str]| asked.iter().any(|name| names.contains(&name.as_str()));
+    let (all, usual) = (named(&["all", "everything"]), asked.is_empty() || named(&["default"]));
     let mut text = String::new();
     for (name, lines) in sections(context) {
-        if all || asked.contains(&name.to_ascii_lowercase()) {
+        let usual = usual && !matches!(name, "Commandstats" | "Latencystats");
+        if all || usual || asked.contains(&name.to_ascii_lowercase()) {
             let separator = if text.is_empty() { "" } else { "\r\n" };
             // Writing to a string does not fail.
             let _ = write!(text, "{separator}# {name}\r\n");
@@ -146,6 +147,15 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
         ),
         ("Replication", super::replication::lines(shared, keys)),
         ("Waits", waits.collect()),
+        ("Commandstats", shared.statistics.command_lines(&shared.ticks)),
+        ("Errorstats", shared.statistics.error_lines()),
+        (
+            "Latencystats",
+            shared.statistics.latency_lines(
+                shared.configuration.text("latency-tracking-info-percentiles"),
+                &shared.ticks,
+            ),
+        ),
         ("Cluster", vec![line("cluster_enabled", &0)]),
         ("Keyspace", keyspace.collect()),
     ]

@@ -23,6 +23,7 @@ mod hashes;
 mod hyperloglog;
 mod information;
 mod keys;
+mod latency;
 mod lcs;
 mod lists;
 mod notices;
@@ -38,6 +39,7 @@ mod slowlog;
 mod sorted;
 mod sorting;
 mod space;
+mod statistics;
 mod step;
 mod streams;
 mod strings;
@@ -141,7 +143,7 @@ fn execute(
     if skip && session.replies == Replies::SkipNext {
         session.replies = Replies::On;
     }
-    if skip || session.replies != Replies::On {
+    if (skip || session.replies != Replies::On) && !pubsub::pushes(arguments) {
         out.truncate(before);
     }
 }
@@ -155,17 +157,15 @@ fn dispatch(context: &mut Context<'_>, arguments: &Arguments<'_>) {
             if let Some(queued) = &mut context.session.multi {
                 queued.refused = true;
             }
-            context.shared.refused += 1;
-            let text = refusal.text();
-            if !name.eq_ignore_ascii_case(b"exec") {
-                return context.reply.error(&text);
+            let mut text = refusal.text();
+            if name.eq_ignore_ascii_case(b"exec") {
+                // There is no second one.
+                transactions::end(context);
+                let why = text.strip_prefix("ERR ").unwrap_or(&text);
+                text = format!("EXECABORT Transaction discarded because of: {why}").into();
             }
-            // There is no second one.
-            transactions::end(context);
-            let why = text.strip_prefix("ERR ").unwrap_or(&text);
-            return context
-                .reply
-                .error(&format!("EXECABORT Transaction discarded because of: {why}"));
+            context.shared.reject(&text, arguments);
+            return context.reply.error(&text);
         }
     };
     if context.session.multi.is_some() && row.flags & flag::NOT_QUEUED == 0 {
@@ -210,6 +210,8 @@ fn admit(
 pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_>) {
     let ticks = context.shared.ticks;
     let began = context.shared.clock.take().unwrap_or_else(|| ticks.now());
+    context.shared.statistics.begin(context.shared.refused);
+    let mut admitted = false;
     let before = context.keys.heap().savepoint();
     let sent = context.reply.out.len();
     let changes = context.keys.changes();
@@ -235,6 +237,7 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
         _ => {
             // Of a command before it that nobody was to be told of.
             (context.shared.instead, context.shared.taken) = (None, None);
+            admitted = true;
             (row.run)(context, arguments)
         }
     };
@@ -256,15 +259,36 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
         if matches!(refusal, Refusal::Full) {
             context.shared.full = true;
         }
-        context.shared.refused += 1;
-        context.reply.error(&refusal.text());
+        let text = refusal.text();
+        match admitted {
+            true => context.shared.note_error(&text),
+            false => context.shared.reject(&text, arguments),
+        }
+        context.reply.error(&text);
     }
     notices::publish_events(context.keys, context.shared);
     let ended = ticks.now();
     if !context.shared.in_script {
         context.shared.clock = Some(ended);
     }
-    slowlog::note(context, row, arguments, ended.saturating_sub(began));
+    // One that waits is noted once it was done.
+    if admitted && context.session.waiting.is_none() {
+        note_time(context, row, arguments, ended.saturating_sub(began));
+    }
+}
+
+/// Notes how long a command took that was done.
+#[inline]
+fn note_time(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_>, ticks: u64) {
+    let shared = &mut *context.shared;
+    let hot = &shared.configuration.hot;
+    shared.statistics.ran(row, arguments, ticks, (shared.refused, hot.latency_tracking));
+    if hot.latency_ms > 0 && !shared.ticks.certainly_shorter(ticks, hot.latency_ms * 1000) {
+        let event = if row.flags & flag::FAST != 0 { "fast-command" } else { "command" };
+        let took = shared.ticks.duration(ticks);
+        shared.latency.note(event, took, (hot.latency_ms, context.keys.now_ms()));
+    }
+    slowlog::note(context, row, arguments, ticks);
 }
 
 fn broken(what: &str) -> String {

@@ -76,6 +76,13 @@ pub(crate) fn punsubscribe(context: &mut Context<'_>, args: &Arguments<'_>) -> D
     leave(context, args, Of::Patterns)
 }
 
+/// Whether the replies of a command are messages about subscriptions, which a client gets that
+/// wants no replies.
+pub(super) fn pushes(args: &Arguments<'_>) -> bool {
+    let all = ["subscribe", "psubscribe", "unsubscribe", "punsubscribe"];
+    args.len() > 1 && all.iter().any(|name| args[0].eq_ignore_ascii_case(name.as_bytes()))
+}
+
 /// Sends a message to all who are subscribed to a channel; how many they are.
 pub(super) fn deliver(shared: &mut Shared, channel: &[u8], payload: &[u8]) -> u64 {
     if shared.channels.is_empty() && shared.patterns.is_empty() {

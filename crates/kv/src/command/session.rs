@@ -6,15 +6,17 @@ use std::time::Instant;
 use tiersmith_events::Registry;
 use tiersmith_pmem::Ticks;
 
-use super::Configuration;
 use super::acl::{Acl, Identity};
 use super::blocking::Waiting;
 use super::deliveries::Deliveries;
 use super::failover::{Failover, Pause};
+use super::latency::Latency;
 use super::replicas::{Announced, Downstream};
 use super::replication::{Following, Wanted};
 use super::scripting::{Bystanders, Libraries, Scripts, Unusable};
 use super::slowlog::SlowLog;
+use super::statistics::Statistics;
+use super::{Arguments, Configuration, lookup};
 use crate::keyspace::{Keyspace, new_name};
 
 /// Commands that wait for their EXEC.
@@ -246,6 +248,10 @@ pub(crate) struct Shared {
     pub(crate) clock: Option<u64>,
     /// For durations that are measured at each command.
     pub(crate) ticks: Ticks,
+    /// What became of each command.
+    pub(crate) statistics: Statistics,
+    /// When something took long.
+    pub(crate) latency: Latency,
 }
 
 impl Shared {
@@ -311,6 +317,35 @@ impl Shared {
             slow_log: SlowLog::default(),
             clock: None,
             ticks: Ticks::start(),
+            statistics: Statistics::default(),
+            latency: Latency::default(),
+        }
+    }
+
+    /// Counts an error reply.
+    #[cold]
+    pub(crate) fn note_error(&mut self, text: &str) {
+        self.refused += 1;
+        self.statistics.note_error(text);
+    }
+
+    /// Counts a command that is not let run, and the error reply that it gets.
+    #[cold]
+    pub(crate) fn reject(&mut self, text: &str, arguments: &Arguments<'_>) {
+        self.note_error(text);
+        if let Some(row) = arguments.first().and_then(|name| lookup(name)) {
+            self.statistics.reject(row, arguments);
+        }
+    }
+
+    /// Counts a command that waited and got nothing, maybe because somebody ended that, or the
+    /// error with this text.
+    #[cold]
+    pub(crate) fn note_wait(&mut self, waiting: &Waiting, failed: bool, error: Option<&str>) {
+        let arguments: Vec<&[u8]> = waiting.arguments.iter().map(Vec::as_slice).collect();
+        error.into_iter().for_each(|text| self.note_error(text));
+        if let Some(row) = arguments.first().and_then(|name| lookup(name)) {
+            self.statistics.waited(row, &arguments, failed);
         }
     }
 

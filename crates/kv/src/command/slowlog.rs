@@ -91,8 +91,7 @@ fn note_slow(
     least: u64,
 ) {
     let (most, micros) = (context.shared.configuration.hot.slow_log_most, took.as_micros() as u64);
-    // One that waits is noted once it was done.
-    if row.name == "exec" || context.session.waiting.is_some() {
+    if row.name == "exec" {
         return;
     }
     if micros >= least {

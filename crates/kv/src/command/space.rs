@@ -4,6 +4,8 @@
 //! never 0, as in Redis. A server that follows a primary leaves that
 //! to the primary, as in Redis.
 
+use std::time::Instant;
+
 use super::{Arguments, Refusal, Session, Shared, flag, lookup, notices};
 use crate::keyspace::{Keyspace, Order};
 
@@ -41,6 +43,8 @@ pub(super) fn keep_limit(
     if most == 0 || !session.allowed || keys.in_use() <= most || keys.follows || keys.for_primary {
         return Ok(());
     }
+    let latency_ms = shared.configuration.hot.latency_ms;
+    let began = (latency_ms > 0).then(Instant::now);
     while may_evict(keys) && keys.in_use() > most {
         // What a large value held is freed a part at a time.
         if keys.has_trash() {
@@ -52,6 +56,9 @@ pub(super) fn keep_limit(
         if keys.heap().is_large() {
             keys.heap_mut().commit();
         }
+    }
+    if let Some(began) = began {
+        shared.latency.note("eviction-cycle", began.elapsed(), (latency_ms, keys.now_ms()));
     }
     if keys.in_use() <= most {
         return Ok(());

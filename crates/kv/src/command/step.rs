@@ -27,8 +27,9 @@ pub(crate) fn step(
         if let Some(queued) = &mut session.multi {
             queued.refused = true;
         }
-        shared.refused += 1;
-        super::Reply { out, resp3: session.resp3 }.error(&refusal.text());
+        let text = refusal.text();
+        shared.reject(&text, arguments);
+        super::Reply { out, resp3: session.resp3 }.error(&text);
         return false;
     }
     let messages = shared.deliveries.len();
@@ -97,8 +98,9 @@ pub(crate) fn step(
 /// Ends the transaction of a client whose EXEC is refused, as Redis does: there is no second one.
 fn abort(context: &mut super::Context<'_>, refusal: &Refusal) -> bool {
     super::transactions::end(context);
-    context.shared.refused += 1;
-    context.reply.error(&format!("EXECABORT Transaction discarded because of: {}", refusal.text()));
+    let text = format!("EXECABORT Transaction discarded because of: {}", refusal.text());
+    context.shared.note_error(&text);
+    context.reply.error(&text);
     false
 }
 

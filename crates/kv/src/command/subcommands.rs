@@ -77,6 +77,18 @@ const ALL: &[(&str, Subcommands)] = &[
         ],
     ),
     (
+        "latency",
+        &[
+            ("doctor", 2),
+            ("graph", 3),
+            ("help", 2),
+            ("histogram", -2),
+            ("history", 3),
+            ("latest", 2),
+            ("reset", -2),
+        ],
+    ),
+    (
         "memory",
         &[
             ("doctor", 2),

@@ -10,9 +10,9 @@ use super::flag::{
 use super::{Arguments, Context, Done, acl};
 use super::{
     acl as a, bitfield as bf, bits as b, configuration as cf, connection as c, dumps as d,
-    failover as v, hashes as h, hyperloglog as y, information as i, keys as k, lcs, lists as l,
-    pubsub as p, replicas as q, replication as r, scripting as g, sets as e, slowlog as sl,
-    sorted as z, sorting as o, streams as x, strings as s, transactions as t,
+    failover as v, hashes as h, hyperloglog as y, information as i, keys as k, latency as la, lcs,
+    lists as l, pubsub as p, replicas as q, replication as r, scripting as g, sets as e,
+    slowlog as sl, sorted as z, sorting as o, streams as x, strings as s, transactions as t,
 };
 
 /// A command.
@@ -70,7 +70,7 @@ macro_rules! rows {
     ($($group:literal { $($name:literal $arity:literal $flags:expr,
         [$first:literal $last:literal $step:literal], $run:expr, $summary:literal;)+ })+) => {
         /// Every command.
-        pub(crate) const TABLE: &[Row] = &[$($(Row {
+        pub(crate) static TABLE: &[Row] = &[$($(Row {
             name: $name,
             arity: $arity,
             flags: $flags,
@@ -338,6 +338,8 @@ rows! {
         "flushdb" -1 WX, [0 0 0], k::flushdb, "Remove all keys";
         "info" -1 0, [0 0 0], i::info, "About the server";
         "lastsave" 1 F, [0 0 0], i::lastsave, "Now: every write is durable";
+        "latency" -2 ADMIN | N, [0 0 0], la::latency, "When something took long, and how long \
+            commands take";
         "memory" -2 R, [0 0 0], i::memory, "The space a key takes";
         "psync" -3 ADMIN | NOT_IN_MULTI | N, [0 0 0], q::psync, "Follow this server, from a place \
             on if that can be";

@@ -71,7 +71,7 @@ pub(crate) fn exec(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
             match acl::refuse_queued(context, row, &arguments) {
                 Ok(()) => run(context, row, &arguments),
                 Err(refusal) => {
-                    context.shared.refused += 1;
+                    context.shared.note_error(&refusal.text());
                     context.reply.error(&refusal.text());
                 }
             }

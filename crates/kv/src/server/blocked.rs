@@ -6,13 +6,17 @@ use super::Server;
 use super::client::Client;
 use crate::command::{Reply, Waiting, step};
 
+const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+
 /// Why a client waits no more, other than that it got what it waited for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Why {
     /// Its time is over.
     TimeOut,
-    /// CLIENT UNBLOCK ... ERROR.
+    /// CLIENT UNBLOCK, as if its time were over.
     Told,
+    /// CLIENT UNBLOCK ... ERROR.
+    Error,
 }
 
 impl Server {
@@ -67,12 +71,12 @@ impl Server {
             }
         }
         for (id, error) in std::mem::take(&mut self.shared.unblock) {
-            self.end_wait(id, if error { Why::Told } else { Why::TimeOut });
+            self.end_wait(id, if error { Why::Error } else { Why::Told });
         }
     }
 
     fn end_wait(&mut self, id: u64, why: Why) -> bool {
-        if why == Why::TimeOut && self.shared.waits_for_replicas.contains(&id) {
+        if why != Why::Error && self.shared.waits_for_replicas.contains(&id) {
             self.end_wait_for_replicas(id);
             return true;
         }
@@ -83,9 +87,13 @@ impl Server {
             let resp3 = client.session.resp3;
             let mut reply = Reply { out: &mut client.output, resp3 };
             match why {
-                Why::Told => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+                Why::Error => reply.error(UNBLOCKED),
                 // Of BLMOVE too, as in Redis.
-                Why::TimeOut => reply.null_list(),
+                Why::TimeOut | Why::Told => reply.null_list(),
+            }
+            let error = (why == Why::Error).then_some(UNBLOCKED);
+            if let Some(waiting) = &waiting {
+                self.shared.note_wait(waiting, why != Why::TimeOut, error);
             }
             self.go_on(&mut client);
         }

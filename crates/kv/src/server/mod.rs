@@ -274,7 +274,13 @@ impl Server {
     fn commit(&mut self) {
         let start = self.shared.events.start();
         let before = self.keys.heap().commits();
+        let latency_ms = self.shared.configuration.hot.latency_ms;
+        let began = (latency_ms > 0).then(Instant::now);
         self.keys.heap_mut().commit();
+        if let Some(began) = began {
+            let now_ms = self.keys.now_ms();
+            self.shared.latency.note("tier-commit", began.elapsed(), (latency_ms, now_ms));
+        }
         if self.keys.heap().commits() != before {
             let _ = self.shared.events.record(waits::COMMIT, start);
         }
@@ -614,6 +620,8 @@ impl Server {
                 break;
             }
         }
+        let times = (self.shared.configuration.hot.latency_ms, self.keys.now_ms());
+        self.shared.latency.note("expire-cycle", began.elapsed(), times);
         self.keys.grow_uses();
         self.tick_replicas();
         self.commit();

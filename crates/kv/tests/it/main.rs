@@ -37,4 +37,5 @@ mod served;
 mod server;
 mod slowlog;
 mod space;
+mod statistics;
 mod streams;

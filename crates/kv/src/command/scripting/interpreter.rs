@@ -495,7 +495,9 @@ impl Scripts {
         context.shared.shutdown_now |= self.watchdog.take_shut_down();
         if let Err(error) = done {
             context.reply.out.truncate(before);
-            context.reply.error(&format!("ERR {}", message(&error)));
+            let text = format!("ERR {}", message(&error));
+            context.shared.note_error(&text);
+            context.reply.error(&text);
         }
         self.collect();
     }
@@ -554,7 +556,11 @@ impl Scripts {
         match (ok, value) {
             (true, value) => {
                 let resp3 = self.state.resp3.get();
+                let sent = context.reply.out.len();
                 write_reply(&mut context.reply, &value, resp3, &mut Room::new())?;
+                if let Some(error) = context.reply.out[sent..].strip_prefix(b"-") {
+                    context.shared.note_error(&String::from_utf8_lossy(error));
+                }
             }
             (false, Value::Table(error)) => {
                 let text = bytes_of(&error.raw_get::<Value>("err")?);
@@ -562,10 +568,14 @@ impl Scripts {
                 let line = error.raw_get::<Option<i64>>("line")?;
                 let chunk = if script.of_library.is_some() { LIBRARY_CHUNK } else { CHUNK };
                 let place = line.map_or_else(String::new, |line| format!(", on {chunk}:{line}."));
-                context.shared.refused += 1;
+                context.shared.note_error(&text);
                 context.reply.error(&format!("{text} script: {}{place}", ran.name));
             }
-            (false, other) => context.reply.error(&format!("ERR {}", other.to_string()?)),
+            (false, other) => {
+                let text = format!("ERR {}", other.to_string()?);
+                context.shared.note_error(&text);
+                context.reply.error(&text);
+            }
         }
         Ok(())
     }
@@ -608,7 +618,7 @@ impl Caller<'_, '_> {
     fn call(&mut self, args: &MultiValue) -> Vec<u8> {
         let mut out = Vec::new();
         if let Err(refusal) = self.execute(args, &mut out) {
-            self.context.shared.refused += 1;
+            self.context.shared.note_error(&refusal.text());
             Reply { out: &mut out, resp3: false }.error(&refusal.text());
         }
         out
