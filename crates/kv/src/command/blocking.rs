@@ -191,6 +191,7 @@ impl Shared {
 
     /// Whether changes of keys are to be noted.
     pub(crate) fn note_who_watches(&self, keys: &mut Keyspace) {
-        keys.watched = !self.watchers.is_empty() || !self.waiting.is_empty();
+        keys.watched =
+            !self.watchers.is_empty() || !self.waiting.is_empty() || self.tracking.is_on();
     }
 }

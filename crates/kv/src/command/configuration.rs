@@ -113,6 +113,7 @@ const SETTINGS: &[Setting] = &[
     setting("tls-port", "0", Takes::Number(0, 65535), false),
     setting("unixsocket", "", Takes::Text, false),
     setting("unixsocketperm", "0", Takes::Text, false),
+    setting("tracking-table-max-keys", "1000000", Takes::Number(0, 1 << 62), true),
     setting("zset-max-listpack-entries", "128", Takes::Number(0, 1 << 62), true),
     setting("zset-max-listpack-value", "64", Takes::Bytes, true),
 ];
@@ -166,6 +167,8 @@ pub(crate) struct Hot {
     pub(crate) slow_log_most: usize,
     /// From how many milliseconds on LATENCY notes something; 0: never.
     pub(crate) latency_ms: u64,
+    /// Keys that are remembered for clients that track.
+    pub(crate) tracked_most: u64,
     /// Histograms of commands' times are made.
     pub(crate) latency_tracking: bool,
 }
@@ -410,6 +413,7 @@ impl Configuration {
             ),
             slower_than_us: self.text("slowlog-log-slower-than").parse().unwrap_or(-1),
             slow_log_most: self.number("slowlog-max-len") as usize,
+            tracked_most: self.number("tracking-table-max-keys"),
             latency_ms: self.number("latency-monitor-threshold"),
             latency_tracking: self.is_yes("latency-tracking"),
         };

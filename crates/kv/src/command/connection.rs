@@ -3,7 +3,10 @@
 use super::arguments::integer;
 use super::keys::database;
 use super::session::Replies;
-use super::{Arguments, Context, Done, Refusal, Reply, SYNTAX, Session, acl, word, wrong_count};
+use super::{
+    Arguments, Context, Done, Refusal, Reply, SYNTAX, Session, Shared, acl, tracking, word,
+    wrong_count,
+};
 
 pub(super) const WRONG: Refusal =
     Refusal::Said("WRONGPASS invalid username-password pair or user is disabled.");
@@ -211,7 +214,7 @@ pub(crate) fn client(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             _ => return Err(SYNTAX),
         },
         ("info", []) => {
-            let line = describe(session);
+            let line = describe(session, context.shared);
             context.reply.text(&line);
         }
         ("list", options) => {
@@ -251,6 +254,10 @@ pub(crate) fn client(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             context.reply.integer(i64::from(waits));
         }
         ("no-evict" | "no-touch", [_]) => context.reply.ok(),
+        ("tracking", [_, ..]) => tracking::set(context, args)?,
+        ("caching", [answer]) => tracking::caching(context, answer)?,
+        ("getredir", []) => tracking::redirection(context),
+        ("trackinginfo", []) => tracking::info(context),
         (name, _) => {
             return Err(Refusal::Words(format!(
                 "ERR unknown subcommand or wrong number of arguments for '{name}'. Try CLIENT HELP."
@@ -321,9 +328,9 @@ fn kill(context: &mut Context<'_>, options: &Arguments<'_>) -> Done {
 /// Whether the line of a client is of one of this type. The primary of this server is no client.
 fn of_type(name: &[u8]) -> Result<impl Fn(&str) -> bool, Refusal> {
     let wanted: &[&str] = match word(name).as_str() {
-        "normal" => &[" flags=N ", " flags=b "],
-        "slave" | "replica" => &[" flags=S "],
-        "pubsub" => &[" flags=P "],
+        "normal" => &[" flags=N", " flags=b", " flags=t"],
+        "slave" | "replica" => &[" flags=S"],
+        "pubsub" => &[" flags=P"],
         "master" => &[],
         other => return Err(Refusal::Words(format!("ERR Unknown client type '{other}'"))),
     };
@@ -331,30 +338,34 @@ fn of_type(name: &[u8]) -> Result<impl Fn(&str) -> bool, Refusal> {
 }
 
 /// A client in a line, as CLIENT LIST has it.
-pub(crate) fn describe(session: &super::Session) -> String {
+pub(crate) fn describe(session: &Session, shared: &Shared) -> String {
+    let (redirect, mut flags) = shared.tracking.of(session.id).unwrap_or((-1, String::new()));
+    match session.subscriptions() {
+        _ if session.follows => flags.insert(0, 'S'),
+        0 if session.waiting.is_some() => flags.insert(0, 'b'),
+        0 if flags.is_empty() => flags.push('N'),
+        0 => {}
+        _ => flags.insert(0, 'P'),
+    }
     format!(
         "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db={} sub={} psub={} ssub=0 \
          multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
          tot-mem=0 \
-         events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}\n",
+         events=r cmd={} user={} redir={} resp={} lib-name={} lib-ver={}\n",
         session.id,
         session.address,
         session.here,
         session.name,
         session.since.elapsed().as_secs(),
         session.last.elapsed().as_secs(),
-        match session.subscriptions() {
-            _ if session.follows => "S",
-            0 if session.waiting.is_some() => "b",
-            0 => "N",
-            _ => "P",
-        },
+        flags,
         session.db,
         session.channels.len(),
         session.patterns.len(),
         session.multi.as_ref().map_or(-1, |queued| queued.commands.len() as i64),
         session.last_command,
         String::from_utf8_lossy(&session.identity.name),
+        redirect,
         if session.resp3 { 3 } else { 2 },
         session.library[0],
         session.library[1],

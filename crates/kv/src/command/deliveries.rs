@@ -10,19 +10,33 @@ use std::rc::Rc;
 /// Bytes that a message takes beside its own.
 const MESSAGE: u64 = 64;
 
-/// A message for a client; all of its subscribers share the bytes.
+/// A message for a client.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) client: u64,
-    pub(crate) pattern: Option<Vec<u8>>,
-    pub(crate) channel: Rc<[u8]>,
-    pub(crate) payload: Rc<[u8]>,
+    pub(crate) what: What,
+}
+
+/// What it says; all who get it share the bytes.
+#[derive(Debug)]
+pub(crate) enum What {
+    /// To a channel that it is subscribed to, maybe by a pattern.
+    Message { pattern: Option<Vec<u8>>, channel: Rc<[u8]>, payload: Rc<[u8]> },
+    /// What this client keeps of keys, or of all, is not true any more.
+    Invalid { tracker: u64, keys: Option<Rc<[Vec<u8>]>> },
 }
 
 impl Delivery {
     fn bytes(&self) -> u64 {
-        let pattern = self.pattern.as_ref().map_or(0, Vec::len);
-        (pattern + self.channel.len() + self.payload.len()) as u64 + MESSAGE
+        let bytes = match &self.what {
+            What::Message { pattern, channel, payload } => {
+                pattern.as_ref().map_or(0, Vec::len) + channel.len() + payload.len()
+            }
+            What::Invalid { keys, .. } => {
+                keys.iter().flat_map(|keys| keys.iter()).map(|key| key.len() + 16).sum()
+            }
+        };
+        bytes as u64 + MESSAGE
     }
 }
 
@@ -63,6 +77,18 @@ impl Deliveries {
                 *waiting = waiting.saturating_sub(delivery.bytes());
             }
         }
+    }
+
+    /// Takes what is behind the first `from` and tells a client itself that keys have changed.
+    pub(crate) fn take_own(&mut self, from: usize, client: u64) -> Vec<Delivery> {
+        let behind = self.all.split_off(from.min(self.all.len()));
+        let own = |one: &Delivery| {
+            one.client == client
+                && matches!(one.what, What::Invalid { tracker, .. } if tracker == client)
+        };
+        let (own, others): (Vec<_>, Vec<_>) = behind.into_iter().partition(own);
+        self.all.extend(others);
+        own
     }
 
     /// Takes the messages, and the clients that are to be cut.

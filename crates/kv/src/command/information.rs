@@ -37,6 +37,7 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
     let medium = heap.medium();
     let line = |name: &str, value: &dyn std::fmt::Display| (name.to_owned(), value.to_string());
     let configured = |name: &str| line(name, &shared.configuration.text(name));
+    let tracked = shared.tracking.counts();
     let up = shared.started.elapsed().as_secs();
     let label = if medium.emulated { "EMULATED" } else { medium.access.name() };
     let keyspace = (0..DATABASE_COUNT).filter(|db| !keys.is_empty(*db)).map(|db| {
@@ -75,6 +76,7 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
                 line("connected_clients", &shared.clients),
                 configured("maxclients"),
                 line("blocked_clients", &(shared.blocked + shared.held_back)),
+                line("tracking_clients", &tracked[0]),
             ],
         ),
         (
@@ -143,6 +145,9 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
                 line("evicted_keys", &keys.evicted()),
                 line("pubsub_channels", &shared.channels.len()),
                 line("pubsub_patterns", &shared.patterns.len()),
+                line("tracking_total_keys", &tracked[1]),
+                line("tracking_total_items", &tracked[2]),
+                line("tracking_total_prefixes", &tracked[3]),
             ],
         ),
         ("Replication", super::replication::lines(shared, keys)),

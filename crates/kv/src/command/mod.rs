@@ -45,6 +45,7 @@ mod streams;
 mod strings;
 mod subcommands;
 mod table;
+mod tracking;
 mod transactions;
 
 use std::borrow::Cow;
@@ -59,6 +60,7 @@ pub(crate) use blocking::Waiting;
 pub use configuration::Configuration;
 pub(crate) use configuration::OutputLimit;
 pub(crate) use connection::describe;
+pub(crate) use deliveries::{Delivery, What};
 pub(crate) use notices::publish_events;
 pub(crate) use replicas::Phase;
 pub(crate) use replication::{Following, Link, Wanted, wanted};
@@ -140,6 +142,13 @@ fn execute(
     let skip = session.replies == Replies::SkipNext;
     let mut context = Context { keys, shared, reply: Reply { out, resp3: session.resp3 }, session };
     dispatch(&mut context, arguments);
+    if session.tracks && session.multi.is_none() {
+        let client = arguments.first().is_some_and(|name| name.eq_ignore_ascii_case(b"client"));
+        // CACHING is for the command behind it.
+        if !client {
+            shared.tracking.end_caching(session.id);
+        }
+    }
     if skip && session.replies == Replies::SkipNext {
         session.replies = Replies::On;
     }
@@ -267,6 +276,9 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
         context.reply.error(&text);
     }
     notices::publish_events(context.keys, context.shared);
+    if context.session.tracks {
+        tracking::note_reads(context, row, arguments);
+    }
     let ended = ticks.now();
     if !context.shared.in_script {
         context.shared.clock = Some(ended);

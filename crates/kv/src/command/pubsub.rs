@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::deliveries::Delivery;
+use super::deliveries::{Delivery, What};
 use super::{Arguments, Context, Done, Refusal, Shared, glob, word};
 
 /// Channels, or patterns.
@@ -93,16 +93,16 @@ pub(super) fn deliver(shared: &mut Shared, channel: &[u8], payload: &[u8]) -> u6
     let (mut count, limit) = (0, shared.configuration.hot.output_subscribed.hard);
     for client in shared.channels.get(name).into_iter().flatten() {
         let (channel, payload) = (channel.clone(), payload.clone());
-        shared
-            .deliveries
-            .push(Delivery { client: *client, pattern: None, channel, payload }, limit);
+        let what = What::Message { pattern: None, channel, payload };
+        shared.deliveries.push(Delivery { client: *client, what }, limit);
         count += 1;
     }
     for (pattern, clients) in &shared.patterns {
         for client in clients.iter().filter(|_| glob(pattern, &channel, false)) {
             let (pattern, channel, payload) =
                 (Some(pattern.clone()), channel.clone(), payload.clone());
-            shared.deliveries.push(Delivery { client: *client, pattern, channel, payload }, limit);
+            let what = What::Message { pattern, channel, payload };
+            shared.deliveries.push(Delivery { client: *client, what }, limit);
             count += 1;
         }
     }

@@ -16,6 +16,7 @@ use super::replication::{Following, Wanted};
 use super::scripting::{Bystanders, Libraries, Scripts, Unusable};
 use super::slowlog::SlowLog;
 use super::statistics::Statistics;
+use super::tracking::Tracking;
 use super::{Arguments, Configuration, lookup};
 use crate::keyspace::{Keyspace, new_name};
 
@@ -94,6 +95,8 @@ pub(crate) struct Session {
     pub(crate) says_sync: bool,
     /// What it said of itself before it asked for the stream.
     pub(crate) announced: Announced,
+    /// It is told of changes of keys: CLIENT TRACKING.
+    pub(crate) tracks: bool,
     /// It goes when its replies are sent.
     pub(crate) closing: bool,
 }
@@ -125,6 +128,7 @@ impl Session {
             follows: false,
             says_sync: false,
             announced: Announced::default(),
+            tracks: false,
             closing: false,
         }
     }
@@ -252,6 +256,8 @@ pub(crate) struct Shared {
     pub(crate) statistics: Statistics,
     /// When something took long.
     pub(crate) latency: Latency,
+    /// Who is told of changes of keys.
+    pub(crate) tracking: Tracking,
 }
 
 impl Shared {
@@ -319,6 +325,7 @@ impl Shared {
             ticks: Ticks::start(),
             statistics: Statistics::default(),
             latency: Latency::default(),
+            tracking: Tracking::default(),
         }
     }
 
@@ -354,7 +361,15 @@ impl Shared {
         if !keys.watched {
             return;
         }
+        let (tracks, mut flushed) = (self.tracking.is_on(), false);
+        let limit = self.configuration.hot.output_subscribed.hard;
         for (db, key) in keys.take_touched() {
+            if tracks {
+                match &key {
+                    Some(key) => self.tracking.changed(key, &mut self.deliveries, limit),
+                    None => flushed = true,
+                }
+            }
             match key {
                 Some(key) => {
                     let place = (db, key);
@@ -371,6 +386,19 @@ impl Shared {
                 }
             }
         }
+        if flushed {
+            self.tracking.flushed(&mut self.deliveries, limit);
+        }
+    }
+
+    /// Keeps the table of tracked keys within its limit, and tells the clients of prefixes.
+    pub(crate) fn tell_trackers(&mut self, keys: &mut Keyspace) {
+        self.tracking.current = 0;
+        self.break_watches(keys);
+        let limit = self.configuration.hot.output_subscribed.hard;
+        let most = self.configuration.hot.tracked_most;
+        self.tracking.keep_limit(most, &mut self.deliveries, limit);
+        self.tracking.broadcast(&mut self.deliveries, limit);
     }
 
     /// Forgets what a session watches.
@@ -428,6 +456,9 @@ impl Shared {
         self.waits_for_replicas.remove(&session.id);
         self.replicas.remove(&session.id);
         session.follows = false;
+        session.tracks = false;
+        self.tracking.end(session.id);
+        self.note_who_watches(keys);
         for (all, of) in [
             (&mut self.channels, std::mem::take(&mut session.channels)),
             (&mut self.patterns, std::mem::take(&mut session.patterns)),

@@ -33,6 +33,7 @@ pub(crate) fn step(
         return false;
     }
     let messages = shared.deliveries.len();
+    shared.tracking.current = session.id;
     let mut before = keys.heap().savepoint();
     let mut refused = shared.refused;
     let mut from = keys.position();
@@ -79,6 +80,7 @@ pub(crate) fn step(
         keys.relay(&bytes, position, session.db);
     }
     shared.break_watches(keys);
+    shared.tracking.current = 0;
     if !keys.heap().is_large() {
         return true;
     }

@@ -41,8 +41,8 @@ use tiersmith_events::Registry;
 use tiersmith_pmem::Mapping;
 
 use crate::command::{
-    Configuration, OutputLimit, Reply, Session, Shared, Wanted, load_at_start, publish_events,
-    step, wanted,
+    Configuration, Delivery, OutputLimit, Reply, Session, Shared, Wanted, What, load_at_start,
+    publish_events, step, wanted,
 };
 use crate::error::Error;
 use crate::format::DATABASE_COUNT;
@@ -400,6 +400,7 @@ impl Server {
     fn one(&mut self, session: &mut Session, arguments: &[&[u8]], out: &mut Vec<u8>) {
         let Some(name) = arguments.first() else { return };
         let (before, follows) = (out.len(), session.follows);
+        let messages = self.shared.deliveries.len();
         if name.eq_ignore_ascii_case(b"client") && session.allowed {
             self.list_clients(session);
         }
@@ -407,6 +408,11 @@ impl Server {
             self.step_beside_others(session, arguments, out);
         } else {
             step(&mut self.keys, &mut self.shared, session, arguments, out);
+        }
+        if session.tracks {
+            // It is told of its own changes before the reply to what it says next.
+            let own = self.shared.deliveries.take_own(messages, session.id);
+            own.iter().for_each(|one| say(session, out, &one.what));
         }
         if follows {
             // A replica takes nothing but the stream.
@@ -471,7 +477,7 @@ impl Server {
         let others = self.clients.values().map(|client| &client.session);
         let mut lines: Vec<(u64, String)> = others
             .chain(std::iter::once(asking))
-            .map(|session| (session.id, crate::command::describe(session)))
+            .map(|session| (session.id, crate::command::describe(session, &self.shared)))
             .collect();
         lines.sort();
         self.shared.listed = lines;
@@ -562,33 +568,36 @@ impl Server {
 
     /// Messages go to their subscribers' buffers.
     fn deliver(&mut self) {
+        if self.shared.tracking.is_on() {
+            self.shared.tell_trackers(&mut self.keys);
+        }
         let (deliveries, over) = self.shared.deliveries.take();
         self.shared.kill.extend(over);
-        for delivery in deliveries {
-            let Some(client) = self.clients.get(&delivery.client) else { continue };
+        for Delivery { client: mut to, what } in deliveries {
+            // Who tracks is told that the one it named is not there.
+            let lost = match &what {
+                What::Invalid { tracker, .. } if !self.clients.contains_key(&to) => {
+                    Some(std::mem::replace(&mut to, *tracker))
+                }
+                _ => None,
+            };
+            let Some(client) = self.clients.get(&to) else { continue };
             let limit = self.output_limit(client);
-            let Some(client) = self.clients.get_mut(&delivery.client) else { continue };
-            let resp3 = client.session.resp3;
-            let mut reply = Reply { out: &mut client.output, resp3 };
-            match &delivery.pattern {
-                None => {
-                    reply.push(3);
-                    reply.bulk(b"message");
+            let Some(client) = self.clients.get_mut(&to) else { continue };
+            let before = client.unsent();
+            match lost {
+                Some(lost) => {
+                    self.shared.tracking.note_broken(to);
+                    say_lost(client, lost);
                 }
-                Some(pattern) => {
-                    reply.push(4);
-                    reply.bulk(b"pmessage");
-                    reply.bulk(pattern);
-                }
+                None => say(&client.session, &mut client.output, &what),
             }
-            reply.bulk(&delivery.channel);
-            reply.bulk(&delivery.payload);
             if client.unsent() as u64 > limit {
                 client.cut();
             }
-            if !client.pending {
+            if client.unsent() != before && !client.pending {
                 client.pending = true;
-                self.pending.push(delivery.client);
+                self.pending.push(to);
             }
         }
     }
@@ -656,6 +665,51 @@ impl Server {
                 }
             }
         }
+    }
+}
+
+/// Puts a message into a client's buffer, if it can take it.
+fn say(session: &Session, out: &mut Vec<u8>, what: &What) {
+    let resp3 = session.resp3;
+    let mut reply = Reply { out, resp3 };
+    match what {
+        What::Message { pattern, channel, payload } => {
+            reply.push(if pattern.is_some() { 4 } else { 3 });
+            reply.bulk(if pattern.is_some() { b"pmessage" } else { b"message" });
+            pattern.iter().for_each(|pattern| reply.bulk(pattern));
+            reply.bulk(channel);
+            reply.bulk(payload);
+        }
+        What::Invalid { tracker, keys } => {
+            if resp3 {
+                reply.push(2);
+                reply.bulk(b"invalidate");
+            } else if session.subscriptions() > 0 && *tracker != session.id {
+                reply.push(3);
+                reply.bulk(b"message");
+                reply.bulk(b"__redis__:invalidate");
+            } else {
+                // Within replies of RESP2 there is no place for it.
+                return;
+            }
+            match keys {
+                Some(keys) => {
+                    reply.list(keys.len());
+                    keys.iter().for_each(|key| reply.bulk(key));
+                }
+                None => reply.null(),
+            }
+        }
+    }
+}
+
+/// Tells a client that another one is gone that was to be told of changes.
+fn say_lost(client: &mut Client, lost: u64) {
+    let mut reply = Reply { out: &mut client.output, resp3: client.session.resp3 };
+    if reply.resp3 {
+        reply.push(2);
+        reply.bulk(b"tracking-redir-broken");
+        reply.count(lost);
     }
 }
 

@@ -39,3 +39,4 @@ mod slowlog;
 mod space;
 mod statistics;
 mod streams;
+mod tracking;

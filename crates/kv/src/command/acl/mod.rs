@@ -348,7 +348,7 @@ fn note(context: &mut Context<'_>, denied: Denied, at: Where, row: &Row, args: &
         Denied::Key(place) => (Reason::Key, args[place].to_vec()),
         Denied::Channel(place) => (Reason::Channel, args[place].to_vec()),
     };
-    let client = super::describe(context.session);
+    let client = super::describe(context.session, context.shared);
     let (name, now) = (context.session.identity.name.clone(), context.keys.now_ms());
     context.shared.acl.log.add(reason, at, object, name, client, now);
 }
@@ -432,7 +432,7 @@ pub(super) fn authenticate(
         }
         None => {
             let at = if context.session.multi.is_some() { Where::Multi } else { Where::TopLevel };
-            let client = super::describe(context.session);
+            let client = super::describe(context.session, context.shared);
             let (name, now) = (name.to_vec(), context.keys.now_ms());
             context.shared.acl.log.add(Reason::Auth, at, said.to_vec(), name, client, now);
             Err(Refusal::Said("WRONGPASS invalid username-password pair or user is disabled."))

@@ -525,6 +525,7 @@ impl Scripts {
             Session::new(of.id, of.address.clone(), of.here.clone(), of.identity.clone());
         let mut unused = Vec::new();
         session.db = context.session.db;
+        session.tracks = context.session.tracks;
         let caller = RefCell::new(Caller {
             context: Context {
                 keys: &mut *context.keys,
