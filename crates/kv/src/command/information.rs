@@ -98,6 +98,8 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
                 line("number_of_libraries", &keys.library_count()),
                 line("number_of_cached_scripts", &shared.scripts.as_ref().map_or(0, |s| s.count())),
                 line("total_system_memory", &heap.size()),
+                line("mem_not_counted_for_evict", &0),
+                line("lazyfree_pending_objects", &keys.trash_buckets()),
                 configured("maxmemory"),
                 line("maxmemory_policy", &shared.configuration.text("maxmemory-policy")),
             ],

@@ -67,9 +67,11 @@ pub(crate) use replication::{Following, Link, Wanted, wanted};
 pub(crate) use reply::Reply;
 pub(crate) use scripting::{Bystanders, Running, Told, check_libraries, stats};
 pub(crate) use session::{Replies, Session, Shared};
+pub(crate) use space::evict_until;
 pub(crate) use step::{refusals, step};
 pub use table::table_for_people;
 pub(crate) use table::{Row, TABLE, lookup};
+pub(crate) use tracking::say_invalid;
 
 /// Arguments, the command's name first.
 pub(crate) type Arguments<'a> = [&'a [u8]];

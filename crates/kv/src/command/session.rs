@@ -361,7 +361,8 @@ impl Shared {
         if !keys.watched {
             return;
         }
-        let (tracks, mut flushed) = (self.tracking.is_on(), false);
+        let tracks = self.tracking.is_on();
+        let mut flushed = std::mem::take(&mut self.tracking.emptied) && tracks;
         let limit = self.configuration.hot.output_subscribed.hard;
         for (db, key) in keys.take_touched() {
             if tracks {

@@ -28,6 +28,36 @@ fn may_evict(keys: &Keyspace) -> bool {
         && !keys.partial
 }
 
+/// Removes keys until the limit is kept, none may go, or `go_on` says no.
+fn evict(keys: &mut Keyspace, shared: &mut Shared, go_on: impl Fn() -> bool) {
+    let (most, latency_ms) =
+        (shared.configuration.hot.memory_most, shared.configuration.hot.latency_ms);
+    let began = (latency_ms > 0).then(Instant::now);
+    while may_evict(keys) && keys.in_use() > most && go_on() {
+        // What a large value held is freed a part at a time.
+        if keys.has_trash() {
+            keys.empty_trash(TRASH_STEP);
+        } else if !keys.evict() {
+            break;
+        }
+        notices::publish_events(keys, shared);
+        if keys.heap().is_large() {
+            keys.heap_mut().commit();
+        }
+    }
+    if let Some(began) = began {
+        shared.latency.note("eviction-cycle", began.elapsed(), (latency_ms, keys.now_ms()));
+    }
+}
+
+/// Removes keys for a limit that was lowered, until this time.
+pub(crate) fn evict_until(keys: &mut Keyspace, shared: &mut Shared, until: Instant) {
+    let most = shared.configuration.hot.memory_most;
+    if most > 0 && keys.in_use() > most {
+        evict(keys, shared, || Instant::now() < until);
+    }
+}
+
 /// Removes keys until the limit is kept.
 ///
 /// # Errors
@@ -43,23 +73,7 @@ pub(super) fn keep_limit(
     if most == 0 || !session.allowed || keys.in_use() <= most || keys.follows || keys.for_primary {
         return Ok(());
     }
-    let latency_ms = shared.configuration.hot.latency_ms;
-    let began = (latency_ms > 0).then(Instant::now);
-    while may_evict(keys) && keys.in_use() > most {
-        // What a large value held is freed a part at a time.
-        if keys.has_trash() {
-            keys.empty_trash(TRASH_STEP);
-        } else if !keys.evict() {
-            break;
-        }
-        notices::publish_events(keys, shared);
-        if keys.heap().is_large() {
-            keys.heap_mut().commit();
-        }
-    }
-    if let Some(began) = began {
-        shared.latency.note("eviction-cycle", began.elapsed(), (latency_ms, keys.now_ms()));
-    }
+    evict(keys, shared, || true);
     if keys.in_use() <= most {
         return Ok(());
     }

@@ -14,7 +14,6 @@ pub(crate) fn step(
     arguments: &Arguments<'_>,
     out: &mut Vec<u8>,
 ) -> bool {
-    let sent = out.len();
     // An EXEC says of each of its commands what became of it, and is not done twice.
     let once = session.multi.is_some();
     let exec = arguments.first().is_some_and(|name| name.eq_ignore_ascii_case(b"exec"));
@@ -32,7 +31,10 @@ pub(crate) fn step(
         super::Reply { out, resp3: session.resp3 }.error(&text);
         return false;
     }
-    let messages = shared.deliveries.len();
+    if session.tracks {
+        tell_what_went(keys, shared, session, out);
+    }
+    let (messages, sent) = (shared.deliveries.len(), out.len());
     shared.tracking.current = session.id;
     let mut before = keys.heap().savepoint();
     let mut refused = shared.refused;
@@ -95,6 +97,18 @@ pub(crate) fn step(
     keys.heap_mut().commit();
     shared.clock = None;
     fits
+}
+
+/// Tells a client that tracks what had to go for the command that it says, before its reply.
+#[cold]
+fn tell_what_went(keys: &mut Keyspace, shared: &mut Shared, session: &Session, out: &mut Vec<u8>) {
+    let messages = shared.deliveries.len();
+    shared.break_watches(keys);
+    for one in shared.deliveries.take_own(messages, session.id) {
+        if let super::What::Invalid { tracker, keys } = &one.what {
+            super::say_invalid(session, out, *tracker, keys.as_deref());
+        }
+    }
 }
 
 /// Ends the transaction of a client whose EXEC is refused, as Redis does: there is no second one.

@@ -316,7 +316,7 @@ rows! {
         "auth" -2 FAST | WITHOUT_AUTH | N, [0 0 0], c::auth, "Give the password";
         "client" -2 N, [0 0 0], c::client, "About this client and the others";
         "echo" 2 F, [0 0 0], c::echo, "Return the argument";
-        "hello" -1 FAST | WITHOUT_AUTH | NOT_IN_MULTI | N, [0 0 0], c::hello, "Choose the protocol";
+        "hello" -1 FAST | WITHOUT_AUTH | N, [0 0 0], c::hello, "Choose the protocol";
         "ping" -1 FAST | SUBSCRIBED, [0 0 0], c::ping, "Is the server there";
         "quit" -1 FAST | WITHOUT_AUTH | NOT_QUEUED | SUBSCRIBED | N, [0 0 0], c::quit, "Close the \
             connection";
@@ -346,7 +346,7 @@ rows! {
         "replconf" -1 ADMIN | N, [0 0 0], q::replconf, "What a replica says of itself";
         "replicaof" 3 ADMIN | N, [0 0 0], r::replicaof, "Follow a primary, or no one";
         "role" 1 F | N, [0 0 0], r::role, "Primary or replica";
-        "save" 1 ADMIN | N, [0 0 0], i::save, "Nothing: every write is durable";
+        "save" 1 ADMIN | NOT_IN_MULTI | N, [0 0 0], i::save, "Nothing: every write is durable";
         "shutdown" -1 ADMIN | NOT_IN_MULTI | N, [0 0 0], i::shutdown, "End the server";
         "slaveof" 3 ADMIN | N, [0 0 0], r::replicaof, "Follow a primary, or no one";
         "slowlog" -2 0, [0 0 0], sl::slowlog, "Commands that took long";

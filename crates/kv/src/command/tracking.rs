@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use super::arguments::integer;
 use super::deliveries::{Deliveries, Delivery, What};
-use super::{Arguments, Context, Done, Refusal, Row, SYNTAX, acl, flag, word};
+use super::{Arguments, Context, Done, Refusal, Reply, Row, SYNTAX, Session, acl, flag, word};
 
 /// Keys that leave a table that is too large at one go, and so many more at each further one.
 const EFFORT: usize = 100;
@@ -53,6 +53,8 @@ pub(crate) struct Tracking {
     prefixes: BTreeMap<Vec<u8>, Prefix>,
     /// Who runs a command now; 0: nobody.
     pub(crate) current: u64,
+    /// A database was emptied, maybe one that was empty.
+    pub(crate) emptied: bool,
     /// The script that runs has read a key.
     pub(crate) script_reads: bool,
     /// Behind the key that left the table last.
@@ -226,6 +228,35 @@ impl Tracker {
         let to = if self.redirect == 0 { client } else { self.redirect };
         let what = What::Invalid { tracker: client, keys };
         deliveries.push(Delivery { client: to, what }, limit);
+    }
+}
+
+/// Tells a client that what is kept of keys, or of all, is not true any more: by it, or by the
+/// client that it is told for.
+pub(crate) fn say_invalid(
+    session: &Session,
+    out: &mut Vec<u8>,
+    tracker: u64,
+    keys: Option<&[Vec<u8>]>,
+) {
+    let mut reply = Reply { out, resp3: session.resp3 };
+    if reply.resp3 {
+        reply.push(2);
+        reply.bulk(b"invalidate");
+    } else if session.subscriptions() > 0 && tracker != session.id {
+        reply.push(3);
+        reply.bulk(b"message");
+        reply.bulk(b"__redis__:invalidate");
+    } else {
+        // Between replies of RESP2 there is no place for it.
+        return;
+    }
+    match keys {
+        Some(keys) => {
+            reply.list(keys.len());
+            keys.iter().for_each(|key| reply.bulk(key));
+        }
+        None => reply.null(),
     }
 }
 

@@ -41,8 +41,8 @@ use tiersmith_events::Registry;
 use tiersmith_pmem::Mapping;
 
 use crate::command::{
-    Configuration, Delivery, OutputLimit, Reply, Session, Shared, Wanted, What, load_at_start,
-    publish_events, step, wanted,
+    Configuration, Delivery, OutputLimit, Reply, Session, Shared, Wanted, What, evict_until,
+    load_at_start, publish_events, say_invalid, step, wanted,
 };
 use crate::error::Error;
 use crate::format::DATABASE_COUNT;
@@ -631,6 +631,7 @@ impl Server {
         }
         let times = (self.shared.configuration.hot.latency_ms, self.keys.now_ms());
         self.shared.latency.note("expire-cycle", began.elapsed(), times);
+        evict_until(&mut self.keys, &mut self.shared, Instant::now() + EXPIRY_TIME_MOST);
         self.keys.grow_uses();
         self.tick_replicas();
         self.commit();
@@ -670,10 +671,9 @@ impl Server {
 
 /// Puts a message into a client's buffer, if it can take it.
 fn say(session: &Session, out: &mut Vec<u8>, what: &What) {
-    let resp3 = session.resp3;
-    let mut reply = Reply { out, resp3 };
     match what {
         What::Message { pattern, channel, payload } => {
+            let mut reply = Reply { out, resp3: session.resp3 };
             reply.push(if pattern.is_some() { 4 } else { 3 });
             reply.bulk(if pattern.is_some() { b"pmessage" } else { b"message" });
             pattern.iter().for_each(|pattern| reply.bulk(pattern));
@@ -681,24 +681,7 @@ fn say(session: &Session, out: &mut Vec<u8>, what: &What) {
             reply.bulk(payload);
         }
         What::Invalid { tracker, keys } => {
-            if resp3 {
-                reply.push(2);
-                reply.bulk(b"invalidate");
-            } else if session.subscriptions() > 0 && *tracker != session.id {
-                reply.push(3);
-                reply.bulk(b"message");
-                reply.bulk(b"__redis__:invalidate");
-            } else {
-                // Within replies of RESP2 there is no place for it.
-                return;
-            }
-            match keys {
-                Some(keys) => {
-                    reply.list(keys.len());
-                    keys.iter().for_each(|key| reply.bulk(key));
-                }
-                None => reply.null(),
-            }
+            say_invalid(session, out, *tracker, keys.as_deref());
         }
     }
 }

@@ -132,6 +132,8 @@ fn scripts_reach_nothing_of_the_machine_and_cannot_end_the_server() {
         ("return select(2, loadstring('\\27Lua'))", ""),
         ("string.rep = nil", "readonly table"),
         ("getmetatable('').__index = nil", "readonly table"),
+        ("getmetatable(_G).__index = {}", "readonly table"),
+        ("rawset(getmetatable(_G), '__index', {})", "readonly table"),
         ("rawset(string, 'rep', nil)", "readonly table"),
         ("setmetatable(redis, nil)", "readonly table"),
         (
@@ -426,4 +428,45 @@ fn a_script_in_a_full_tier_is_told_so_and_the_server_goes_on() {
     client.say("FLUSHALL");
     let one = "return redis.call('set', 'again', ARGV[1])";
     assert_eq!(eval(&mut client, one, &["0", &large]), text("OK"));
+}
+
+/// What a user may do by script, and a protocol that changes within a transaction.
+fn rights_and_protocols(served: &Served) -> Vec<Value> {
+    let mut client = served.connect();
+    client.say("HSET x:h f v");
+    client.say("ACL SETUSER bob on nopass ~x:* +@all -hset");
+    let mut all = Vec::new();
+    for who in ["default", "bob"] {
+        client.say(&format!("AUTH {who} x"));
+        for arguments in ["'set','x:1',1", "'hset','x:1','f',1", "'set','y',1", "'none','y'", ""] {
+            all.push(eval(
+                &mut client,
+                &format!("return redis.acl_check_cmd({arguments})"),
+                &["0"],
+            ));
+        }
+    }
+    client.say("MULTI");
+    client.say("HELLO 3");
+    client.say("HGETALL x:h");
+    client.say("HELLO 2");
+    let Value::List(mut parts) = client.say("EXEC") else { panic!("no list") };
+    // What HELLO says is another thing for each server.
+    all.push(parts.swap_remove(1));
+    all
+}
+
+#[test]
+fn scripts_learn_what_their_user_may_do_and_hello_may_be_part_of_a_transaction() {
+    let directory = tempfile::tempdir().unwrap();
+    let mine = rights_and_protocols(&server(&directory, ""));
+    let may = |at: usize| mine[at] == Value::Int(1);
+    assert_eq!(
+        [may(0), may(1), may(2), may(5), may(6), may(7)],
+        [true, true, true, true, false, false]
+    );
+    assert_eq!(mine[10], Value::List(vec![text("f"), text("v")]));
+    if let Some(redis) = Served::redis(directory.path()) {
+        assert_eq!(mine, rights_and_protocols(&redis));
+    }
 }

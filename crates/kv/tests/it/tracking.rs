@@ -59,6 +59,9 @@ const LINES: &[(usize, &str)] = &[
     (2, "RENAME d e"),
     (0, "GET c"),
     (2, "FLUSHDB"),
+    (0, "GET nothing"),
+    (2, "FLUSHALL ASYNC"),
+    (2, "SET nothing 1"),
     (0, "CLIENT TRACKING on BCAST"),
     (0, "CLIENT TRACKING off"),
     (0, "CLIENT TRACKING on NOLOOP"),
@@ -194,6 +197,21 @@ fn changes_are_told_to_whom_redis_tells_them() {
     for (one, other) in mine.iter().zip(&said(&redis)) {
         assert_eq!(one, other);
     }
+}
+
+#[test]
+fn what_goes_for_a_command_is_told_before_its_reply() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(directory.path(), "maxmemory-policy volatile-random");
+    let mut client = served.connect();
+    client.say("HELLO 3");
+    client.say("CLIENT TRACKING on");
+    client.say("SETEX goes 10000 x");
+    client.say("GET goes");
+    client.say("SET stays x");
+    client.say("CONFIG SET maxmemory 1");
+    client.send(&[b"GET", b"stays"]).unwrap();
+    assert_eq!([client.read().unwrap(), client.read().unwrap()], [invalid("goes"), text("x")]);
 }
 
 fn invalid(key: &str) -> Value {

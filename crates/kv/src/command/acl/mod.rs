@@ -406,6 +406,11 @@ pub(super) fn refuse_queued(
     )))
 }
 
+/// Whether the client may execute a command.
+pub(super) fn may(context: &mut Context<'_>, row: &Row, args: &Arguments<'_>) -> bool {
+    check(context, row, args).is_ok()
+}
+
 /// The same for a command of a script.
 pub(super) fn refuse_in_script(
     context: &mut Context<'_>,

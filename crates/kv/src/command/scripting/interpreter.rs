@@ -191,16 +191,6 @@ fn redis(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
         _ => raise("ERR redis.setresp() requires one argument."),
     };
     table.set("setresp", lua.create_function(setresp)?)?;
-    let may = |_: &Lua, args: MultiValue| match args.front() {
-        None => {
-            raise("ERR Please specify at least one argument for this redis.acl_check_cmd() call")
-        }
-        Some(name) if lookup(&bytes_of(name)).is_none() => {
-            raise("ERR Invalid command passed to redis.acl_check_cmd()")
-        }
-        Some(_) => Ok(true),
-    };
-    table.set("acl_check_cmd", lua.create_function(may)?)?;
     Ok(table)
 }
 
@@ -552,7 +542,13 @@ impl Scripts {
                 read_reply(lua, &mut out.as_slice())
             })?;
             let run = if script.of_library.is_some() { &self.run_function } else { &self.run };
-            run.call((script.function, call, protected, &self.handler, keys, argv))
+            let may = scope.create_function(|_, args: MultiValue| {
+                match caller.borrow_mut().may(&args) {
+                    Ok(may) => Ok(may),
+                    Err(text) => raise(text),
+                }
+            })?;
+            run.call((script.function, call, protected, may, &self.handler, keys, argv))
         })?;
         match (ok, value) {
             (true, value) => {
@@ -623,6 +619,17 @@ impl Caller<'_, '_> {
             Reply { out: &mut out, resp3: false }.error(&refusal.text());
         }
         out
+    }
+
+    /// Whether who runs the script may execute a command.
+    fn may(&mut self, args: &MultiValue) -> Result<bool, &'static str> {
+        let words: Vec<Vec<u8>> = args.iter().map(bytes_of).collect();
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let name = words
+            .first()
+            .ok_or("ERR Please specify at least one argument for this redis lib call")?;
+        let row = lookup(name).ok_or("ERR Invalid command passed to redis.acl_check_cmd()")?;
+        Ok(acl::may(&mut self.context, row, &words))
     }
 
     fn execute(&mut self, args: &MultiValue, out: &mut Vec<u8>) -> Result<(), Refusal> {

@@ -16,11 +16,18 @@ local READ_ONLY = "Attempt to modify a readonly table"
 -- Tables that nobody changes are empty ones in front of the real ones.
 local protected = setmetatable({}, { __mode = "k" })
 
+-- What such a table has as its metatable: nobody changes that either.
+local sealed = setmetatable({}, {
+    __newindex = function() error(READ_ONLY, 2) end,
+    __metatable = false,
+})
+protected[sealed] = {}
+
 local function read_only(real)
     local shown = setmetatable({}, {
         __index = real,
         __newindex = function() error(READ_ONLY, 2) end,
-        __metatable = false,
+        __metatable = sealed,
     })
     protected[shown] = real
     return shown
@@ -186,22 +193,22 @@ local globals = read_only(G)
 G._G = globals
 
 -- Runs a script; what redis.call and redis.pcall are this time comes with it.
-local function run(f, call, protected_call, handler, keys, argv)
-    redis.call, redis.pcall = call, protected_call
+local function run(f, call, protected_call, may, handler, keys, argv)
+    redis.call, redis.pcall, redis.acl_check_cmd = call, protected_call, may
     rawset(G, "KEYS", keys)
     rawset(G, "ARGV", argv)
     local ok, value = raw_xpcall(f, handler)
-    redis.call, redis.pcall = nil, nil
+    redis.call, redis.pcall, redis.acl_check_cmd = nil, nil, nil
     rawset(G, "KEYS", nil)
     rawset(G, "ARGV", nil)
     return ok, value
 end
 
 -- Runs a function of a library, which gets keys and arguments as its own.
-local function run_function(f, call, protected_call, handler, keys, argv)
-    redis.call, redis.pcall = call, protected_call
+local function run_function(f, call, protected_call, may, handler, keys, argv)
+    redis.call, redis.pcall, redis.acl_check_cmd = call, protected_call, may
     local ok, value = raw_xpcall(function() return f(keys, argv) end, handler)
-    redis.call, redis.pcall = nil, nil
+    redis.call, redis.pcall, redis.acl_check_cmd = nil, nil, nil
     return ok, value
 end
 
