@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn a_series_keeps_the_worst_of_each_second_and_no_more_than_it_may() {
         let mut all = Latency::default();
-        let mut note = |ms, second| {
+        let mut note = |ms: u64, second: u64| {
             all.note("command", Duration::from_millis(ms), (10, second * 1000));
         };
         note(9, 1);

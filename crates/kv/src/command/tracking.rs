@@ -148,7 +148,8 @@ impl Tracking {
         let keys: Rc<[Vec<u8>]> = Rc::new([key.to_vec()]);
         for client in readers {
             let Some(tracker) = self.clients.get(&client) else { continue };
-            if !tracker.broadcast && !(tracker.no_loop && client == self.current) {
+            let own = tracker.no_loop && client == self.current;
+            if !(tracker.broadcast || own) {
                 tracker.tell(client, Some(keys.clone()), deliveries, limit);
             }
         }

@@ -108,7 +108,9 @@ fn named(histogram: &Value) -> Value {
     let mut names: Vec<Value> = all
         .chunks(2)
         .map(|pair| match pair {
-            [name, Value::List(parts)] => Value::List([&[name.clone()], &parts[..2]].concat()),
+            [name, Value::List(parts)] => {
+                Value::List([std::slice::from_ref(name), &parts[..2]].concat())
+            }
             other => panic!("{other:?}"),
         })
         .collect();
