@@ -404,7 +404,7 @@ fn sync_or_async(args: &Arguments<'_>) -> Done {
 pub(crate) fn flushdb(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     sync_or_async(args)?;
     context.keys.flush(context.session.db);
-    context.shared.tracking.emptied = true;
+    context.shared.tracking.emptied = context.shared.tracking.is_on();
     context.reply.ok();
     Ok(())
 }
@@ -412,7 +412,7 @@ pub(crate) fn flushdb(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 pub(crate) fn flushall(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     sync_or_async(args)?;
     (0..DATABASE_COUNT).for_each(|db| context.keys.flush(db));
-    context.shared.tracking.emptied = true;
+    context.shared.tracking.emptied = context.shared.tracking.is_on();
     if context.keys.copied() == Copied::Part && !context.keys.for_primary {
         // Nothing is whole, and this server's own.
         context.keys.flush_libraries();

@@ -6,6 +6,8 @@ use crate::served::{Client, Served, Value, text};
 
 /// Who speaks, and what: 0 tracks, 2 is another. `{}` is the number of one that is told for 0.
 const LINES: &[(usize, &str)] = &[
+    // Nobody tracks yet, and nobody is told of it later.
+    (2, "FLUSHALL"),
     (0, "CLIENT TRACKINGINFO"),
     (0, "CLIENT GETREDIR"),
     (0, "CLIENT CACHING yes"),
