@@ -102,7 +102,7 @@ const LINES: &[(usize, &str)] = &[
     (2, "SET other x"),
     (2, "MSET user:1 x user:2 y b z"),
     (2, "DEL b"),
-    (0, "SET user:3 x"),
+    (2, "SET user:3 x"),
     (2, "FLUSHALL"),
     (0, "CLIENT TRACKING off"),
     (0, "CLIENT TRACKING on BCAST NOLOOP REDIRECT {}"),
