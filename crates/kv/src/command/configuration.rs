@@ -173,6 +173,15 @@ pub(crate) struct Hot {
     pub(crate) latency_tracking: bool,
 }
 
+impl Hot {
+    /// Bytes that may wait for a client that is told of keys it has read, whether it is one that
+    /// subscribes to channels or not: the server looks closer when it sends them. 0: any number.
+    pub(crate) fn most_for_trackers(&self) -> u64 {
+        let [normal, subscribed] = [self.output.hard, self.output_subscribed.hard];
+        if normal == 0 || subscribed == 0 { 0 } else { normal.max(subscribed) }
+    }
+}
+
 /// Bytes that may wait for a client to take them; 0: any number.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OutputLimit {

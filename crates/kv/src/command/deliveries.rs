@@ -70,12 +70,20 @@ impl Deliveries {
         }
     }
 
-    /// Forgets the messages behind the first `len`, whose command was taken back.
+    /// Forgets the messages behind the first `len`, whose command was taken back. That keys have
+    /// changed is told nevertheless: who has read them is not remembered any more.
     pub(crate) fn truncate(&mut self, len: usize) {
-        for delivery in self.all.drain(len.min(self.all.len())..) {
-            if let Some(waiting) = self.waiting.get_mut(&delivery.client) {
-                *waiting = waiting.saturating_sub(delivery.bytes());
+        for delivery in self.all.split_off(len.min(self.all.len())) {
+            match &delivery.what {
+                What::Invalid { .. } => self.all.push(delivery),
+                What::Message { .. } => self.waits_no_more(&delivery),
             }
+        }
+    }
+
+    fn waits_no_more(&mut self, delivery: &Delivery) {
+        if let Some(waiting) = self.waiting.get_mut(&delivery.client) {
+            *waiting = waiting.saturating_sub(delivery.bytes());
         }
     }
 
@@ -88,6 +96,7 @@ impl Deliveries {
         };
         let (own, others): (Vec<_>, Vec<_>) = behind.into_iter().partition(own);
         self.all.extend(others);
+        own.iter().for_each(|one| self.waits_no_more(one));
         own
     }
 

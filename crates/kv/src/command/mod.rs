@@ -230,6 +230,9 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
     if context.keys.notice_classes() != 0 {
         notices::prepare(context.keys, row);
     }
+    if context.session.tracks {
+        tracking::begin(context, row, arguments);
+    }
     context.keys.heap_mut().open_reserve(row.flags & flag::FREES != 0);
     let functions = scripting::writes(arguments);
     let writes = row.flags & flag::WRITE != 0 || functions;

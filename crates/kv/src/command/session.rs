@@ -363,10 +363,12 @@ impl Shared {
         }
         let tracks = self.tracking.is_on();
         let mut flushed = std::mem::take(&mut self.tracking.emptied) && tracks;
-        let limit = self.configuration.hot.output_subscribed.hard;
+        let limit = self.configuration.hot.most_for_trackers();
         for (db, key) in keys.take_touched() {
             if tracks {
                 match &key {
+                    // Of a copy that is read, whose beginning was told as a change of all.
+                    Some(_) if keys.partial => {}
                     Some(key) => self.tracking.changed(key, &mut self.deliveries, limit),
                     None => flushed = true,
                 }
@@ -396,7 +398,7 @@ impl Shared {
     pub(crate) fn tell_trackers(&mut self, keys: &mut Keyspace) {
         self.tracking.current = 0;
         self.break_watches(keys);
-        let limit = self.configuration.hot.output_subscribed.hard;
+        let limit = self.configuration.hot.most_for_trackers();
         let most = self.configuration.hot.tracked_most;
         self.tracking.keep_limit(most, &mut self.deliveries, limit);
         self.tracking.broadcast(&mut self.deliveries, limit);

@@ -14,8 +14,8 @@ use super::{Arguments, Row, TABLE, subcommands, word};
 
 /// Codes of errors that are counted: a script can make up any number of them.
 const CODES_MAX: usize = 128;
-/// Characters of such a code that are kept.
-const CODE_MAX: usize = 64;
+/// Bytes of such a code, as in Redis: what is longer, or all there is, counts as `ERR`.
+const CODE_MAX: usize = 30;
 
 /// The first step of a histogram that is shown, in nanoseconds, as in Redis.
 const STEP_NS: u64 = 1024;
@@ -149,8 +149,15 @@ impl Statistics {
 
     /// Counts an error reply by its first word.
     pub(super) fn note_error(&mut self, text: &str) {
-        let code: String =
-            text.split(' ').next().unwrap_or_default().chars().take(CODE_MAX).collect();
+        // Ends of lines are blanks in a reply.
+        let first = text.split([' ', '\r', '\n']).next().unwrap_or_default();
+        let is_code = first.len() < text.len() && first.len() <= CODE_MAX;
+        // A script's error may have anything in it, which must not look like a figure of INFO.
+        let plain = |at: char| if matches!(at, '#' | ':') { '_' } else { at };
+        let code: String = match is_code {
+            true => first.chars().map(plain).collect(),
+            false => "ERR".to_owned(),
+        };
         if let Some(count) = self.errors.get_mut(&code) {
             *count += 1;
         } else if self.errors.len() < CODES_MAX {
@@ -278,6 +285,14 @@ mod tests {
         all.note_error("CODE7 again");
         assert_eq!(all.errors.len(), CODES_MAX);
         assert_eq!(all.errors["CODE7"], 2);
+        let mut all = Statistics::default();
+        for text in ["ALONE", "", " blank", &format!("{} b", "x".repeat(31))] {
+            all.note_error(text);
+        }
+        all.note_error("INJ\r\nfake:1");
+        all.note_error("A:B=c#d e");
+        let codes: Vec<&str> = all.errors.keys().map(String::as_str).collect();
+        assert_eq!(codes, ["", "A_B=c_d", "ERR", "INJ"]);
         assert_eq!(percentiles("0.0 50.0 99.90 100").as_deref(), Some("0 50 99.9 100"));
         assert_eq!(percentiles(""), Some(String::new()));
         for wrong in ["10 a", "101", "-1", "NaN"] {

@@ -55,8 +55,8 @@ pub(crate) struct Tracking {
     pub(crate) current: u64,
     /// A database was emptied, maybe one that was empty.
     pub(crate) emptied: bool,
-    /// The script that runs has read a key.
-    pub(crate) script_reads: bool,
+    /// The keys that were named for the script that runs.
+    script_keys: Vec<Vec<u8>>,
     /// Behind the key that left the table last.
     cursor: Vec<u8>,
     /// How often the table was still too large.
@@ -113,14 +113,14 @@ impl Tracking {
     }
 
     /// A client has read keys.
-    #[cold]
-    pub(crate) fn remember(&mut self, client: u64, row: &Row, args: &Arguments<'_>) {
+    fn remember(&mut self, client: u64, keys: &[&[u8]]) {
         let Some(tracker) = self.clients.get(&client) else { return };
         let out = tracker.opt_in && !tracker.caching || tracker.opt_out && tracker.caching;
         if tracker.broadcast || out {
             return;
         }
-        for key in acl::keys_of(row, args).unwrap_or_default() {
+        for key in keys {
+            let key = *key;
             if !self.table.contains_key(key) {
                 self.table.insert(key.to_vec(), BTreeSet::new());
             }
@@ -261,16 +261,34 @@ pub(crate) fn say_invalid(
     }
 }
 
+/// A client that tracks begins a command, which may be a script.
+#[cold]
+pub(super) fn begin(context: &mut Context<'_>, row: &Row, args: &Arguments<'_>) {
+    if !context.shared.in_script && row.group == "scripting" {
+        let keys = acl::keys_of(row, args).unwrap_or_default();
+        context.shared.tracking.script_keys = keys.into_iter().map(<[u8]>::to_vec).collect();
+    }
+}
+
 /// A client that tracks has run a command. What a script has read counts as all keys that were
 /// named for it, as in Redis.
+///
+/// What changed before is told first, by the same transaction or script too, or by the time that
+/// was over for a key: the client has read what came after it.
 #[cold]
 pub(super) fn note_reads(context: &mut Context<'_>, row: &Row, args: &Arguments<'_>) {
+    if row.flags & flag::READ == 0 {
+        return;
+    }
+    context.shared.break_watches(context.keys);
     let tracking = &mut context.shared.tracking;
-    let reads = row.flags & flag::READ != 0;
     if context.shared.in_script {
-        tracking.script_reads |= reads;
-    } else if reads || std::mem::take(&mut tracking.script_reads) {
-        tracking.remember(context.session.id, row, args);
+        let keys = std::mem::take(&mut tracking.script_keys);
+        let names: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        tracking.remember(context.session.id, &names);
+        tracking.script_keys = keys;
+    } else {
+        tracking.remember(context.session.id, &acl::keys_of(row, args).unwrap_or_default());
     }
 }
 
@@ -364,12 +382,18 @@ fn check(wanted: &Tracker, old: Option<&Tracker>, prefixes: &[&[u8]]) -> Done {
 /// `CLIENT TRACKING on|off [REDIRECT id] [PREFIX prefix ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]`.
 pub(super) fn set(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let mut wanted = read(context, args)?;
+    // What changed before, in the same transaction, is for who tracked then.
+    context.shared.break_watches(context.keys);
     let id = context.session.id;
     let tracking = &mut context.shared.tracking;
     match word(args[2]).as_str() {
         "on" => {
             for name in &wanted.prefixes {
                 tracking.prefixes.entry(name.clone()).or_default().clients.insert(id);
+            }
+            if !tracking.is_on() {
+                // Of before anybody tracked.
+                tracking.emptied = false;
             }
             if let Some(old) = tracking.clients.remove(&id) {
                 wanted.prefixes.extend(old.prefixes);

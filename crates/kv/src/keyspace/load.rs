@@ -108,6 +108,14 @@ impl Keyspace {
         let Some(db) = u8::try_from(item.db).ok().filter(|db| *db < DATABASE_COUNT) else {
             return Err(format!("database {} is there, and this server has 16 of them", item.db));
         };
+        let noted = self.notice_count();
+        let loaded = self.load_into(db, item);
+        // As in Redis, a copy is no event.
+        self.forget_notices(noted);
+        loaded
+    }
+
+    fn load_into(&mut self, db: u8, item: &Item) -> Result<(), String> {
         let mut before = self.heap.savepoint();
         if self.put_loaded(db, item).is_err() {
             self.heap.take_back(before);

@@ -172,6 +172,8 @@ impl Server {
         let link = match said {
             Said::Begin => {
                 self.keys.begin_copy();
+                // All keys may change, also where there are none yet.
+                self.shared.tracking.emptied = true;
                 self.begin_stream();
                 Link::Sync
             }
@@ -181,6 +183,8 @@ impl Server {
                     .map_err(|what| format!("the primary has {what}"))?;
                 self.keys.begin_history(&history);
                 self.keys.set_position(position, db);
+                // While it is a part, so that nobody is told of each key.
+                self.shared.break_watches(&mut self.keys);
                 self.keys.set_copied(Copied::Whole);
                 self.commit();
                 self.begin_stream();

@@ -1,7 +1,7 @@
 //! Keyspace events: the same commands make the same events here and in a real Redis.
 
-use crate::replica::server;
-use crate::served::{Client, Served, Value, text};
+use crate::replica::{server, wait_for};
+use crate::served::{Client, Served, Value, free_port, text};
 
 /// Commands, each with what it does to keys; `|` is an empty argument.
 const LINES: &[&str] = &[
@@ -272,6 +272,30 @@ fn commands_publish_the_events_that_redis_publishes() {
     for classes in ["AKEn", "Em", "Kgh", "$lE", "Eszt", "AKE"] {
         compare(classes);
     }
+}
+
+#[test]
+fn the_copy_of_a_primary_is_no_event_and_is_told_to_who_tracks_as_one_change() {
+    let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let port = free_port();
+    let primary = server(other.path(), &format!("port {port}\n"));
+    let mut writer = primary.connect();
+    (0..100).for_each(|n| drop(writer.say(&format!("SET key{n} {n}"))));
+    let replica = server(directory.path(), "notify-keyspace-events KEAnm\n");
+    let (mut client, mut listener) = (replica.connect(), replica.connect());
+    let mut tracker = replica.connect();
+    listener.say("PSUBSCRIBE *");
+    tracker.say("HELLO 3");
+    tracker.say("CLIENT TRACKING ON BCAST");
+    client.say(&format!("REPLICAOF 127.0.0.1 {port}"));
+    wait_for("the copy", || client.say("DBSIZE") == Value::Int(100));
+    assert_eq!(until_mark(&mut client, &mut listener), []);
+    let all = Value::List(vec![text("invalidate"), Value::Nil]);
+    assert_eq!(tracker.read().unwrap(), all);
+    writer.say("SET later 1");
+    let later = Value::List(vec![text("invalidate"), Value::List(vec![text("later")])]);
+    assert_eq!(tracker.read().unwrap(), later);
+    wait_for("the events", || !until_mark(&mut client, &mut listener).is_empty());
 }
 
 #[test]

@@ -348,7 +348,9 @@ fn a_replica_is_not_told_of_what_was_done_before_it_came() {
         let server = server(directory.path(), "");
         let mut client = server.connect();
         client.say("SADD all m");
-        done.map(|command| client.say(command));
+        for command in done {
+            client.say(command);
+        }
         let (mut stream, _) = by_length(&server.socket, "PSYNC ? -1\r\n");
         client.say("SET kept 1");
         assert_eq!(next_command(&mut stream), "SELECT 0");

@@ -113,6 +113,26 @@ const LINES: &[(usize, &str)] = &[
     (0, "CLIENT TRACKING off"),
     (0, "CLIENT GETREDIR"),
     (2, "SET one x"),
+    // What a client reads after its own change, it keeps.
+    (0, "HELLO 3"),
+    (0, "CLIENT TRACKING on NOLOOP"),
+    (0, "MULTI;SET x 1;GET x;EXEC"),
+    (2, "SET x 2"),
+    (0, "MULTI;LPUSH li 1;LRANGE li 0 -1;EXEC"),
+    (2, "LPUSH li 2"),
+    (2, "SET ctr 1000"),
+    (0, "EVAL |redis.call('incr',KEYS[1])return(redis.call('get',KEYS[1]))| 1 ctr"),
+    (2, "INCR ctr"),
+    (0, "EVAL |redis.call('get',KEYS[1])return(redis.call('incr',KEYS[1]))| 1 ctr"),
+    (2, "INCR ctr"),
+    (0, "CLIENT TRACKING off"),
+    (0, "CLIENT TRACKING on"),
+    (0, "MULTI;SET x 1;GET x;EXEC"),
+    (2, "SET x 2"),
+    (0, "EVAL |redis.call('incr',KEYS[1])return(redis.call('get',KEYS[1]))| 1 ctr"),
+    (2, "INCR ctr"),
+    (0, "EVAL |redis.call('get',KEYS[1])return(redis.call('incr',KEYS[1]))| 1 ctr"),
+    (2, "INCR ctr"),
     (0, "RESET"),
 ];
 
@@ -259,6 +279,17 @@ fn keys_that_expire_are_told_and_so_is_one_that_is_told_for_another_and_gone() {
     client.say("GET short");
     // Nobody asks for it again.
     assert_eq!(client.read().unwrap(), invalid("short"));
+    client.say("CLIENT TRACKING off");
+    // One that is over when its reader asks for it is not there, and then it is.
+    client.say("CLIENT TRACKING on NOLOOP");
+    other.say("CONFIG SET hz 1");
+    for _ in 0..20 {
+        other.say("SET short 1 PX 3");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        client.say("GET short");
+        other.say("SET short 2");
+        assert_eq!(client.read().unwrap(), invalid("short"));
+    }
     client.say("CLIENT TRACKING off");
     let Value::Int(id) = target.say("CLIENT ID") else { panic!("no number") };
     client.say(&format!("CLIENT TRACKING on REDIRECT {id}"));

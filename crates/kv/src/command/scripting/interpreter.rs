@@ -565,8 +565,9 @@ impl Scripts {
                 let line = error.raw_get::<Option<i64>>("line")?;
                 let chunk = if script.of_library.is_some() { LIBRARY_CHUNK } else { CHUNK };
                 let place = line.map_or_else(String::new, |line| format!(", on {chunk}:{line}."));
+                let text = format!("{text} script: {}{place}", ran.name);
                 context.shared.note_error(&text);
-                context.reply.error(&format!("{text} script: {}{place}", ran.name));
+                context.reply.error(&text);
             }
             (false, other) => {
                 let text = format!("ERR {}", other.to_string()?);
