@@ -27,8 +27,8 @@ use nvme::SmartLog;
 /// Where the kernel describes its devices.
 const SYSFS: &str = "/sys";
 
-/// From how many bytes on a list in sysfs may have more: the kernel shows at most a page, and leaves
-/// out what does not fit.
+/// A list in sysfs of so many bytes may have more: the kernel shows at most a page, and leaves out
+/// what does not fit.
 const SHOWN_MAX: usize = 4000;
 
 /// Stacked devices (partitions, LVM, RAID) deeper than this are not followed.

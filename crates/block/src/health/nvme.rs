@@ -129,8 +129,8 @@ const _: () = assert!(size_of::<AdminCommand>() == 72);
 const GET_LOG_PAGE: u8 = 0x02;
 const ALL_NAMESPACES: u32 = u32::MAX;
 const SMART: u32 = 0x02;
-/// As the kernel has it for admin commands (60 s, `nvme_core.admin_timeout`). No less: a command that
-/// takes longer makes the kernel reset the controller, under whatever else uses the disk
+/// As the kernel has it for admin commands (60 s, `nvme_core.admin_timeout`). No less: a command
+/// that takes longer makes the kernel reset the controller, under whatever else uses the disk
 /// (`nvme_timeout` in drivers/nvme/host/pci.c).
 const KERNELS_TIMEOUT: u32 = 0;
 

@@ -247,7 +247,7 @@ fn replicas_of_both_kinds_have_the_same_places() {
         for _ in 0..600 {
             client.say(&choice.command());
         }
-        // Of those at one distance each of the two servers keeps others, and Redis does not say which.
+        // Of those at one distance each server keeps others, and Redis does not say which.
         for n in 0..if ties { 70 } else { 3 } {
             client.say(&format!("GEOADD tie 10 10 t{n}"));
         }
