@@ -328,7 +328,7 @@ fn status_and_snapshots_say_what_the_cache_did_by_class_and_by_file() {
     for name in ["flash cache inserts", "physical read requests optimized"] {
         assert!(report.contains(name), "{name}: {report}");
     }
-    fs::remove_file(&archive).unwrap();
+    fs::remove_dir_all(&archive).unwrap();
     good(&["detach", site.home_str()]);
     site.assert_plain();
 }
