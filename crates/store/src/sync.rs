@@ -7,7 +7,8 @@
 //!
 //! **Invariant**: what threads of the store share goes through here or through
 //! [`tiersmith_pmem::Mapping`]; else shuttle never lets another thread in between. Of things that
-//! are set once (`OnceLock`) and of events, which nobody decides by, that does not matter.
+//! are set once (`OnceLock`), of events and of counts (`cache/usage.rs`), which nobody decides by,
+//! that does not matter.
 
 #[cfg(feature = "interleavings")]
 mod shuttled;
