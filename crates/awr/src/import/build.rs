@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tiersmith_events::WaitClass;
 
 use super::class::{class_named, class_of, full_name};
-use super::{Grid, Grids, Imported, LeftOut, MOST_NAMES, value};
+use super::{Grid, Grids, Imported, LeftOut, MOST_NAMES, PATH_BEGINS, value};
 use crate::redact::Redaction;
 use crate::snapshot::host::{CpuTimes, Cpus, Memory};
 use crate::snapshot::known::{self, statistic};
@@ -94,6 +94,7 @@ pub(super) fn snapshots(kind: &'static str, read: Grids, text: &str) -> Result<I
     taking.parameters();
     taking.statements();
     taking.printed();
+    let elapsed_ns = taking.finer_elapsed_ns(elapsed_s);
     let mut end = taking.snapshot;
     if end.waits.is_empty() && end.counters.is_empty() && end.db_time_ns.is_none() {
         return Err("none of its tables is known".to_owned());
@@ -107,7 +108,7 @@ pub(super) fn snapshots(kind: &'static str, read: Grids, text: &str) -> Result<I
         }
     }
     end.taken_unix_ns = (begin_s + elapsed_s).saturating_mul(1_000_000_000);
-    end.monotonic_ns = elapsed_s.saturating_mul(1_000_000_000);
+    end.monotonic_ns = elapsed_ns;
     end.missing
         .push(format!("times of reads and writes by file, as sums: the {kind} has means only"));
     for _ in 0..cut_names(&end) {
@@ -252,7 +253,7 @@ impl Taking<'_> {
         source.product = if rac { "Oracle RAC" } else { "Oracle" }.to_owned();
         source.version = release.unwrap_or_default();
         source.instance = format!("{instance} started {started}");
-        source.path = format!("Oracle database {id}").trim().to_owned();
+        source.path = format!("{PATH_BEGINS} {id}").trim().to_owned();
         let machine = &mut self.snapshot.host;
         (machine.name, machine.platform) = (host, platform);
         machine.cpus = threads.map(|threads| Cpus {
@@ -376,6 +377,10 @@ impl Taking<'_> {
         let (event, waits, time) =
             (grid.column(&["Event"]), grid.column(&["Waits"]), grid.column(times));
         let (instance, share) = (grid.column(&["I#"]), grid.column(&SHARES));
+        let (of_all, all_ns) = match background {
+            true => (grid.column(&SHARES_OF_BACKGROUND), self.background_ns()),
+            false => (share, self.snapshot.db_time_ns.unwrap_or(0)),
+        };
         // Totals are in whole seconds; the mean, which says more, has a unit of its own or one in
         // its title.
         let mean_in =
@@ -407,6 +412,8 @@ impl Taking<'_> {
             let mean = mean.and_then(|(at, unit)| value::mean_ns(cell(row, Some(at)), unit));
             let total_ns =
                 mean.and_then(|mean| value::finer(printed, count, mean)).unwrap_or(total_ns);
+            let total_ns = value::by_share(printed, count, mean, cell(row, of_all), all_ns)
+                .unwrap_or(total_ns);
             // Waits that are in no DB time have no share of it: whatever they are called, they are
             // idle.
             let in_db_time = self.snapshot.db_time_ns.unwrap_or(0);
@@ -764,3 +771,4 @@ const IDS: [&str; 3] = ["SQL Id", "Old Hash Value", "Hash Value"];
 /// What the column with an event's share is called: in AWR reports of DB time, in Statspack's of
 /// all calls. Idle events have none.
 const SHARES: [&str; 3] = ["% DB time", "%DB time", "%Total Call Time"];
+const SHARES_OF_BACKGROUND: [&str; 2] = ["% bg time", "%bg time"];

@@ -211,6 +211,7 @@ pub(super) fn grids(page: &str) -> Grids {
                         continue;
                     }
                     row.is_header = name == "th" && (row.cells.is_empty() || row.is_header);
+                    row.titles.push(name == "th");
                     let span =
                         attribute(rest, "colspan").and_then(|span| span.parse::<usize>().ok());
                     let span = span.unwrap_or(1).clamp(1, 64);
@@ -237,6 +238,8 @@ struct Row {
     cells: Vec<String>,
     spans: Vec<usize>,
     is_header: bool,
+    /// Which of the cells are titles.
+    titles: Vec<bool>,
     /// Whether there were more cells than are read.
     is_full: bool,
 }
@@ -246,18 +249,23 @@ fn end_row(grid: &mut Option<Grid>, row: &mut Option<Row>, left_out: &mut LeftOu
     if row.cells.is_empty() {
         return;
     }
+    // A row of groups has empty cells above the columns that belong to none.
+    let is_header = row.is_header || {
+        let empty = |(cell, is_title): (&String, &bool)| *is_title || decoded(cell).is_empty();
+        row.titles.contains(&true) && row.cells.iter().zip(&row.titles).all(empty)
+    };
     let (mut cells, mut spread) = (Vec::new(), Vec::new());
     for (text, span) in row.cells.iter().zip(&row.spans) {
         let text = decoded(text);
         spread.extend((0..*span).map(|_| text.clone()));
         cells.push(text);
         // A cell over several columns stands in the first of them.
-        if !row.is_header {
+        if !is_header {
             cells.extend((1..*span).map(|_| String::new()));
         }
     }
     // Of two rows of titles the last one names the columns, and the first one groups of them.
-    if row.is_header && grid.rows.is_empty() {
+    if is_header && grid.rows.is_empty() {
         grid.columns = cells;
         grid.groups = std::mem::replace(&mut grid.spread, spread);
     } else if grid.rows.len() < MOST_ROWS {
@@ -357,6 +365,21 @@ mod tests {
         let cells: usize = read.grids.iter().flat_map(|grid| &grid.rows).map(Vec::len).sum();
         assert!((MOST_CELLS..MOST_CELLS + 64).contains(&cells), "{cells}");
         assert!(times(&read, "cell") > 0);
+    }
+
+    #[test]
+    fn a_row_of_groups_may_begin_with_cells_that_are_no_titles() {
+        let page = "<table><tr><td>&#160;</td><td>&#160;</td>\
+                    <th colspan=\" 2\">% of Waits</th></tr>\
+                    <tr><th>Event</th><th>Waits</th><th>&lt;1ms</th><th>&gt;1s</th></tr>\
+                    <tr><td>log file sync</td><td>7</td><td>99.2</td><td>.8</td></tr></table>";
+        let read = grids(page).grids;
+        assert_eq!(read[0].columns, ["Event", "Waits", "<1ms", ">1s"]);
+        assert_eq!(read[0].groups, ["", "", "% of Waits", "% of Waits"]);
+        assert_eq!(read[0].rows, [["log file sync", "7", "99.2", ".8"]]);
+        // A row of figures with a title in front is none of groups.
+        let page = "<table><tr><th>a<th>b<tr><th>x<td>1</table>";
+        assert_eq!(grids(page).grids[0].rows, [["x", "1"]]);
     }
 
     #[test]

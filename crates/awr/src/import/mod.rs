@@ -41,6 +41,9 @@ use std::path::Path;
 
 use crate::{Error, Result, Snapshot};
 
+/// What the paths of imported databases begin with: such a database lies nowhere here.
+pub(crate) const PATH_BEGINS: &str = "Oracle database";
+
 /// The largest report that is read.
 const MOST_BYTES: u64 = 64 << 20;
 

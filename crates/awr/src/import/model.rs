@@ -1,4 +1,5 @@
-//! What a report says of time as a whole: the time model, and the sums of wait classes.
+//! What a report says of time as a whole: its length, the time model, and the sums of wait
+//! classes.
 //!
 //! Events are listed down to some length only, and of most of them the report does not give the
 //! class. The sum of a class it gives. So what the events of a class leave of that sum is an event
@@ -12,7 +13,7 @@ use super::build::{Taking, cell, short};
 use super::class::class_named;
 use super::value;
 use crate::WaitStat;
-use crate::snapshot::known::TIME_MODEL;
+use crate::snapshot::known::{BACKGROUND_ELAPSED, TIME_MODEL};
 
 /// Titles of RAC's columns, and what a single instance calls the same.
 const OF_RAC: [(&str, &str); 7] = [
@@ -95,6 +96,37 @@ impl Taking<'_> {
                 .find_map(|label| value::leading(&self.labelled(label)?));
             self.snapshot.db_time_ns = minutes.map(|minutes| (minutes * 60e9).round() as u64);
         }
+    }
+
+    /// The time of all background processes; zero if the report does not say it.
+    pub(super) fn background_ns(&self) -> u64 {
+        let counters = &self.snapshot.counters;
+        counters.iter().find(|one| one.name == BACKGROUND_ELAPSED).map_or(0, |one| one.value)
+    }
+
+    /// The length with parts of a second: instants are printed without them, and what Oracle
+    /// prints by the second is divided by the true length.
+    pub(super) fn finer_elapsed_ns(&self, elapsed_s: u64) -> u64 {
+        let columns: [&[&str]; 3] = [&["Statistic"], &["Total"], &["per Second"]];
+        let mut best = (0.0, 0.0);
+        for index in self.with(&columns) {
+            let grid = &self.grids[index];
+            let [_, total, rate] = columns.map(|titles| grid.column(titles));
+            for row in &grid.rows {
+                let total = value::number(cell(row, total));
+                let rate = value::number(cell(row, rate));
+                if let Some((total, rate)) = total.zip(rate).filter(|(_, rate)| *rate > best.1) {
+                    best = (total, rate);
+                }
+            }
+        }
+        let (total, rate) = best;
+        let (whole, finer) = (elapsed_s as f64, total / rate);
+        // A rate has two places; below this difference the whole seconds are as good.
+        let rounded = 0.005 / rate * finer;
+        let is_finer = (finer - whole).abs() <= 1.0 && (finer - whole).abs() > 2.0 * rounded;
+        let seconds = if is_finer { finer } else { whole };
+        (seconds * 1e9).round() as u64
     }
 
     /// For each class an event for what the listed events leave of its sum, if that is more than

@@ -111,6 +111,37 @@ pub(super) fn finer(printed: &str, count: u64, (mean, off): (f64, f64)) -> Optio
         .then(|| by_mean.round() as u64)
 }
 
+/// A total in nanoseconds by its share of `all_ns`, where the share is nearer than the printed
+/// total and the mean are, and fits both.
+pub(super) fn by_share(
+    printed: &str,
+    count: u64,
+    mean: Option<(f64, f64)>,
+    share: &str,
+    all_ns: u64,
+) -> Option<u64> {
+    let (printed, share) = (printed.trim(), share.trim());
+    if all_ns == 0 || printed.chars().any(|c| c.is_ascii_alphabetic()) {
+        return None;
+    }
+    let (total, rounded) = match printed.is_empty() {
+        true => (0.0, 0.5e9),
+        false => (number(printed)? * 1e9, half_of_the_last_digit(printed) * 1e9),
+    };
+    let (mut least, mut most) = ((total - rounded).max(0.0), total + rounded);
+    if let Some((mean, off)) = mean {
+        least = least.max((mean - off) * count as f64);
+        most = most.min((mean + off) * count as f64);
+    }
+    let percent = all_ns as f64 / 100.0;
+    let by_share = number(share)? * percent;
+    let unsure = half_of_the_last_digit(share) * percent;
+    // Oracle cuts some shares instead of rounding them.
+    let fits = by_share + 2.0 * unsure >= least && by_share - 2.0 * unsure <= most;
+    (least <= most && fits && unsure < (most - least) / 2.0)
+        .then(|| by_share.clamp(least, most).round() as u64)
+}
+
 /// The first number of a text such as `60.01 (mins)`.
 pub(super) fn leading(text: &str) -> Option<f64> {
     number(text.split_ascii_whitespace().next()?)
@@ -191,6 +222,21 @@ mod tests {
         assert_eq!(finer("5", 1_000, mean("120.00us")), None, "the two do not fit");
         assert_eq!(finer("35K", 100, mean("353.90s")), None, "the total is rounded by itself");
         assert_eq!(leading("60.01 (mins)"), Some(60.01));
+    }
+
+    #[test]
+    fn a_share_says_more_than_a_total_of_whole_seconds_and_fits_it() {
+        let of = |printed: &str, mean: Option<&str>, share: &str| {
+            let mean = mean.and_then(|text| mean_ns(text, Some("ms")));
+            by_share(printed, 1_173_705, mean, share, 3_756 * 1_000_000_000)
+        };
+        assert_eq!(of("406", Some("0"), "10.82"), Some(406_399_200_000));
+        assert_eq!(of("", None, "0.01"), Some(375_600_000), "too short to be printed");
+        assert_eq!(of("406.47", Some("0"), "10.82"), None, "the total is nearer");
+        assert_eq!(of("406", Some("0.3463"), "10.82"), None, "the mean is nearer");
+        assert_eq!(of("406", Some("0"), "20.00"), None, "that is the share of something else");
+        assert_eq!(of("406", Some("0"), ""), None);
+        assert_eq!(by_share("0", 1, None, "0.01", 0), None, "of nothing that is known");
     }
 
     #[test]

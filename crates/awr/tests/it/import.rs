@@ -758,3 +758,21 @@ fn a_file_that_ends_before_its_report_does_is_said_to() {
         assert!(render::text(&report(&interval(&imported))).contains("ends before the report"));
     }
 }
+
+#[test]
+fn a_length_has_the_parts_of_a_second_that_rates_tell() {
+    let of = |rate: &str| {
+        let report = imported(&page(&format!(
+            "<h3>Instance Activity Stats</h3><table><tr><th>Statistic</th><th>Total</th>\
+             <th>per Second</th></tr><tr><td>redo size</td><td>1,000,000,000</td>\
+             <td>{rate}</td></tr><tr><td>user commits</td><td>7</td><td>0.01</td></tr></table>"
+        )));
+        interval(&report).elapsed_ns as f64 / 1e9
+    };
+    let whole = of("");
+    let rate = |seconds: f64| format!("{:.2}", 1e9 / seconds);
+    assert_eq!(of(&rate(whole)), whole, "whole seconds are as good");
+    assert!((of(&rate(whole + 0.4)) - whole - 0.4).abs() < 1e-3, "{whole}");
+    assert_eq!(of(&rate(whole + 3.0)), whole, "that is no part of a second");
+    assert_eq!(of("0.00"), whole);
+}

@@ -5,7 +5,7 @@
 //! The reports in `oracle_layouts/*.lst` are made up, in the layouts of 11.2; nothing in them was
 //! measured. `TIERSMITH_ORACLE_REPORTS=DIR` asks the same of every text report in a directory.
 
-use crate::oracle_layouts::{Sheet, judged_by};
+use crate::oracle_layouts::{CUT, ROUNDED, Sheet, judged_by};
 use tiersmith_awr::import::parse;
 
 /// What it is, its text, what the importer calls it, and fewer figures than both print.
@@ -244,7 +244,7 @@ fn every_figure_of_a_text_report_that_both_print_is_the_same() {
         let imported = parse(text, kind).unwrap();
         assert_eq!((imported.kind, imported.whole), (called, true));
         let sheets = sheets_of_text(text);
-        let (wrong, count) = judged_by(&sheets, &imported);
+        let (wrong, count) = judged_by(&sheets, &imported, ROUNDED);
         assert!(
             wrong.is_empty(),
             "{kind}: of {count} figures {} are wrong:\n{}",
@@ -285,11 +285,11 @@ fn the_second_reader_finds_a_figure_of_a_text_report_that_is_wrong() {
     let mut imported = parse(text, "here").unwrap();
     let wait = imported.end.waits.iter_mut().find(|wait| wait.name == "log file sync").unwrap();
     wait.total_ns += 2_000_000_000;
-    let (wrong, _) = judged_by(&sheets, &imported);
+    let (wrong, _) = judged_by(&sheets, &imported, ROUNDED);
     assert!(wrong.iter().any(|line| line.contains("log file sync")), "{wrong:?}");
     let mut imported = parse(text, "here").unwrap();
     imported.end.printed.retain(|table| !table.title.starts_with("SQL ordered by Reads"));
-    let (wrong, _) = judged_by(&sheets, &imported);
+    let (wrong, _) = judged_by(&sheets, &imported, ROUNDED);
     assert!(wrong.iter().any(|line| line.contains("SQL ordered by Reads: none of")), "{wrong:?}");
 }
 
@@ -308,7 +308,7 @@ fn the_text_reports_of_a_directory_are_judged_where_one_is_given() {
             continue;
         }
         let imported = parse(&text, &path.display().to_string()).unwrap();
-        let (wrong, count) = judged_by(&sheets_of_text(&text), &imported);
+        let (wrong, count) = judged_by(&sheets_of_text(&text), &imported, CUT);
         println!("{}: {count} figures, {} wrong", path.display(), wrong.len());
         wrong.iter().for_each(|line| println!("  {line}"));
     }
