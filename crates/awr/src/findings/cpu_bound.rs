@@ -52,6 +52,9 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         ));
     }
     let cpu = of.db_cpu_ns.zip(of.db_time_ns).filter(|(_, time)| *time > 0);
+    if let Some(percent) = of.db_cpu_ns.and_then(|ns| super::of_db_time(of, ns)) {
+        evidence.push(format!("DB CPU is {} % of DB time.", figure::percent(percent)));
+    }
     Some(Finding {
         name: NAME.to_owned(),
         impact_percent: cpu.map(|(cpu, time)| (cpu as f64 / time as f64 * 100.0).min(100.0)),

@@ -1,20 +1,19 @@
-//! One wait event is much of DB time, and no other rule is about it: nothing dominant is passed
-//! over.
+//! Wait events that are much of DB time each and that no other rule is about: nothing dominant is
+//! passed over, and each is called by its name.
 
 use tiersmith_events::WaitClass;
 
-use super::{Finding, lock_waits, of_db_time, redo_space};
+use super::{Finding, contention, is_idle, is_oracle, lock_waits, of_db_time, redo_space};
 use crate::snapshot::known;
 use crate::{Interval, WaitDelta, figure};
+
+pub(super) const NAME: &str = "One wait event is much of DB time";
 
 /// Share of DB time from which on an event must be spoken of.
 const LEAST_PERCENT: f64 = 20.0;
 
 /// Of a database that waits less than this in all, nothing dominates.
 const LEAST_NS: u64 = 100_000_000;
-
-/// Nor of one that is less active than this on average.
-const LEAST_SESSIONS: f64 = 0.02;
 
 /// So many sightings make a share of them that can be relied on.
 const LEAST_SEEN: u64 = 50;
@@ -23,7 +22,7 @@ const LEAST_SEEN: u64 = 50;
 fn about(name: &str, class: WaitClass) -> &'static [&'static str] {
     match (name, class) {
         (_, WaitClass::Commit) => &["Commits wait for redo"],
-        (_, WaitClass::Application) => &[lock_waits::NAME],
+        (name, WaitClass::Application) if lock_waits::is_lock(name) => &[lock_waits::NAME],
         // A write to the tier lasts as long as it waits for room there.
         ("free buffer waits" | "tier block write" | "tier batch write", _) => {
             &["Waits for free blocks"]
@@ -33,6 +32,8 @@ fn about(name: &str, class: WaitClass) -> &'static [&'static str] {
         (name, _) if name.starts_with("direct path") && name.ends_with(" temp") => {
             &["Sorts and hashes spill"]
         }
+        // No size of the page cache would hold these.
+        ("direct path read", _) => &["A few files are most"],
         (_, WaitClass::UserIo) => {
             &["Page cache too small", "Flash cache hit ratio low", "A few files are most"]
         }
@@ -41,43 +42,91 @@ fn about(name: &str, class: WaitClass) -> &'static [&'static str] {
 }
 
 /// After the other rules: `found` is what they say.
-pub(super) fn find(of: &Interval, found: &[Finding]) -> Option<Finding> {
-    let passed_over = |name: &str, class: WaitClass| {
-        let about = about(name, class);
-        !found.iter().any(|finding| about.iter().any(|begin| finding.name.starts_with(begin)))
-    };
-    let (percent, evidence, name, class) =
-        measured(of, &passed_over).or_else(|| sampled(of, &passed_over))?;
-    let mut evidence = vec![evidence];
-    let help = known::help_of_event(&name);
-    if !help.is_empty() {
-        evidence.push(help.to_owned());
+pub(super) fn find(of: &Interval, found: &[Finding]) -> Vec<Finding> {
+    let passed_over = |name: &str, class: WaitClass| speaks_of(of, name, class, found).is_none();
+    let mut dominant = measured(of, &passed_over);
+    if dominant.is_empty() {
+        dominant.extend(sampled(of, &passed_over));
     }
-    Some(Finding {
-        name: "One wait event is much of DB time".to_owned(),
-        impact_percent: Some(percent),
-        evidence,
-        advice: advice(&name, class).to_owned(),
-        tiersmith: None,
+    let finding = |(percent, evidence, name, class): Found| {
+        let mut evidence = vec![evidence];
+        let help = known::help_of_event(&name);
+        if !help.is_empty() {
+            evidence.push(help.to_owned());
+        }
+        Finding {
+            name: NAME.to_owned(),
+            impact_percent: Some(percent),
+            evidence,
+            advice: advice(&name, class).to_owned(),
+            tiersmith: None,
+        }
+    };
+    dominant.into_iter().map(finding).collect()
+}
+
+/// The first of the findings that are about an event.
+fn speaks_of(of: &Interval, name: &str, class: WaitClass, found: &[Finding]) -> Option<usize> {
+    let group = contention::group(name, class).filter(|_| is_oracle(of));
+    let about = about(name, class);
+    found.iter().position(|finding| match group {
+        Some(group) => finding.name == group.name,
+        None => about.iter().any(|begin| finding.name.starts_with(begin)),
     })
+}
+
+/// Whether one of the findings is about an event, or is the one that calls it dominant.
+pub(super) fn is_spoken_of(of: &Interval, wait: &WaitDelta, found: &[Finding]) -> bool {
+    let begin = format!("{} (class", figure::visible(&wait.name));
+    let is_dominant = |finding: &Finding| {
+        finding.name == NAME && finding.evidence.iter().any(|line| line.starts_with(&begin))
+    };
+    speaks_of(of, &wait.name, wait.class, found).is_some() || found.iter().any(is_dominant)
+}
+
+/// Has each event that is much of Oracle's DB time named by the finding that is about it.
+pub(super) fn name_events(of: &Interval, found: &mut [Finding]) {
+    if !is_oracle(of) {
+        return;
+    }
+    for wait in much(of) {
+        let name = figure::visible(&wait.name);
+        if found.iter().any(|one| one.evidence.iter().any(|line| line.contains(&name))) {
+            continue;
+        }
+        if let Some(at) = speaks_of(of, &wait.name, wait.class, found) {
+            found[at].evidence.push(super::told(wait));
+        }
+    }
 }
 
 type Found = (f64, String, String, WaitClass);
 
-fn measured(of: &Interval, passed_over: &dyn Fn(&str, WaitClass) -> bool) -> Option<Found> {
-    let longest = |wait: &&WaitDelta| wait.total_ns;
-    let outer =
-        of.foreground().into_iter().filter(|wait| wait.count > 0 && !wait.is_inside_another());
-    // The time of a client's connection has the wait for its next command in it, which nobody waits
-    // for.
-    let outer = outer.filter(|wait| !wait.name.ends_with("/client_connection"));
-    let wait = outer.filter(|wait| passed_over(&wait.name, wait.class)).max_by_key(longest)?;
-    if wait.total_ns < LEAST_NS
-        || of.active_sessions().is_some_and(|sessions| sessions < LEAST_SESSIONS)
-    {
-        return None;
+/// The events that are much of DB time, longest first.
+fn much(of: &Interval) -> Vec<&WaitDelta> {
+    if is_idle(of) {
+        return Vec::new();
     }
-    let percent = of_db_time(of, wait.total_ns).filter(|percent| *percent >= LEAST_PERCENT)?;
+    let much = |wait: &&WaitDelta| {
+        let percent = of_db_time(of, wait.total_ns);
+        // The time of a client's connection has the wait for its next command in it, which nobody
+        // waits for.
+        wait.count > 0
+            && !wait.is_inside_another()
+            && !wait.name.ends_with("/client_connection")
+            && wait.total_ns >= LEAST_NS
+            && percent.is_some_and(|percent| percent >= LEAST_PERCENT)
+    };
+    of.foreground().into_iter().filter(much).collect()
+}
+
+fn measured(of: &Interval, passed_over: &dyn Fn(&str, WaitClass) -> bool) -> Vec<Found> {
+    let events = much(of).into_iter().filter(|wait| passed_over(&wait.name, wait.class));
+    events.filter_map(|wait| one(of, wait)).collect()
+}
+
+fn one(of: &Interval, wait: &WaitDelta) -> Option<Found> {
+    let percent = of_db_time(of, wait.total_ns)?;
     let evidence = format!(
         "{} (class {}): {} waits of {} on average are {} % of DB time.",
         figure::visible(&wait.name),
@@ -111,7 +160,7 @@ fn sampled(of: &Interval, passed_over: &dyn Fn(&str, WaitClass) -> bool) -> Opti
     Some((percent, evidence, event.name.clone(), class))
 }
 
-fn advice(name: &str, class: WaitClass) -> &'static str {
+pub(super) fn advice(name: &str, class: WaitClass) -> &'static str {
     match class {
         WaitClass::UserIo if name.contains("write") => {
             "Requests write, and wait for it: see which statements change most. If the mean is far \
@@ -163,8 +212,6 @@ mod tests {
     use super::super::findings;
     use super::super::made::minute;
     use super::*;
-
-    const NAME: &str = "One wait event is much of DB time";
 
     #[test]
     fn what_no_other_rule_is_about_is_spoken_of_from_a_fifth_on() {

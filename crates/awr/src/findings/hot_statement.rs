@@ -1,10 +1,17 @@
-//! One statement is most of the time: look at it before buying anything.
+//! One statement is most of the time, or of Oracle a few: look at them before buying anything.
 
-use super::{Finding, of_db_time};
-use crate::{Interval, figure};
+use super::{Finding, is_oracle, of_db_time};
+use crate::{Interval, StatementStat, figure};
 
 /// Share of DB time from which on one statement is worth naming.
 const LEAST_PERCENT: f64 = 50.0;
+
+/// A few statements: no more than these, each at least this share, and all together this much.
+/// Oracle's report lists the longest of some hundred thousand; of other sources a list is all there
+/// is, and its first rows are always much of it.
+const FEW: usize = 5;
+const LEAST_OF_ONE: f64 = 5.0;
+const LEAST_OF_A_FEW: f64 = 15.0;
 
 /// Of a database that does less than this on average, nothing is much.
 const LEAST_SESSIONS: f64 = 0.05;
@@ -17,7 +24,6 @@ const SHOWN: usize = 120;
 
 pub(super) fn find(of: &Interval) -> Option<Finding> {
     let top = of.statements.rows.first().filter(|top| top.total_ns >= LEAST_NS)?;
-    let percent = of_db_time(of, top.total_ns).filter(|percent| *percent >= LEAST_PERCENT)?;
     if of.active_sessions().is_some_and(|sessions| sessions < LEAST_SESSIONS) {
         return None;
     }
@@ -25,13 +31,11 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     if of.statements.rows.len() < 2 {
         return None;
     }
-    let text: String = top.text.chars().take(SHOWN).collect();
-    let mut evidence = vec![format!(
-        "{} % of DB time in {} runs of: {}.",
-        figure::percent(percent),
-        figure::count(top.calls),
-        figure::visible(if text.is_empty() { &top.id } else { &text })
-    )];
+    let percent = of_db_time(of, top.total_ns)?;
+    if percent < LEAST_PERCENT {
+        return a_few(of);
+    }
+    let mut evidence = vec![told(top, percent)];
     if let Some(read) = top.pages_read.filter(|read| *read > 0) {
         evidence.push(format!(
             "It read {} pages that were not in the page cache.",
@@ -57,11 +61,54 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     })
 }
 
+fn told(of: &StatementStat, percent: f64) -> String {
+    let text: String = of.text.chars().take(SHOWN).collect();
+    // Oracle counts a run when it has ended.
+    let runs = match of.calls {
+        0 => "a run that has not ended".to_owned(),
+        calls => format!("{} runs", figure::count(calls)),
+    };
+    format!(
+        "{} % of DB time in {runs} of: {}.",
+        figure::percent(percent),
+        figure::visible(if text.is_empty() { &of.id } else { &text })
+    )
+}
+
+fn a_few(of: &Interval) -> Option<Finding> {
+    if !is_oracle(of) {
+        return None;
+    }
+    // The time of a block is that of the statements in it.
+    let is_block = |row: &&StatementStat| {
+        let text = row.text.trim_start().to_lowercase();
+        ["begin", "call ", "declare", "{call"].iter().any(|begin| text.starts_with(begin))
+    };
+    let rows = of.statements.rows.iter().filter(|row| !is_block(row)).take(FEW);
+    let few: Vec<(&StatementStat, f64)> = rows
+        .filter_map(|row| Some((row, of_db_time(of, row.total_ns)?)))
+        .take_while(|(_, percent)| *percent >= LEAST_OF_ONE)
+        .collect();
+    let percent = few.iter().map(|(_, percent)| percent).sum::<f64>().min(100.0);
+    (percent >= LEAST_OF_A_FEW).then(|| Finding {
+        name: "A few statements are much of DB time".to_owned(),
+        impact_percent: Some(percent),
+        evidence: few
+            .iter()
+            .map(|(row, percent)| format!("SQL id {}: {}", row.id, told(row, *percent)))
+            .collect(),
+        advice: format!(
+            "Look at their plans ({}). An index or fewer runs may help more than any storage.",
+            super::plan(of)
+        ),
+        tiersmith: None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::made::minute;
     use super::*;
-    use crate::StatementStat;
 
     #[test]
     fn it_names_a_statement_that_is_more_than_half() {
@@ -106,6 +153,33 @@ mod tests {
             find(&made.interval())
         };
         assert_eq!(idle(2_000_000_000), None, "a thirtieth of a session");
+        let few = |product: &str, shares: &[u64], text: &str| {
+            let mut made = minute();
+            let row = |(at, seconds): (usize, &u64)| StatementStat {
+                id: format!("s{at}"),
+                text: format!("{text} {at}"),
+                calls: 5,
+                total_ns: seconds * 1_000_000_000,
+                ..StatementStat::default()
+            };
+            made.end.statements = shares.iter().enumerate().map(row).collect();
+            for snapshot in [&mut made.begin, &mut made.end] {
+                snapshot.source.product = product.to_owned();
+            }
+            find(&made.interval())
+        };
+        let found = few("Oracle RAC", &[12, 8, 6, 2, 1], "select").expect("three of them");
+        assert_eq!(
+            (found.name.as_str(), found.impact_percent, found.evidence.len()),
+            ("A few statements are much of DB time", Some(26.0), 3)
+        );
+        assert!(found.evidence[0].contains("SQL id s0: 12.0 %"), "{found:?}");
+        assert_eq!(few("Oracle", &[8, 6, 2], "select"), None, "14 % are not much");
+        let running = told(&StatementStat { id: "a".to_owned(), ..StatementStat::default() }, 7.0);
+        assert_eq!(running, "7.0 % of DB time in a run that has not ended of: a.");
+        assert_eq!(few("Oracle", &[4, 4, 4, 4, 4], "select"), None, "none is much of it");
+        assert_eq!(few("Oracle", &[40, 8], "BEGIN p;"), None, "its statements are listed too");
+        assert_eq!(few("PostgreSQL 18", &[12, 8, 6], "select"), None);
         assert!(idle(6_000_000_000).is_some());
     }
 }

@@ -4,9 +4,9 @@
 
 use tiersmith_events::WaitClass;
 
-use super::{Finding, class_ns, is_oracle, of_db_time, sampled_share, target};
+use super::{Finding, contention, is_oracle, of_db_time, sampled_share, target};
 use crate::snapshot::sampling::who;
-use crate::{Interval, figure};
+use crate::{Interval, WaitDelta, figure};
 
 /// Share of DB time from which on it is worth saying.
 const LEAST_PERCENT: f64 = 5.0;
@@ -16,23 +16,24 @@ const NAMED: usize = 3;
 
 pub(super) const NAME: &str = "Sessions wait for locks";
 
+/// Whether a wait of class Application is for a lock: Oracle counts there as well what is for a
+/// checkpoint of one table, or for a client that is told of an error.
+pub(super) fn is_lock(name: &str) -> bool {
+    let others = ["SQL*Net", "enq: KO - ", "enq: RO - "];
+    !others.iter().any(|begin| name.starts_with(begin))
+}
+
 pub(super) fn find(of: &Interval) -> Option<Finding> {
-    let ns = class_ns(of, WaitClass::Application);
+    let mut waits: Vec<&WaitDelta> = of.foreground();
+    waits.retain(|wait| {
+        wait.class == WaitClass::Application
+            && wait.count > 0
+            && !wait.is_inside_another()
+            && is_lock(&wait.name)
+    });
+    let ns = waits.iter().fold(0, |sum: u64, wait| sum.saturating_add(wait.total_ns));
     let (percent, mut evidence) = match of_db_time(of, ns).filter(|_| ns > 0) {
-        Some(percent) => {
-            let mut waits = of.foreground();
-            waits.retain(|wait| wait.class == WaitClass::Application && wait.count > 0);
-            waits.sort_by_key(|wait| std::cmp::Reverse(wait.total_ns));
-            let lines = waits.into_iter().take(NAMED).map(|wait| {
-                format!(
-                    "{}: {} waits of {} on average.",
-                    figure::visible(&wait.name),
-                    figure::count(wait.count),
-                    figure::nanoseconds(wait.mean_ns().unwrap_or(0.0))
-                )
-            });
-            (percent, lines.collect::<Vec<String>>())
-        }
+        Some(percent) => (percent, super::longest(&waits, ns, NAMED)),
         None => {
             let (percent, _) = sampled_share(of, WaitClass::Application)?;
             let sampling = of.sampling.as_ref()?;
@@ -60,6 +61,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         format!("Waits of class Application are {} % of the time.", figure::percent(percent)),
     );
     evidence.extend(blocker(of));
+    evidence.extend(contention::segments(of, "Segments by Row Lock Waits"));
     let who = match target(of) {
         Some("postgres") => {
             "pg_blocking_pids() in pg_stat_activity says who blocks whom while it lasts."

@@ -6,16 +6,22 @@
 //! that is known; where it comes from samples the finding says so.
 //!
 //! To add one: copy `free_buffers.rs`, the smallest; a line in `RULES`; a test of both sides in the
-//! same file. `dominant_event.rs` comes after all of them: it speaks of what they passed over.
+//! same file. What comes after all of them speaks of what they passed over: `dominant_event.rs`,
+//! `classes.rs` and `addm.rs`.
 //!
 //! Deliberately absent: costs and devices to buy (the advisor's), changes made by the program.
 //!
 //! Invariant: a finding names at least one figure that is in the report.
 
+mod addm;
 mod cache_too_small;
 mod checkpoints;
+mod classes;
 mod commit_waits;
+mod connects;
+mod contention;
 mod cpu_bound;
+mod db_cpu;
 mod dead_rows;
 mod dominant_event;
 mod doublewrite;
@@ -25,6 +31,7 @@ mod full_pages;
 mod hot_files;
 mod hot_statement;
 mod lock_waits;
+mod parses;
 mod redo_space;
 mod repaired_blocks;
 mod replication;
@@ -40,7 +47,8 @@ use tiersmith_events::WaitClass;
 
 pub(crate) use self::short_interval::SHORT_S;
 pub(crate) use self::unsafe_settings::NAME as UNSAFE;
-use crate::{Interval, figure};
+use crate::snapshot::known::TIME_MODEL;
+use crate::{Interval, WaitDelta, figure};
 
 /// A statement with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,7 +71,7 @@ pub struct Finding {
 type Rule = fn(&Interval) -> Option<Finding>;
 
 /// Every rule.
-const RULES: [Rule; 21] = [
+const RULES: [Rule; 25] = [
     commit_waits::find,
     slow_redo::find,
     checkpoints::find,
@@ -85,11 +93,15 @@ const RULES: [Rule; 21] = [
     dead_rows::find,
     replication::find,
     unsafe_settings::find,
+    parses::find,
+    connects::find,
+    db_cpu::find,
+    db_cpu::find_unnamed,
 ];
 
 /// Findings that follow from others, by the beginnings of their names: what follows stands behind
 /// its cause.
-const CAUSES: [(&str, &[&str]); 8] = [
+const CAUSES: [(&str, &[&str]); 11] = [
     (
         table_scans::NAME,
         &[
@@ -99,6 +111,7 @@ const CAUSES: [(&str, &[&str]); 8] = [
             "A few files",
             "One wait event",
             "Flash cache",
+            "Processor time is",
         ],
     ),
     (spills::NAME, &["One statement is", "The processors are", "A few files", "One wait event"]),
@@ -111,6 +124,12 @@ const CAUSES: [(&str, &[&str]); 8] = [
     ("Commits wait for redo", &["One statement is"]),
     (cpu_bound::NAME, &["One statement is", "Threads wait for processors"]),
     ("Page cache too small", &["A few files"]),
+    (
+        parses::NAME,
+        &["Sessions meet in the shared pool", "Processor time is", "Much of DB time is in no wait"],
+    ),
+    ("One statement is", &["Processor time is"]),
+    ("A few statements are", &["Processor time is", "Waits of one class"]),
 ];
 
 /// A cause of less than this share of DB time stands where its share puts it.
@@ -121,7 +140,11 @@ const LEAST_OF_A_CAUSE: f64 = 20.0;
 /// the interval itself.
 pub fn findings(of: &Interval) -> Vec<Finding> {
     let mut found: Vec<Finding> = RULES.iter().filter_map(|rule| rule(of)).collect();
+    found.extend(contention::find(of));
     found.extend(dominant_event::find(of, &found));
+    found.extend(classes::find(of, &found));
+    found.extend(addm::find(of, &found));
+    dominant_event::name_events(of, &mut found);
     let key = |finding: &Finding| match finding.impact_percent {
         _ if finding.name == unsafe_settings::NAME => f64::INFINITY,
         _ if short_interval::NAMES.contains(&finding.name.as_str()) => f64::NEG_INFINITY,
@@ -140,6 +163,40 @@ pub fn findings(of: &Interval) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// An event's waits in words.
+fn told(wait: &WaitDelta) -> String {
+    format!(
+        "{}: {} waits of {} on average.",
+        figure::visible(&wait.name),
+        figure::count(wait.count),
+        figure::nanoseconds(wait.mean_ns().unwrap_or(0.0))
+    )
+}
+
+/// The first of these events in words, those of no weight left out; `ns` is the time of all.
+fn longest(waits: &[&WaitDelta], ns: u64, most: usize) -> Vec<String> {
+    let has_weight = |wait: &&&WaitDelta| wait.total_ns >= ns / 100;
+    waits.iter().filter(has_weight).take(most).map(|wait| told(wait)).collect()
+}
+
+/// Of a database that is less active than this on average, nothing is much.
+const LEAST_SESSIONS: f64 = 0.02;
+
+fn is_idle(of: &Interval) -> bool {
+    of.active_sessions().is_some_and(|sessions| sessions < LEAST_SESSIONS)
+}
+
+/// A line of Oracle's time model.
+struct Modelled {
+    ns: u64,
+    percent: f64,
+}
+
+fn modelled(of: &Interval, name: &str) -> Option<Modelled> {
+    let ns = of.counter(&format!("{TIME_MODEL}{name}"))?;
+    Some(Modelled { ns, percent: of_db_time(of, ns)? })
 }
 
 /// A time's share of DB time, in per cent.

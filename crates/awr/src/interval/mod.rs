@@ -36,6 +36,7 @@ use crate::snapshot::host::{CpuTimes, DiskStat, Pressure};
 use crate::snapshot::known;
 use crate::snapshot::object::{self, ObjectStat};
 use crate::snapshot::plan::{self, PlanStat};
+use crate::snapshot::printed::Printed;
 use crate::snapshot::sampling::Sampling;
 use crate::snapshot::statement::{self, StatementDeltas};
 use crate::snapshot::tables::{self, TableStat};
@@ -347,6 +348,16 @@ impl Interval {
     pub fn waited_ns(&self) -> u64 {
         let outer = self.foreground().into_iter().filter(|wait| !wait.is_inside_another());
         outer.fold(0, |sum: u64, wait| sum.saturating_add(wait.total_ns))
+    }
+
+    /// The tables of an imported report as they are printed, if the interval is that of one report:
+    /// nothing that is printed can be added up.
+    pub(crate) fn printed(&self) -> &[Printed] {
+        let of_one_report = self.begin.source == self.end.source
+            && self.left_out.is_empty()
+            && self.end.monotonic_ns.checked_sub(self.begin.monotonic_ns) == Some(self.elapsed_ns)
+            && self.begin.printed.is_empty();
+        if of_one_report { &self.end.printed } else { &[] }
     }
 
     /// Whether a medium of the source only stood for another, at its beginning or its end.

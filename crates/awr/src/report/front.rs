@@ -1,7 +1,7 @@
 //! What the page of one interval opens with: four figures, where the time went, the longest waits,
 //! and what was found. The same figures are in the sections below.
 
-use super::{over_time, tables, time};
+use super::{over_time, printed, tables, time};
 use crate::chart::{Bar, Chart, Front, Severity, Tile, Told};
 use crate::findings::{Finding, findings};
 use crate::{Interval, figure};
@@ -159,6 +159,12 @@ fn section(of: &Interval, name: &str) -> String {
             if seen { super::more::SEEN_TITLE } else { "Wait Events Statistics" },
         ),
         ("One statement", "SQL Statistics"),
+        ("A few statements", "SQL Statistics"),
+        ("Oracle's ADDM found", printed::TITLE),
+        ("Compiling statements", "Instance Activity Statistics"),
+        ("Sessions connect", "Instance Activity Statistics"),
+        ("Processor time", "Report Summary"),
+        ("Much of DB time", "Report Summary"),
         ("Large tables", "Segment Statistics"),
         ("Dead rows", "Segment Statistics"),
         ("Replication", "Replication"),

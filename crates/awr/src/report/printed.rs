@@ -7,24 +7,22 @@ use super::{Section, io};
 use crate::Interval;
 use crate::table::{Cell, Table};
 
+pub(super) const TITLE: &str = "As Oracle's Report Prints It";
+
 /// How many rows of each are shown.
 const ROWS: usize = 100;
 
-/// The tables, if the interval is that of one report: nothing that is printed can be added up.
+/// The tables, if the interval is that of one report.
 pub(super) fn section(of: &Interval) -> Section {
-    let mut section = Section::new("As Oracle's Report Prints It");
-    let of_one_report = of.begin.source == of.end.source
-        && of.left_out.is_empty()
-        && of.end.monotonic_ns.checked_sub(of.begin.monotonic_ns) == Some(of.elapsed_ns)
-        && of.begin.printed.is_empty();
-    if of.end.printed.is_empty() || !of_one_report {
+    let mut section = Section::new(TITLE);
+    if of.printed().is_empty() {
         return section;
     }
     section.text(
         "These tables are as they stand in the imported report, and their figures are in its \
                units.",
     );
-    for printed in &of.end.printed {
+    for printed in of.printed() {
         let mut table = Table::new(printed.title.clone()).details();
         for (at, title) in printed.columns.iter().enumerate() {
             let cells = || printed.rows.iter().filter_map(|row| row.get(at));

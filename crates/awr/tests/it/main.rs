@@ -18,6 +18,7 @@ mod memory;
 mod metrics;
 mod metrics_endpoint;
 mod openmetrics;
+mod oracle_findings;
 mod oracle_layouts;
 mod oracle_text;
 mod over_time;
