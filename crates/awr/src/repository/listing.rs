@@ -32,6 +32,13 @@ pub struct Entry {
     pub instance: String,
 }
 
+impl Entry {
+    /// Whether its time is as another program printed it, without a zone, and not in UTC.
+    pub fn is_as_printed(&self) -> bool {
+        self.source.starts_with(crate::import::PATH_BEGINS)
+    }
+}
+
 /// Larger files are not snapshots of this program: thousands of events with full histograms are a
 /// few megabytes.
 pub(crate) const MOST_BYTES: u64 = 256 << 20;

@@ -409,9 +409,16 @@ impl List {
             print_json(&json!({ "snapshots": entries, "damaged": damaged, "baselines": baselines,
                 "gaps": gaps }))?;
         } else {
+            let as_printed = listing.entries.iter().filter(|entry| entry.is_as_printed()).count();
+            let all_are = as_printed > 0 && as_printed == listing.entries.len();
+            let zone = if all_are { "" } else { " (UTC)" };
             let mut out = format!(
                 "{:>8}  {:<20} {:<20} {:<36} {}\n",
-                "Snap Id", "Snap Time (UTC)", "Database", "Source", "Instance"
+                "Snap Id",
+                format!("Snap Time{zone}"),
+                "Database",
+                "Source",
+                "Instance"
             );
             for entry in &listing.entries {
                 out.push_str(&format!(
@@ -422,6 +429,9 @@ impl List {
                     figure::visible(&entry.source),
                     figure::visible(&entry.instance)
                 ));
+            }
+            if as_printed > 0 {
+                out.push_str("times of imported reports are as printed, without a zone\n");
             }
             for baseline in &baselines {
                 let name = figure::visible(&baseline.name);

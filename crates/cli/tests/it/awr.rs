@@ -535,6 +535,10 @@ fn an_oracle_report_becomes_two_snapshots_and_a_file_that_is_none_imports_nothin
     );
     let text = good(dir, &["awr", "report", "--in", "oracle.db", "1", "2"]);
     assert!(text.contains("SHOP") && text.contains("2026-08-24 10:10:00"), "{text}");
+    // Its times are as it prints them, and nobody knows their zone.
+    let list = good(dir, &["awr", "list", "--in", "oracle.db"]);
+    assert!(list.contains("2026-08-24 10:10:00") && !list.contains("UTC"), "{list}");
+    assert!(list.contains("as printed, without a zone"), "{list}");
     // A report of which nothing about waits could be read is no good end.
     let output = tiersmith(dir, &["awr", "import", "without.html", "--to", "without.db"]);
     let said = String::from_utf8(output.stdout).unwrap();
