@@ -53,6 +53,8 @@ use crate::table::{Align, Cell, Table};
 /// A word of more letters may be broken where a line ends. PostgreSQL's numbers of statements have
 /// as many.
 const LONG_WORD: usize = 20;
+/// A table of so many columns fits on a phone if its texts are broken.
+const FEW_COLUMNS: usize = 4;
 /// A text of more letters, a statement for instance, gets a wide column.
 const LONG_TEXT: usize = 60;
 
@@ -191,7 +193,12 @@ impl Page {
         // A list; not a few lines with a meaning by their order, whose first column needs no title.
         let is_list = table.rows.len() > 2
             && table.columns.first().is_some_and(|column| !column.title.is_empty());
-        let class = if is_list { " class=\"sortable\"" } else { "" };
+        let class = match (is_list, table.columns.len() <= FEW_COLUMNS) {
+            (true, true) => " class=\"sortable few\"",
+            (true, false) => " class=\"sortable\"",
+            (false, true) => " class=\"few\"",
+            (false, false) => "",
+        };
         let _ = writeln!(
             out,
             "<div class=\"scroll\" tabindex=\"0\" role=\"region\" \

@@ -13,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::fixture::day::{Day, snapshots};
+use crate::oracle_layouts;
 use base64::Engine as _;
 use sha2::{Digest as _, Sha256};
 use tiersmith_awr::{Interval, Timeline, compare, render, report};
@@ -175,15 +176,71 @@ const PROBE: &str = r#"
 }());
 "#;
 
-/// A copy of the page with the probe, allowed by its hash, and with a script that no policy allows.
-fn with_probe(html: &str) -> String {
-    let hash = base64::engine::general_purpose::STANDARD.encode(Sha256::digest(PROBE.as_bytes()));
+/// A copy of the page with a script, allowed by its hash.
+fn with_script(html: &str, before: &str, script: &str) -> String {
+    let hash = base64::engine::general_purpose::STANDARD.encode(Sha256::digest(script.as_bytes()));
     let html = html.replacen("script-src ", &format!("script-src 'sha256-{hash}' "), 1);
+    html.replacen("</body>", &format!("{before}<script>{script}</script></body>"), 1)
+}
+
+/// A copy of the page with another style, allowed by its hash.
+fn with_style(html: &str, from: &str, to: &str) -> String {
+    let style = html.split("<style>").nth(1).unwrap().split("</style>").next().unwrap();
+    assert!(style.contains(from), "the style has no {from}");
+    let hash = |text: &str| base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text));
+    let changed = style.replacen(from, to, 1);
+    html.replacen(style, &changed, 1).replacen(&hash(style), &hash(&changed), 1)
+}
+
+/// A copy of the page with the probe, and with a script that no policy allows.
+fn with_probe(html: &str) -> String {
     let own = "<script>document.title = 'dead';</script>";
-    html.replacen(
-        "</body>",
-        &format!("{own}<img src=\"https://127.0.0.1:9/x.png\"><script>{PROBE}</script></body>"),
-        1,
+    with_script(html, &format!("{own}<img src=\"https://127.0.0.1:9/x.png\">"), PROBE)
+}
+
+/// What the page's script wrote down.
+fn said(dom: &str, log: &str) -> serde_json::Value {
+    let said = dom.split("data-said=\"").nth(1);
+    let said = said.unwrap_or_else(|| panic!("the page's script did not run: {log}"));
+    serde_json::from_str(&said.split('"').next().unwrap().replace("&quot;", "\"")).unwrap()
+}
+
+/// How wide a phone is.
+const PHONE: u32 = 390;
+
+/// Measures the page in its frame: what stands out of the window, and how many cells of the column
+/// that a comparison is read for cannot be seen.
+const MEASURE: &str = r#"
+window.addEventListener("load", function () {
+  var width = document.documentElement.clientWidth;
+  var said = { width: width, page: document.documentElement.scrollWidth, out: [], hidden: [], seen: 0 };
+  Array.prototype.forEach.call(document.querySelectorAll("body *"), function (each) {
+    var box = each.getBoundingClientRect();
+    if (box.width > 0 && box.right > width + 0.5 && !each.closest(".scroll, nav, pre, svg")) {
+      said.out.push(each.tagName + "." + each.className + " " + each.textContent.slice(0, 40));
+    }
+  });
+  Array.prototype.forEach.call(document.querySelectorAll("table"), function (table) {
+    var cell = table.querySelector("tbody td.diff");
+    if (!cell || table.getBoundingClientRect().width === 0) { return; }
+    table.scrollIntoView();
+    var box = cell.getBoundingClientRect();
+    if (box.left >= 0 && box.right <= width + 0.5) { said.seen += 1; }
+    else { said.hidden.push(table.caption.textContent); }
+  });
+  window.scrollTo(0, 0);
+  parent.postMessage(JSON.stringify(said), "*");
+});
+"#;
+
+/// A page with this one in a frame as wide as a phone: a window of a browser is never so narrow.
+fn framed(page: &Path) -> String {
+    format!(
+        "<!DOCTYPE html><html><body style=\"margin:0\"><script>addEventListener('message', e => \
+         document.documentElement.setAttribute('data-said', e.data));</script><iframe \
+         style=\"border:0\" width=\"{PHONE}\" height=\"2400\" \
+         src=\"file://{}\"></iframe></body></html>",
+        page.display()
     )
 }
 
@@ -194,12 +251,7 @@ fn the_page_sorts_its_tables_and_lets_nothing_else_run_or_load() {
     let html = render::html(&report(&interval(large)));
     let page = browser.page("probe.html", &with_probe(&html));
     let (dom, log) = browser.run(&page, &["--dump-dom"]);
-    let said = dom
-        .split("data-said=\"")
-        .nth(1)
-        .unwrap_or_else(|| panic!("the page's script did not run: {log}"));
-    let said = said.split('"').next().unwrap().replace("&quot;", "\"");
-    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let said = said(&dom, &log);
     let numbers = |key: &str| {
         said[key]
             .as_str()
@@ -256,30 +308,88 @@ fn the_page_has_no_error_of_its_own() {
     }
 }
 
+/// Pages of all kinds: of a database that is recorded, and of what is imported from Oracle, each
+/// alone and compared.
+fn kinds() -> Vec<(&'static str, String)> {
+    let day = interval(Day { minutes: 60, ..Day::default() });
+    let next = interval(Day { minutes: 90, ..Day::default() });
+    let imported = |text: &str| {
+        let read = tiersmith_awr::import::parse(text, "here").unwrap();
+        Interval::between(&read.begin, &read.end).unwrap()
+    };
+    let text = imported(include_str!("../oracle_layouts/11.2-text.lst"));
+    let [single, global] = [3, 4].map(|at: usize| {
+        imported(&oracle_layouts::html(&oracle_layouts::made(oracle_layouts::LAYOUTS[at].1)))
+    });
+    vec![
+        ("recorded", render::html(&report(&day))),
+        ("recorded-compared", render::html(&compare(&day, &next))),
+        ("oracle", render::html(&report(&single))),
+        ("oracle-global", render::html(&report(&global))),
+        ("oracle-text", render::html(&report(&text))),
+        ("oracle-compared", render::html(&compare(&single, &text))),
+    ]
+}
+
+#[test]
+fn a_page_is_no_wider_than_a_phone_and_a_comparison_shows_its_differences_there() {
+    let Some(browser) = Browser::find() else { return };
+    let measured = |name: &str, html: &str| {
+        let page = browser.page(&format!("{name}.html"), &with_script(html, "", MEASURE));
+        let frame = browser.page(&format!("{name}-frame.html"), &framed(&page));
+        let (dom, log) = browser.run(&frame, &["--virtual-time-budget=20000", "--dump-dom"]);
+        said(&dom, &log)
+    };
+    for (name, html) in kinds() {
+        let said = measured(name, &html);
+        assert_eq!(said["width"], PHONE, "{name}: {said}");
+        assert_eq!(said["out"], serde_json::json!([]), "{name}: out of the window: {said}");
+        assert_eq!(said["page"], PHONE, "{name}: the page can be scrolled to the side: {said}");
+        assert_eq!(said["hidden"], serde_json::json!([]), "{name}: %Diff is not seen: {said}");
+        if name.ends_with("compared") {
+            assert!(said["seen"].as_u64() > Some(5), "{name}: {said}");
+            // A table that cannot be scrolled by itself is found to be too wide.
+            let cells = "<td>wwwwwwwwwwwwwwwwwwww</td>".repeat(9);
+            let wide = format!(
+                "<table><caption>wide</caption><tbody><tr>{cells}<td \
+                 class=\"figure\">1</td></tr></tbody></table></main>"
+            );
+            let said = measured(name, &html.replacen("</main>", &wide, 1));
+            assert!(said["page"].as_u64() > Some(u64::from(PHONE)), "{name}: {said}");
+            assert_ne!(said["out"], serde_json::json!([]), "{name}: {said}");
+            // A column that does not stay in view is found to be hidden.
+            let said = measured(name, &with_style(&html, "position: sticky; right: 0;", ""));
+            assert_ne!(said["hidden"], serde_json::json!([]), "{name}: {said}");
+        }
+    }
+}
+
 #[test]
 fn the_page_is_drawn_light_dark_narrow_and_on_paper() {
     let Some(browser) = Browser::find() else { return };
-    let page = browser.page(
-        "page.html",
-        &render::html(&report(&interval(Day { minutes: 240, ..Day::default() }))),
-    );
     let dir = pictures();
-    let picture = |name: &str| dir.join(name);
-    let kinds: [(&str, &[&str]); 3] = [
-        ("light.png", &["--window-size=1200,2400"]),
-        ("dark.png", &["--window-size=1200,2400", "--blink-settings=preferredColorScheme=0"]),
-        ("narrow.png", &["--window-size=500,2400"]),
-    ];
-    for (name, options) in kinds {
-        let path = picture(name);
-        let shot = format!("--screenshot={}", path.display());
-        browser.run(&page, &[options, &[shot.as_str()]].concat());
-        let bytes = std::fs::read(&path).unwrap();
-        assert!(bytes.starts_with(b"\x89PNG") && bytes.len() > 10_000, "{}", path.display());
-        eprintln!("picture: {}", path.display());
+    for (kind, html) in kinds() {
+        let page = browser.page(&format!("{kind}.html"), &html);
+        let frame = browser.page(&format!("{kind}-frame.html"), &framed(&page));
+        let dark = "--blink-settings=preferredColorScheme=0";
+        let pictures: [(&str, &Path, &[&str]); 4] = [
+            ("light", &page, &["--window-size=1200,2400"]),
+            ("dark", &page, &["--window-size=1200,2400", dark]),
+            ("phone", &frame, &["--window-size=500,2400"]),
+            ("phone-dark", &frame, &["--window-size=500,2400", dark]),
+        ];
+        for (name, page, options) in pictures {
+            let path = dir.join(format!("{kind}-{name}.png"));
+            let shot = format!("--screenshot={}", path.display());
+            browser.run(page, &[options, &[shot.as_str()]].concat());
+            let bytes = std::fs::read(&path).unwrap();
+            assert!(bytes.starts_with(b"\x89PNG") && bytes.len() > 10_000, "{}", path.display());
+            eprintln!("picture: {}", path.display());
+        }
+        let paper = dir.join(format!("{kind}-paper.pdf"));
+        let print = format!("--print-to-pdf={}", paper.display());
+        browser.run(&page, &["--no-pdf-header-footer", &print]);
+        assert!(std::fs::read(&paper).unwrap().starts_with(b"%PDF"));
+        eprintln!("paper: {}", paper.display());
     }
-    let paper = picture("paper.pdf");
-    browser.run(&page, &["--no-pdf-header-footer", &format!("--print-to-pdf={}", paper.display())]);
-    assert!(std::fs::read(&paper).unwrap().starts_with(b"%PDF"));
-    eprintln!("paper: {}", paper.display());
 }
