@@ -18,6 +18,7 @@
 //! | `..._overhead_60x_pct`, `..._low_pct`, `..._high_pct` | the same before it is divided |
 //! | `..._overhead_direct_pct`, `..._low_pct`, `..._high_pct` | the recorder at its defaults beside none, which is mostly noise |
 //! | `..._recorder_cpu_pct` | processor time of the recorder at its defaults itself, in per cent of one processor |
+//! | `pg_whole_cpu_pct` | processor time that a recorder at its defaults takes beside a load for whole minutes, in per cent of one processor: its own (`pg_whole_recorder_cpu_pct`) and the server's to answer it (`pg_whole_server_cpu_pct`), counted |
 //! | `pg_look_cpu_ms`, `pg_snapshot_cpu_ms` | processor time of one, the server's process and the recorder together, counted |
 //! | `pg_recording_cpu_pct` | of that, a look a second and a snapshot a minute, in per cent of all processors |
 //! | `snapshot_s` | a snapshot of a PostgreSQL with 10,000 tables and 5,000 statements, of which it holds the 200 longest (the default) |
@@ -43,6 +44,8 @@ mod gate;
 mod large;
 #[path = "overhead/load.rs"]
 mod load;
+#[path = "overhead/whole.rs"]
+mod whole;
 
 use std::process::ExitCode;
 

@@ -16,7 +16,7 @@ use crate::report::Report;
 use crate::servers::Server;
 
 /// Processor time of a process, as the scheduler has it; nothing where it does not say.
-fn processor_of(process: i32) -> Option<f64> {
+pub(crate) fn processor_of(process: i32) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/{process}/schedstat")).ok()?;
     let ns: u64 = text.split_ascii_whitespace().next()?.parse().ok()?;
     Some(ns as f64 / 1e9)

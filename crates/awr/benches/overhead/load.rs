@@ -25,6 +25,7 @@ use crate::cost;
 use crate::gate::{Gate, Gated};
 use crate::report::Report;
 use crate::servers::{self, Server, program};
+use crate::whole;
 
 /// Clients of both loads: one for each processor of a small machine.
 const CLIENTS: &str = "2";
@@ -42,7 +43,7 @@ const ARMS: [&str; 3] =
     ["no recorder", "recorder at its defaults", "recorder that asks 60 times as often"];
 
 /// A load that ends with this value.
-struct Running(Child);
+pub(crate) struct Running(Child);
 
 impl Running {
     fn start(command: &mut Command) -> Running {
@@ -56,7 +57,7 @@ impl Running {
         )
     }
 
-    fn must_run(&mut self) {
+    pub(crate) fn must_run(&mut self) {
         let ended = self.0.try_wait().unwrap();
         assert!(ended.is_none(), "the load ended by itself: {ended:?}");
     }
@@ -259,10 +260,12 @@ pub(crate) fn pgbench(report: &mut Report, server: &Server) {
     };
     let url = format!("postgresql://postgres@/postgres?host={}", server.path("").display());
     let source = || server.source(&url, &Surroundings::default()).unwrap();
-    let running = Running::start(&mut command(&["-n", "-T", "3600", "-c", CLIENTS]));
+    let mut load = command(&["-n", "-T", "3600", "-c", CLIENTS]);
+    let running = Running::start(&mut load);
     let mut of =
         Loaded { what: "PostgreSQL, TPC-B", key: "pg", source: &source, committed: &mut committed };
     turns(report, trios(report), running, &mut of);
+    whole::recording(report, server, &url, Running::start(&mut load));
     cost::counted(report, server, source().as_mut());
 }
 
