@@ -9,7 +9,7 @@ use crate::figure;
 use crate::findings::findings;
 use crate::snapshot::sampling::{error_of_share, who};
 use crate::table::{Cell, Table};
-use crate::{Interval, StatementStat};
+use crate::{CPU, Interval, SampledWho, StatementStat};
 
 /// How many statements a table lists.
 const STATEMENTS: usize = 20;
@@ -340,16 +340,27 @@ const WAITS: usize = 3;
 /// The title of [`seen`].
 pub(super) const SEEN_TITLE: &str = "Top SQL and Sessions by Wait (sampled, not measured)";
 
+/// Statements that were seen working. No source counts their processor time.
+const BY_CPU: &str = "SQL ordered by CPU";
+
 /// Who was seen in samples: statements, sessions, and those that blocked others. Of one interval.
 pub(super) fn seen(of: &Interval) -> Section {
     let mut section = Section::new(SEEN_TITLE);
     let Some(sampling) = &of.sampling else { return section };
+    let works = |row: &&SampledWho| row.class == CPU;
+    let on_cpu: Vec<SampledWho> = sampling.statements.iter().filter(works).cloned().collect();
     let lists = [
         (
             "Top SQL by Active Sessions",
             ("Query Id", "The source's own number of the statement, to look it up there."),
             ("SQL", "The statement, its literals taken out."),
             &sampling.statements,
+        ),
+        (
+            BY_CPU,
+            ("Query Id", "The source's own number of the statement, to look it up there."),
+            ("SQL", "The statement, its literals taken out."),
+            &on_cpu,
         ),
         (
             "Top Sessions",
@@ -386,6 +397,9 @@ pub(super) fn seen(of: &Interval) -> Section {
             .figures("Avg Active Sessions", "", average)
             .text("Top Waits", "What was waited for most, each with its share of this row.")
             .text(text, of_text);
+        if caption == BY_CPU {
+            table.columns.retain(|column| column.title != "Top Waits");
+        }
         for one in who::by_who(rows) {
             let share = |seen: u64, all: u64| seen as f64 / all.max(1) as f64 * 100.0;
             let waits = one.events.iter().take(WAITS).map(|row| {
@@ -395,17 +409,20 @@ pub(super) fn seen(of: &Interval) -> Section {
                     figure::percent(share(row.seen, one.seen))
                 )
             });
-            table.row(vec![
+            let mut cells = vec![
                 Cell::text(one.id),
                 Cell::count(one.seen),
                 Cell::percent(share(one.seen, sampling.seen())),
                 Cell::number(one.seen as f64 / sampling.looks.max(1) as f64),
-                Cell::text(waits.collect::<Vec<_>>().join(", ")),
-                Cell::text(match one.text {
-                    "" => "(text not kept)".to_owned(),
-                    text => text.chars().take(TEXT).collect(),
-                }),
-            ]);
+            ];
+            if caption != BY_CPU {
+                cells.push(Cell::text(waits.collect::<Vec<_>>().join(", ")));
+            }
+            cells.push(Cell::text(match one.text {
+                "" => "(text not kept)".to_owned(),
+                text => text.chars().take(TEXT).collect(),
+            }));
+            table.row(cells);
         }
         table.first(SEEN, super::io::REST);
         section.table_if_any(table.without_empty_columns());
@@ -444,4 +461,48 @@ pub(super) fn pressure(of: &[&Interval]) -> Table {
         );
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use tiersmith_events::WaitClass;
+
+    use super::*;
+    use crate::findings::made::minute;
+    use crate::report::Item;
+    use crate::{ON_CPU, Sampling, Seen, Who};
+
+    #[test]
+    fn statements_are_listed_by_the_processor_time_that_they_were_seen_to_use() {
+        let mut made = minute();
+        let mut sampling = Sampling::new("s".to_owned(), 1000);
+        made.begin.sampling = Some(sampling.clone());
+        sampling.looks = 100;
+        for at in 0..90 {
+            let (event, class, id) = match at {
+                0..60 => ("log file sync", Some(WaitClass::Commit), "1"),
+                60..80 => (ON_CPU, None, "2"),
+                _ => (ON_CPU, None, "1"),
+            };
+            sampling.saw_session(&Seen {
+                event,
+                class,
+                session: Who { id: "3", text: "u@d" },
+                statement: Who { id, text: "select 1" },
+                blocker: None,
+            });
+        }
+        made.end.sampling = Some(sampling);
+        let section = seen(&made.interval());
+        let table = section.items.iter().find_map(|item| match item {
+            Item::Table(table) if table.caption == BY_CPU => Some(table),
+            _ => None,
+        });
+        let table = table.expect("a table by processor time");
+        let rows: Vec<Vec<String>> =
+            table.rows.iter().map(|row| row.iter().map(Cell::shown).collect()).collect();
+        assert_eq!(rows[0][..3], ["2", "20", "22.2"], "waits are not in it: {rows:?}");
+        assert_eq!(rows[1][..3], ["1", "10", "11.1"]);
+        assert!(table.columns.iter().all(|column| column.title != "Top Waits"));
+    }
 }
