@@ -123,6 +123,10 @@ mod tests {
         assert_eq!(found.impact_percent, Some(40.0));
         assert!(found.evidence[1].contains("row lock contention: 10 waits of 4.00s"), "{found:?}");
         assert_eq!(find(&of(4)), None);
+        for other in ["SQL*Net break/reset to client", "enq: KO - fast object checkpoint"] {
+            let made = minute().wait(other, WaitClass::Application, false, 10, 40);
+            assert_eq!(find(&made.interval()), None, "{other} is for no lock");
+        }
         let sampled = |locks: u64| {
             let mut made = minute();
             made.begin.sampling = Some(Sampling::new("s".to_owned(), 1000));
