@@ -69,7 +69,7 @@ const KEPT: [&str; 54] = [
 ];
 
 /// Words of summaries of tables that stand under another's heading, and what they are called.
-const BY_SUMMARY: [(&str, &str); 10] = [
+const BY_SUMMARY: [(&str, &str); 11] = [
     ("addm findings", "Top ADDM Findings by Average Active Sessions"),
     ("load profile", "Load Profile"),
     ("instance efficiency", "Instance Efficiency Percentages (Target 100%)"),
@@ -80,6 +80,8 @@ const BY_SUMMARY: [(&str, &str); 10] = [
     ("database resource limits", "Database Resource Limits"),
     ("cache sizes", "Cache Sizes"),
     ("shared pool statistics", "Shared Pool Statistics"),
+    // With the numbers that Oracle gave its snapshots.
+    ("snapshot information", "Snapshot Information"),
 ];
 
 /// Headings that are of the page and not of a table.

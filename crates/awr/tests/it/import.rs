@@ -714,6 +714,10 @@ fn figures_stand_as_oracle_prints_them_and_rules_of_ours_are_not_for_it() {
         !html.contains("UTC") && !html.contains("<th>Rows"),
         "no zone is printed, and no rows are"
     );
+    // Oracle's own numbers of its snapshots.
+    let printed = imported_one.end.printed.iter().find(|of| of.title == "Snapshot Information");
+    let number = |row| printed.expect("as it is printed").cell(row, "Snap Id");
+    assert_eq!((number("Begin Snap:"), number("End Snap:")), (Some("100"), Some("101")));
     // 360,000 of 480,000 hundredths of a second were idle, those that waited for disks among them.
     assert!(csv.contains("%Idle,%,75\r"), "{csv}");
     // Instants without seconds: the length is the one that is printed.
