@@ -1,11 +1,12 @@
 //! How fast each load is when the database takes no time: a generator must never be the bottleneck.
 //!
 //! `cargo bench -p tiersmith-lab --bench generators -- [--quick]`; writes
-//! `target/bench/generators.json`. Needs nothing installed.
+//! `target/bench/generators.json`. Redis is used if it is installed.
 //!
-//! One client runs each load against a target that answers at once. Beside TPC-C's transactions the
-//! same client runs them on SQLite without a sync, in the temporary directory: no server answers
-//! faster than a library that waits for nothing. A client's counting and timing are part of it.
+//! One client runs each load against a target that answers at once, and then on a real database
+//! that waits for no disk: SQLite without a sync, in the temporary directory, because no server
+//! answers faster than a library; `mixed` on Redis without a sync. A client's counting and timing
+//! are part of it.
 //!
 //! | key of `ratios` | is |
 //! |---|---|
@@ -15,7 +16,8 @@
 //! | `oltp_read_write_statements_per_s` | those of the transactions like sysbench's |
 //! | `client_copy_statements_per_s` | those of SAP's client copy, a row at a time |
 //! | `keys_per_s` | requests that the load `mixed` draws: at least 1,000,000 |
-//! | `tpcc_over_sqlite` | TPC-C's statements over the same on SQLite: at least 5 |
+//! | `slob_over_sqlite`, `tpcc_over_sqlite`, `ycsb_a_over_sqlite`, ... | statements of each load over the same on SQLite: at least 5 |
+//! | `keys_over_redis` | requests that `mixed` draws over those that Redis answers one client: at least 5 |
 //!
 //! Deliberately absent: the protocols of servers, which are the drivers' business, and sockets.
 
@@ -25,21 +27,26 @@
 mod report;
 
 use std::error::Error;
+use std::fs;
 use std::hint::black_box;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use report::Report;
 use tiersmith_awr::{Snapshot, Source};
-use tiersmith_lab::case::{self, Load};
+use tiersmith_lab::case::{self, Load, SQLITE};
+use tiersmith_lab::place::{self, Leftovers, Wishes};
 use tiersmith_lab::run::{self, Plans};
 use tiersmith_lab::sql::{self, Outcome, Row, Sql, Table, Value};
 use tiersmith_lab::target::{
-    CALLS, COMMIT, COMMITS, EXECUTES, ROWS, SELECT, Session, Target, UPDATE, Work, loads,
-    transactions,
+    self, CALLS, COMMIT, COMMITS, EXECUTES, Ground, ROWS, SELECT, Session, Target, UPDATE, Work,
+    loads, transactions,
 };
 use tiersmith_lab::workload::slob::{self, RedoStress};
 use tiersmith_lab::workload::{Operation, keys, tpcc as company};
+use tiersmith_lab::{ByteSize, server};
 
 type Failed = Box<dyn Error>;
 
@@ -48,6 +55,8 @@ const COLUMNS: usize = 14;
 /// Loads beside TPC-C whose transactions are statements of their own.
 const OTHERS: [Load; 5] =
     [Load::YcsbA, Load::YcsbD, Load::YcsbF, Load::OltpReadWrite, Load::ClientCopy];
+/// What a real database is loaded with.
+const SMALL: ByteSize = ByteSize(8 << 20);
 /// Requests between two looks at the clock.
 const REQUESTS: u64 = 10_000;
 
@@ -172,6 +181,17 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
     };
     let small = company::Settings { items: 10_000, customers: 300, ..company::Settings::default() };
     let dir = tempfile::tempdir()?;
+    // A server's account has to pass it.
+    fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755))?;
+    let has_redis = match server::product("redis").and_then(server::find) {
+        Ok(_) => true,
+        Err(e) => {
+            report.warn(format!("keys_over_redis was not measured: {e}"));
+            false
+        }
+    };
+    let (mut slob_on_sqlite, mut keys_on_redis) = (Vec::new(), Vec::new());
+    let mut others_on_sqlite = OTHERS.map(|_| Vec::new());
     let database = dir.path().join("company.db");
     company::fill(unsynced(&database)?.as_mut(), &small, slob.seed, &|_| true)?;
     report.config("company", small.describe(1));
@@ -190,6 +210,13 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
             report.run("one client", load.title(), vec![1e9 / rate.max(1e-9)]);
             samples.push(rate);
         }
+        slob_on_sqlite.push(on_database(SQLITE, Load::Slob, run_time, dir.path())?);
+        for (load, samples) in OTHERS.into_iter().zip(&mut others_on_sqlite) {
+            samples.push(on_database(SQLITE, load, run_time, dir.path())?);
+        }
+        if has_redis {
+            keys_on_redis.push(on_database("redis", Load::Mixed, run_time, dir.path())?);
+        }
         let of_keys = drawn(&requests, requests.keys(&slob), run_time);
         for (samples, (name, rate)) in all.iter_mut().zip([
             ("SLOB", of_slob),
@@ -204,13 +231,78 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
     let [of_slob, of_tpcc, sqlite, of_keys] = all.map(median);
     report.ratio("slob_statements_per_s", of_slob);
     report.ratio("tpcc_statements_per_s", of_tpcc);
-    for (load, samples) in others {
-        report
-            .ratio(&format!("{}_statements_per_s", load.name().replace('-', "_")), median(samples));
+    let rates = others.map(|(load, samples)| (load, median(samples)));
+    for (load, rate) in rates {
+        report.ratio(&format!("{}_statements_per_s", load.name().replace('-', "_")), rate);
     }
     report.ratio("keys_per_s", of_keys);
     report.ratio("tpcc_over_sqlite", of_tpcc / sqlite.max(1e-9));
+    report.ratio("slob_over_sqlite", of_slob / median(slob_on_sqlite).max(1e-9));
+    for ((load, rate), samples) in rates.into_iter().zip(others_on_sqlite) {
+        let name = format!("{}_over_sqlite", load.name().replace('-', "_"));
+        report.ratio(&name, rate / median(samples).max(1e-9));
+    }
+    if has_redis {
+        report.ratio("keys_over_redis", of_keys / median(keys_on_redis).max(1e-9));
+    }
     Ok(())
+}
+
+/// Statements, or requests, a second of one client of a load on a real database that waits for no
+/// disk.
+fn on_database(
+    name: &str,
+    load: Load,
+    run_time: Duration,
+    dir: &Path,
+) -> std::result::Result<f64, Failed> {
+    let id = if name == SQLITE { "redo-on-home" } else { "server-on-home" };
+    let mut case = case::choose_for(name, &[id.to_owned()], false)?.remove(0);
+    case.server.load = load;
+    case.server.clients = 1;
+    case.client_copy.rows_at_once = 1;
+    case.sqlite.synchronous = "off".into();
+    case.sqlite.page_cache = ByteSize(256 << 20);
+    let unsynced = [("appendfsync".to_owned(), "no".to_owned())];
+    case.server.settings.insert("redis".into(), unsynced.into());
+    case.slob = slob::Settings {
+        update_pct: 50,
+        scale: SMALL,
+        schemas: 1,
+        threads_per_schema: 1,
+        ..case.slob
+    };
+    let account = server::product(name).ok().and_then(|one| server::account(one).ok().flatten());
+    let wishes = Wishes {
+        home: Some(dir.into()),
+        fast: Some(dir.into()),
+        emulate: true,
+        members: 1,
+        reachable_by: account,
+        ..Wishes::default()
+    };
+    let places = place::choose(&wishes, Leftovers::default())?;
+    let slob = case.slob.clone();
+    let ground =
+        Ground { case: &case, slob: &slob, places: &places, home_model: None, progress: &|_| true };
+    let template = places.home.join("loaded");
+    fs::create_dir(&template)?;
+    let kind = target::kind(name)?;
+    kind.load(&ground, &template)?;
+    let opened = kind.open(&ground, &template, &places.home.join("run"))?;
+    opened.warm()?;
+    let plans = Plans {
+        slob: &slob,
+        block_bytes: case.block_bytes(),
+        warm_up: run_time / 5,
+        run_time,
+        program: None,
+        progress: &|_| {},
+        stopped: &|| false,
+    };
+    let measured = opened.measure(&plans)?;
+    opened.close()?;
+    Ok(measured.executes_per_s())
 }
 
 /// A load whose every query finds one row, as [`NoOpSql`] answers.

@@ -158,6 +158,9 @@ pub struct ServerSettings {
     pub tier: Option<ByteSize>,
     /// Settings by product, in its own words.
     pub settings: BTreeMap<String, BTreeMap<String, String>>,
+    /// The tables of sysbench, where a study says so and not a file.
+    #[serde(skip)]
+    pub(crate) sysbench: Option<oltp::Tables>,
 }
 
 impl Default for ServerSettings {
@@ -171,6 +174,7 @@ impl Default for ServerSettings {
             keys: keys::Settings::default(),
             tier: None,
             settings: BTreeMap::new(),
+            sysbench: None,
         }
     }
 }

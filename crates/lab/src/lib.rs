@@ -30,6 +30,7 @@ pub mod mounted;
 pub mod place;
 pub mod probe;
 pub mod process;
+mod programs;
 pub mod published;
 pub mod run;
 pub mod server;

@@ -8,6 +8,7 @@ use serde_json::json;
 use tiersmith_awr::{Cell, Table, figure, write_table};
 use tiersmith_block::{Disk, Health};
 use tiersmith_lab::place::{FileSystem, Leftovers};
+use tiersmith_lab::probe::beside::{self, Beside, Fio};
 use tiersmith_lab::probe::found::{Found, SYSFS, look};
 use tiersmith_lab::probe::{MIXED_READS_PCT, Operation, Place, Queue, file};
 
@@ -35,6 +36,8 @@ Examples:
   tiersmith probe /data /mnt/pmem0
   tiersmith probe /data --threads 4 --depth 16 --mix 50       the device study: many at once, half \
   of them reads
+  tiersmith probe /data --threads 4 --cross-check             fio beside each measurement, on the \
+  same file
   tiersmith probe --list
   tiersmith probe --json > probe.json
 
@@ -42,7 +45,7 @@ A directory on a DAX file system or in memory is measured mapped, any other thro
 of memory that only stands
 for persistent memory are labelled EMULATED.
 
-Exit codes: 0 good; 2 error.")]
+Exit codes: 0 good; 1 fio failed in a cross-check, and the other figures are there; 2 error.")]
 pub(crate) struct Probe {
     /// Directories to measure
     #[arg(value_name = "DIR")]
@@ -62,6 +65,9 @@ pub(crate) struct Probe {
     /// Only say what there is, measure nothing
     #[arg(long)]
     list: bool,
+    /// Run fio, if it is installed, beside each measurement through files, on the same file
+    #[arg(long, conflicts_with = "list")]
+    cross_check: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -81,10 +87,11 @@ impl Probe {
         let disks = found.block_devices.iter().filter_map(|device| Disk::named(&device.name));
         let health: Vec<Health> = disks.map(|disk| disk.health()).collect();
         let line = Line::new();
+        let fio = self.cross_check.then(Fio::find);
         let mut places = Vec::new();
         let (dirs, mut skipped) = self.dirs(&found)?;
         for dir in dirs {
-            let place = measure(&dir, self.seconds, queue, leftovers, &line);
+            let place = measure(&dir, self.seconds, queue, leftovers, &line, fio.as_ref());
             line.clear();
             match place {
                 Ok(place) => places.push(place),
@@ -106,7 +113,8 @@ impl Probe {
         } else {
             print(&text(&found, &health, &places, &skipped, queue))?;
         }
-        Ok(Outcome::Good)
+        let failed = |place: &Place| place.cross_check.as_ref().is_some_and(|c| c.failed.is_some());
+        Ok(if places.iter().any(failed) { Outcome::Findings } else { Outcome::Good })
     }
 
     /// What to measure, and what of the usual places not.
@@ -139,20 +147,24 @@ impl Probe {
     }
 }
 
-/// Measures a directory: mapped if it is on a DAX file system or in memory, else through files.
+/// Measures a directory: mapped if it is on a DAX file system or in memory, else through files,
+/// there with fio beside it if it is given.
 pub(super) fn measure(
     dir: &Path,
     seconds: f64,
     queue: Queue,
     leftovers: &Leftovers,
     line: &Line,
+    fio: Option<&std::result::Result<Fio, String>>,
 ) -> Result<Place> {
     let progress = |what: &str| line.say(&format!("{}: {what}", dir.display()));
     let is_on = FileSystem::of(dir);
     if is_on.dax || is_on.in_memory() {
-        mapped::measure(dir, seconds, queue, leftovers, &progress)
+        let mut place = mapped::measure(dir, seconds, queue, leftovers, &progress)?;
+        place.cross_check = fio.map(|_| Beside::skipped(beside::MAPPED));
+        Ok(place)
     } else {
-        Ok(file::measure(dir, seconds, queue, leftovers, &progress)?)
+        Ok(file::measure_beside(dir, seconds, queue, leftovers, &progress, fio)?)
     }
 }
 
@@ -259,6 +271,10 @@ fn text(
     for place in places {
         out.push('\n');
         write_table(&mut out, &measured(place, queue));
+        if let Some(beside) = &place.cross_check {
+            out.push('\n');
+            out.push_str(&compared(&place.path, beside, queue));
+        }
     }
     for one in skipped {
         out.push_str(&format!("\nskipped: measuring {}, because {}\n", one.path, one.because));
@@ -287,10 +303,7 @@ fn measured(place: &Place, queue: Queue) -> Table {
     for m in &place.measurements {
         table.row(vec![
             Cell::bytes(m.size_bytes as f64),
-            Cell::text(match m.operation {
-                Operation::Mixed => format!("mixed {}/{}", queue.reads_pct, 100 - queue.reads_pct),
-                operation => operation.name().to_owned(),
-            }),
+            Cell::text(called(m.operation, queue)),
             Cell::nanoseconds(m.median_ns as f64),
             Cell::nanoseconds(m.p95_ns as f64),
             Cell::nanoseconds(m.p99_ns as f64),
@@ -304,4 +317,62 @@ fn measured(place: &Place, queue: Queue) -> Table {
         table.note(note.clone());
     }
     table
+}
+
+fn called(operation: Operation, queue: Queue) -> String {
+    match operation {
+        Operation::Mixed => format!("mixed {}/{}", queue.reads_pct, 100 - queue.reads_pct),
+        operation => operation.name().to_owned(),
+    }
+}
+
+/// fio's figures beside those of a place, or why there are none.
+fn compared(path: &str, beside: &Beside, queue: Queue) -> String {
+    let mut out = String::new();
+    if let Some(because) = &beside.skipped {
+        out.push_str(&format!("skipped: cross-check by fio of {path}, because {because}\n"));
+        return out;
+    }
+    let version = beside.version.as_deref().unwrap_or_default();
+    let mut table = Table::new(format!("Cross-check of {path} by fio {version}"))
+        .figures("Size", "", "Bytes of each operation.")
+        .text("Operation", "What was done.")
+        .figures("Tiersmith /s", "", "Operations a second by this probe.")
+        .figures("fio /s", "", "Operations a second by fio, as it says itself.")
+        .figures("Ratio", "", "The probe's over fio's.")
+        .figures("Tiersmith p95", "", "95 of 100 reads of this probe took no longer.")
+        .figures("fio p95", "", "95 of 100 reads of fio took no longer.")
+        .text("Verdict", "Whether the ratio is from 0.8 to 1.25.");
+    for row in &beside.rows {
+        let p95 = |ns: Option<u64>| Cell::nanoseconds(ns.map(|ns| ns as f64));
+        table.row(vec![
+            Cell::bytes(row.size_bytes as f64),
+            Cell::text(called(row.operation, queue)),
+            Cell::number(row.tiersmith_per_s),
+            Cell::number(row.outside_per_s),
+            Cell::number(row.ratio),
+            p95(row.tiersmith_p95_ns),
+            p95(row.outside_p95_ns),
+            Cell::text(if row.disagree { "disagree" } else { "agree" }),
+        ]);
+    }
+    for note in &beside.notes {
+        table.note(note.clone());
+    }
+    if beside.rows.iter().any(|row| row.disagree) {
+        table.note(
+            "Where they disagree, which of them is right is not known. Measure for longer \
+             (--seconds 5) while nothing else uses the disk; if they still disagree, see what the \
+             notes above say they do differently.",
+        );
+    }
+    if !table.rows.is_empty() {
+        write_table(&mut out, &table);
+    }
+    if let Some(why) = &beside.failed {
+        out.push_str(&format!(
+            "The cross-check by fio failed, and the probe's own figures stand: {why}\n"
+        ));
+    }
+    out
 }

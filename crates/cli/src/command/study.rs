@@ -66,6 +66,8 @@ Examples:
   tiersmith study redo --target mariadb --load oltp-read-write --tables 6 --buffer-pct 10 \
   --clients 12
   tiersmith study redo --target postgres --load client-copy --application-pct 34
+  tiersmith study redo --target postgres --load oltp-read-write --clients 8 --cross-check
+                                               sysbench beside our clients, in each case
   tiersmith study --home /data --fast /mnt/pmem0 --html report.html
   tiersmith study --show redo-on-tier > mine.toml; edit it; tiersmith study ./mine.toml
   tiersmith study --snapshots DIR; tiersmith awr compare --in DIR 1 2 3 4
@@ -78,8 +80,9 @@ persistent memory is labelled
 EMULATED wherever a figure of it appears.
 
 Exit codes: 0 the study ran (read its warnings: figures that cannot be trusted are marked with \
-(?)); 2 error;
-128 and the signal's number when it was interrupted.")]
+(?)); 1 it ran, but an outside program
+of --cross-check failed, and it says why; 2 error; 128 and the signal's number when it was \
+interrupted.")]
 pub(crate) struct Study {
     /// Cases to run: ids, names of sets, or paths of case files
     #[arg(value_name = "CASE")]
@@ -165,6 +168,11 @@ pub(crate) struct Study {
     /// Rounds; the median of each case is shown [default: 1; with --full 3]
     #[arg(long, value_name = "N")]
     rounds: Option<u32>,
+    /// Run the same load by an outside program, beside our own, in each case: sysbench, pgbench,
+    /// memtier_benchmark, redis-benchmark, where it is installed. The result has both figures and
+    /// their ratio (of storage: `tiersmith probe --cross-check`, by fio)
+    #[arg(long)]
+    cross_check: bool,
     /// With `all`: short runs of small databases, each experiment on one target
     #[arg(long, conflicts_with = "full")]
     quick: bool,
@@ -222,6 +230,14 @@ impl Study {
             return self.read_again(file);
         }
         let names: Vec<String> = self.cases.iter().chain(&self.more_cases).cloned().collect();
+        if self.cross_check && (names == [EVERYTHING] || names == [RECOVERY]) {
+            return Err(Error::Usage(format!(
+                "--cross-check is for cases, and `{}` is none; name a case and a load, for \
+                 instance: tiersmith study redo --target postgres --load oltp-read-write \
+                 --cross-check",
+                names.join(" ")
+            )));
+        }
         if names == [EVERYTHING] {
             return self.survey(leftovers);
         }
@@ -253,6 +269,7 @@ impl Study {
         options.fast = self.fast.clone();
         options.emulate = self.emulate;
         options.snapshots = self.snapshots.clone();
+        options.cross_check = self.cross_check;
         options.command = called();
         self.can_write()?;
         let line = Line::new();
@@ -274,16 +291,21 @@ impl Study {
         if let Some(page) = &page {
             write_file(page, &html::render(result)?, Readers::AsUsual)?;
         }
+        let outcome = if result.cross_check.as_ref().is_some_and(|check| check.has_failed()) {
+            Outcome::Findings
+        } else {
+            Outcome::Good
+        };
         if as_json {
             print(&format!("{}\n", result.to_json()?))?;
-            return Ok(Outcome::Good);
+            return Ok(outcome);
         }
         print(&text::render(result))?;
         if let Some(page) = page {
             let page = std::fs::canonicalize(&page).unwrap_or(page);
             print(&format!("\npage: {}\n", page.display()))?;
         }
-        Ok(Outcome::Good)
+        Ok(outcome)
     }
 
     fn read_again(&self, file: &Path) -> Result<Outcome> {
@@ -401,7 +423,7 @@ impl Study {
         let mut places = Vec::new();
         for dir in [self.home.clone().unwrap_or_else(|| PathBuf::from(".")), fast] {
             let Ok(dir) = std::fs::canonicalize(&dir) else { continue };
-            match super::probe::measure(&dir, seconds, queue, leftovers, line) {
+            match super::probe::measure(&dir, seconds, queue, leftovers, line, None) {
                 Ok(place) => places.push(place),
                 Err(e) if leftovers.stopped() => return Err(e),
                 // What is too small, or cannot be written, is no reason not to run the rest.

@@ -65,6 +65,7 @@ pub(crate) fn measure(
         persistent: report.persistent,
         notes,
         measurements,
+        cross_check: None,
     })
 }
 

@@ -12,6 +12,7 @@ macro_rules! full_name {
 mod awr;
 mod back_door;
 mod confined;
+mod cross_check;
 mod daemon;
 mod damaged;
 mod database;

@@ -13,6 +13,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
+use super::beside::{Beside, Checking, Fio};
 use super::{AREA_BYTES, Measurement, Operation, Place, Queue, SIZES, What, timed};
 use crate::error::{During, Error, Result};
 use crate::place::{FileSystem, Leftovers, bytes_free};
@@ -31,6 +32,21 @@ pub fn measure(
     leftovers: &Leftovers,
     progress: &dyn Fn(&str),
 ) -> Result<Place> {
+    measure_beside(dir, seconds, queue, leftovers, progress, None)
+}
+
+/// [`measure`], with fio beside each measurement, or the reason why there is none.
+///
+/// # Errors
+/// As [`measure`]; none if fio alone fails.
+pub fn measure_beside(
+    dir: &Path,
+    seconds: f64,
+    queue: Queue,
+    leftovers: &Leftovers,
+    progress: &dyn Fn(&str),
+    fio: Option<&std::result::Result<Fio, String>>,
+) -> Result<Place> {
     queue.check()?;
     let place = |reason: String| Error::Place { what: "probe", path: dir.into(), reason };
     if !dir.is_dir() {
@@ -44,7 +60,12 @@ pub fn measure(
     }
     let path = dir.join(format!(".tiersmith-probe.{}", std::process::id()));
     let area = Area::make(&path, leftovers);
-    let measured = area.and_then(|area| area.all(seconds, queue, leftovers, progress));
+    let mut checking = match fio {
+        Some(Ok(fio)) => Some(Checking::new(fio, queue, leftovers)),
+        _ => None,
+    };
+    let measured =
+        area.and_then(|area| area.all(seconds, queue, leftovers, progress, checking.as_mut()));
     leftovers.clean();
     let (direct, measurements) = measured?;
     let is_on = FileSystem::of(&dir.canonicalize().during("find", dir)?);
@@ -68,6 +89,10 @@ pub fn measure(
         is_on: is_on.to_string(),
         notes,
         measurements,
+        cross_check: match fio {
+            Some(Err(why)) => Some(Beside::skipped(why)),
+            _ => checking.map(Checking::end),
+        },
     })
 }
 
@@ -119,6 +144,7 @@ impl Area {
         queue: Queue,
         leftovers: &Leftovers,
         progress: &dyn Fn(&str),
+        mut checking: Option<&mut Checking<'_>>,
     ) -> Result<(bool, Vec<Measurement>)> {
         let mut found = Vec::new();
         for size in SIZES {
@@ -134,7 +160,12 @@ impl Area {
                 let how = how(direct.is_some(), operation);
                 let at_once = queue.waiting();
                 let what = What { operation, size_bytes: size, how, at_once, seconds };
-                found.push(one(file, &what, queue).during("measure", &self.path)?);
+                let ours = one(file, &what, queue).during("measure", &self.path)?;
+                if let Some(checking) = &mut checking {
+                    progress(&format!("{} of {size} bytes, by fio", operation.name()));
+                    checking.after(&what, direct.is_some(), &self.path, &ours)?;
+                }
+                found.push(ours);
             }
             self.direct = direct.or_else(|| {
                 let mut options = OpenOptions::new();

@@ -10,6 +10,7 @@
 //! **Deliberately absent**: asynchronous I/O. An operation that is outstanding is a thread that
 //! waits for it; a device cannot tell.
 
+pub mod beside;
 pub mod file;
 pub mod found;
 
@@ -153,6 +154,9 @@ pub struct Place {
     pub notes: Vec<String>,
     /// The figures.
     pub measurements: Vec<Measurement>,
+    /// What fio found beside them, if it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cross_check: Option<beside::Beside>,
 }
 
 /// What is measured.

@@ -82,7 +82,7 @@ pub fn find_in(product: &dyn Product, directories: &[PathBuf]) -> Result<Program
 }
 
 /// The first word with a digit first and a dot in it, of what `--version` prints.
-fn version_of(program: &Path) -> String {
+pub(crate) fn version_of(program: &Path) -> String {
     let printed = Command::new(program).arg("--version").stdin(Stdio::null()).output();
     let printed = printed
         .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
@@ -98,7 +98,7 @@ fn version_of(program: &Path) -> String {
 
 fn version_in(printed: &str) -> Option<String> {
     let word = printed
-        .split([' ', '=', '\n'])
+        .split([' ', '=', '-', '\n'])
         .find(|word| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.'))?;
     Some(word.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect())
 }
@@ -124,6 +124,15 @@ mod tests {
         ] {
             let word = printed.replace("v=", "");
             assert_eq!(version_in(&word).as_deref(), Some(version), "{printed}");
+            assert_eq!(version_in(printed).as_deref(), Some(version), "{printed}");
+        }
+        for (printed, version) in [
+            ("fio-3.33\n", "3.33"),
+            ("sysbench 1.0.20\n", "1.0.20"),
+            ("redis-benchmark 7.0.15", "7.0.15"),
+            ("memtier_benchmark v=2.1.0 sha=2f74d611:0 bits=64 libevent=2.1.12-stable", "2.1.0"),
+        ] {
+            assert_eq!(version_in(&printed.replace("v=", "")).as_deref(), Some(version));
             assert_eq!(version_in(printed).as_deref(), Some(version), "{printed}");
         }
         assert_eq!(version_in("no version"), None);

@@ -43,7 +43,7 @@ impl Product for Postgres {
     }
 
     fn useful(&self) -> &'static [&'static str] {
-        &["pgbench", "pg_amcheck", "pg_checksums", "pg_dump", "pg_waldump", "psql"]
+        &["pgbench", "sysbench", "pg_amcheck", "pg_checksums", "pg_dump", "pg_waldump", "psql"]
     }
 
     fn places(&self) -> &'static [&'static str] {

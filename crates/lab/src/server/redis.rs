@@ -39,7 +39,7 @@ impl Product for Redis {
     }
 
     fn useful(&self) -> &'static [&'static str] {
-        &["redis-benchmark", "redis-check-aof", "redis-cli"]
+        &["redis-benchmark", "memtier_benchmark", "redis-check-aof", "redis-cli"]
     }
 
     fn fork(&self) -> &'static [(&'static str, &'static str)] {

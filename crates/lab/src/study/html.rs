@@ -10,7 +10,7 @@ use tiersmith_awr::page::{Bar, Chart, Line, OverTime, Page, Series, TimeSlot};
 use tiersmith_awr::{Quantity, compare, figure, render, report};
 
 use super::result::{Row, StudyResult};
-use super::{operations, tables, text};
+use super::{crossing, operations, tables, text};
 use crate::case::Placement;
 use crate::error::Result;
 
@@ -49,6 +49,10 @@ pub fn render(result: &StudyResult) -> Result<String> {
     }
     for pct in result.update_pcts() {
         comparison(&mut page, result, pct);
+    }
+    if let Some(table) = crossing::table(result) {
+        page.section("Cross-check");
+        page.table(&table);
     }
     page.section("Warnings and notes");
     for (about, sentence, is_note) in result.grouped_warnings() {

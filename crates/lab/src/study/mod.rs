@@ -14,8 +14,11 @@
 //! `survey.rs` (all of what was published, in one go).
 
 pub mod beside;
+pub mod cross_check;
+pub mod crossing;
 pub mod html;
 pub mod operations;
+mod opponents;
 pub mod recovery;
 pub mod result;
 pub mod survey;
@@ -25,7 +28,7 @@ pub mod text;
 pub mod trust;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use tiersmith_awr::Repository;
@@ -35,11 +38,13 @@ use crate::error::{During, Error, Result};
 use crate::mounted;
 use crate::place::{self, Leftovers, Places, Wishes};
 use crate::published;
-use crate::run::Plans;
+use crate::run::{Measured, Plans};
 use crate::server;
 use crate::size::ByteSize;
 use crate::target::{self, Ground, Kind, loads, room};
 use crate::workload::{clients, keys, oltp, slob, tpcc};
+use crossing::Crossing;
+use opponents::Opponent;
 use result::{CaseSummary, Machine, PlaceSummary, RunResult, StudyResult};
 
 /// Seconds measured per run when nothing is said, and in a full study.
@@ -97,6 +102,8 @@ pub struct Options {
     pub emulate: bool,
     /// A directory that gets the snapshots of all runs.
     pub snapshots: Option<PathBuf>,
+    /// Run outside programs beside the cases.
+    pub cross_check: bool,
     /// How the study was called, for the result.
     pub command: Vec<String>,
 }
@@ -125,6 +132,7 @@ impl Options {
             fast: None,
             emulate: false,
             snapshots: None,
+            cross_check: false,
             command: Vec::new(),
         }
     }
@@ -210,6 +218,23 @@ struct Study<'a> {
     progress: &'a dyn Progress,
     repository: Option<Repository>,
     templates: Vec<(String, PathBuf)>,
+    crossing: Crossing,
+}
+
+/// One run of a study.
+struct Turn {
+    round: u32,
+    pct: u32,
+    case: Case,
+    /// Who runs in place of the case's own load.
+    opponent: Option<Opponent>,
+}
+
+/// What a run left behind.
+struct Ran {
+    measured: Measured,
+    killed: Option<String>,
+    remarks: Vec<(&'static str, String)>,
 }
 
 /// Runs a study.
@@ -232,16 +257,24 @@ pub fn run(
     let machine = Machine::read();
     let mut warnings = trust::before(&machine, trust::busy_processors(), &cases);
     let repository = options.snapshots.as_ref().map(Repository::open).transpose()?;
-    let places = place::choose(&wishes(options, &cases), leftovers)?;
+    let crossing = if options.cross_check { Crossing::beside(&cases) } else { Crossing::default() };
+    let all: Vec<Case> = cases.iter().chain(crossing.cases()).cloned().collect();
+    let places = place::choose(&wishes(options, &all), leftovers)?;
     warnings.extend(trust::places(&places, &cases));
     warnings.extend(options.home_model.as_deref().map(trust::modelled));
     let summary = PlaceSummary::of(&places);
+    let templates = Vec::new();
     let mut study =
-        Study { options, cases, kind, places, progress, repository, templates: Vec::new() };
+        Study { options, cases, kind, places, progress, repository, templates, crossing };
     warnings.extend(study.leave_out()?);
     let runs = study.all()?;
-    let Study { cases, places, .. } = study;
+    let Study { cases, places, crossing, .. } = study;
     drop(places);
+    let cross_check = options.cross_check.then(|| {
+        let (found, said) = crossing.end(&runs);
+        warnings.extend(said);
+        found
+    });
     let mut published = Vec::new();
     for id in cases.iter().flat_map(|case| &case.published) {
         published.push(published::find(id)?);
@@ -262,6 +295,7 @@ pub fn run(
         home_model: options.home_model.clone(),
         cases: cases.iter().map(CaseSummary::of).collect(),
         runs,
+        cross_check,
         warnings,
         published,
     })
@@ -379,18 +413,50 @@ impl Study<'_> {
         for round in 1..=self.options.rounds {
             for pct in &pcts {
                 for case in self.cases.iter().filter(|case| case.update_pcts.contains(pct)) {
-                    plan.push((round, *pct, case.clone()));
+                    let opponents = self.crossing.of(case).cloned().map(Some);
+                    let mut both: Vec<_> = std::iter::once(None).chain(opponents).collect();
+                    if round % 2 == 0 {
+                        both.reverse();
+                    }
+                    let turn = |opponent| Turn { round, pct: *pct, case: case.clone(), opponent };
+                    plan.extend(both.into_iter().map(turn));
                 }
             }
         }
         let mut runs = Vec::new();
-        for (n, (round, pct, case)) in plan.iter().enumerate() {
+        for (n, turn) in plan.iter().enumerate() {
             let share = |within: f64| (n as f64 + within) / plan.len() as f64;
-            let run = self.one(case, *pct, *round, &share)?;
+            if let Some(opponent) = &turn.opponent {
+                let measured = self.beside(opponent, turn.pct, n, &share);
+                self.crossing.ran(opponent, turn.pct, measured)?;
+                continue;
+            }
+            let run = self.one(&turn.case, turn.pct, turn.round, &share)?;
             self.progress.done(&run);
             runs.push(run);
         }
         Ok(runs)
+    }
+
+    /// Runs an opponent of a case, number `n` of all runs.
+    fn beside(
+        &mut self,
+        opponent: &Opponent,
+        pct: u32,
+        n: usize,
+        share: &(dyn Fn(f64) -> f64 + Sync),
+    ) -> Result<Measured> {
+        let case = &opponent.case;
+        let slob = slob::Settings { update_pct: pct, ..case.slob.clone() };
+        let by = if opponent.is_ours { "Tiersmith's clients" } else { opponent.program };
+        let what = format!("{} at UPDATE_PCT {pct}, cross-check by {by}", case.id);
+        // What a failure leaves there must not be in the way of the next run.
+        let dir = self.places.home.join(format!("beside{n}"));
+        let ran = self.measured(case, &slob, &what, &dir, share);
+        if ran.is_err() {
+            let _ = fs::remove_dir_all(&dir);
+        }
+        Ok(ran?.measured)
     }
 
     fn look(&self) -> Result<()> {
@@ -406,36 +472,8 @@ impl Study<'_> {
     ) -> Result<RunResult> {
         let slob = slob::Settings { update_pct: pct, ..case.slob.clone() };
         let what = format!("{} at UPDATE_PCT {pct}", case.id);
-        let kind = self.kind;
-        let template = self.template(case, &slob, share)?;
-        self.look()?;
-        self.progress.step(&format!("{what}: copying the database"), share(0.05));
         let dir = self.places.home.join("run");
-        let mut opened = kind.open(&self.ground(case, &slob, &|_| true), &template, &dir)?;
-        self.look()?;
-        self.progress.step(&format!("{what}: reading every table"), share(0.1));
-        opened.warm()?;
-        let warm_up_s = (self.options.seconds * WARM_UP_SHARE).clamp(WARM_UP_S.0, WARM_UP_S.1);
-        let (progress, leftovers) = (self.progress, self.places.leftovers.clone());
-        let plans = Plans {
-            slob: &slob,
-            block_bytes: case.block_bytes(),
-            warm_up: Duration::from_secs_f64(warm_up_s),
-            run_time: Duration::from_secs_f64(self.options.seconds),
-            program: None,
-            progress: &|part| progress.step(&what, share(0.15 + 0.8 * part)),
-            stopped: &|| leftovers.stopped(),
-        };
-        let measured = opened.measure(&plans)?;
-        self.progress.step(&format!("{what}: checking the database"), share(0.97));
-        opened.target().check()?;
-        if case.load() == Load::Tpcc {
-            self.progress.step(&format!("{what}: killing the database under load"), share(0.98));
-        }
-        let killed = opened.kill()?;
-        let remarks = opened.remarks();
-        opened.close()?;
-        fs::remove_dir_all(&dir).during("remove", &dir)?;
+        let Ran { measured, killed, remarks } = self.measured(case, &slob, &what, &dir, share)?;
         let mut run = RunResult {
             case: case.id.clone(),
             update_pct: pct,
@@ -454,6 +492,47 @@ impl Study<'_> {
             run.snapshots = Some((begin.number(), end.number()));
         }
         Ok(run)
+    }
+
+    /// Measures a copy of a loaded database in `dir`, which does not exist and is removed.
+    fn measured(
+        &mut self,
+        case: &Case,
+        slob: &slob::Settings,
+        what: &str,
+        dir: &Path,
+        share: &(dyn Fn(f64) -> f64 + Sync),
+    ) -> Result<Ran> {
+        let kind = self.kind;
+        let template = self.template(case, slob, share)?;
+        self.look()?;
+        self.progress.step(&format!("{what}: copying the database"), share(0.05));
+        let mut opened = kind.open(&self.ground(case, slob, &|_| true), &template, dir)?;
+        self.look()?;
+        self.progress.step(&format!("{what}: reading every table"), share(0.1));
+        opened.warm()?;
+        let warm_up_s = (self.options.seconds * WARM_UP_SHARE).clamp(WARM_UP_S.0, WARM_UP_S.1);
+        let (progress, leftovers) = (self.progress, self.places.leftovers.clone());
+        let plans = Plans {
+            slob,
+            block_bytes: case.block_bytes(),
+            warm_up: Duration::from_secs_f64(warm_up_s),
+            run_time: Duration::from_secs_f64(self.options.seconds),
+            program: None,
+            progress: &|part| progress.step(what, share(0.15 + 0.8 * part)),
+            stopped: &|| leftovers.stopped(),
+        };
+        let measured = opened.measure(&plans)?;
+        self.progress.step(&format!("{what}: checking the database"), share(0.97));
+        opened.target().check()?;
+        if case.load() == Load::Tpcc {
+            self.progress.step(&format!("{what}: killing the database under load"), share(0.98));
+        }
+        let killed = opened.kill()?;
+        let remarks = opened.remarks();
+        opened.close()?;
+        fs::remove_dir_all(dir).during("remove", dir)?;
+        Ok(Ran { measured, killed, remarks })
     }
 
     fn ground<'b>(

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tiersmith_awr::{Interval, Snapshot, host};
 use tiersmith_store::Medium;
 
+use super::cross_check::CrossCheck;
 use super::trust::Warning;
 use crate::case::{Case, Load, Placement};
 use crate::error::{Error, Result};
@@ -65,6 +66,9 @@ pub struct StudyResult {
     pub cases: Vec<CaseSummary>,
     /// Every run, in the order of time.
     pub runs: Vec<RunResult>,
+    /// Outside programs beside the runs, if they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cross_check: Option<CrossCheck>,
     /// Reasons to distrust all of it, and what a reader must know.
     pub warnings: Vec<Warning>,
     /// What public documents printed for these cases.

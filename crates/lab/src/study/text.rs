@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use tiersmith_awr::{figure, write_table};
 
 use super::result::StudyResult;
-use super::{operations, tables};
+use super::{crossing, operations, tables};
 use crate::size::ByteSize;
 
 /// The widest line of a paragraph.
@@ -28,9 +28,9 @@ pub fn render(result: &StudyResult) -> String {
         out.push('\n');
         write_table(&mut out, &tables::waits(result, pct));
     }
-    if let Some(table) = tables::beside_published(result) {
+    for table in [crossing::table(result), tables::beside_published(result)].iter().flatten() {
         out.push('\n');
-        write_table(&mut out, &table);
+        write_table(&mut out, table);
     }
     warnings(&mut out, result);
     out

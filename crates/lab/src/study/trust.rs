@@ -47,7 +47,7 @@ pub struct Warning {
     pub is_note: bool,
 }
 
-fn warning(code: &str, sentence: String) -> Warning {
+pub(super) fn warning(code: &str, sentence: String) -> Warning {
     Warning { code: code.into(), sentence, is_note: false }
 }
 

@@ -3,7 +3,7 @@
 //! Deliberately absent: what such a load is (`transactions/`), and what each of them does.
 
 use super::transactions::Transactional;
-use super::{clients, oltp, ycsb};
+use super::{clients, oltp, tpcb, ycsb};
 use crate::case::{Case, Load};
 use crate::workload::ycsb::{Mix, Ycsb};
 use crate::workload::{oltp as rows, slob};
@@ -17,6 +17,9 @@ pub fn of(case: &Case, scale: &slob::Settings) -> Option<Box<dyn Transactional>>
         let table_rows = case.oltp.table_rows(scale);
         Some(Box::new(oltp::OltpLoad { kind, settings: case.oltp, table_rows }))
     };
+    let pgbench = |kind| -> Option<Box<dyn Transactional>> {
+        Some(Box::new(tpcb::TpcbLoad { kind, branches: tpcb::branches(scale) }))
+    };
     match case.load() {
         Load::Tpcc => Some(Box::new(case.tpcc)),
         Load::OltpReadOnly => oltp(rows::Kind::ReadOnly),
@@ -28,6 +31,9 @@ pub fn of(case: &Case, scale: &slob::Settings) -> Option<Box<dyn Transactional>>
             let bytes = case.client_copy.bytes(scale, clients);
             Some(Box::new(clients::ClientCopy { settings: case.client_copy, rows, bytes }))
         }
+        Load::OwnTpcb => pgbench(tpcb::Kind::Tpcb),
+        Load::OwnSimpleUpdate => pgbench(tpcb::Kind::SimpleUpdate),
+        Load::OwnSelectOnly => pgbench(tpcb::Kind::SelectOnly),
         _ => None,
     }
 }

@@ -18,6 +18,7 @@ pub mod room;
 pub mod server;
 pub mod sqlite;
 mod tier;
+mod tpcb;
 pub mod tpcc;
 pub mod transactions;
 mod ycsb;

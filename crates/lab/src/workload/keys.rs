@@ -181,6 +181,11 @@ impl Settings {
         (slob.scale.bytes() / (self.value_bytes() + KEY_BYTES)).clamp(KEYS.0, KEYS.1)
     }
 
+    /// A scale that so many keys fit.
+    pub fn scale_of(&self, keys: u64) -> ByteSize {
+        ByteSize(keys.saturating_mul(self.value_bytes() + KEY_BYTES))
+    }
+
     /// Whether they make a load.
     ///
     /// # Errors

@@ -64,10 +64,26 @@ pub enum Load {
     OltpWriteOnly,
     /// SAP's client copy and client delete.
     ClientCopy,
+    /// What pgbench does, by the lab's own clients. This and what follows is what a cross-check
+    /// runs beside another load; no case has it.
+    #[serde(skip)]
+    OwnTpcb,
+    /// Its simple updates.
+    #[serde(skip)]
+    OwnSimpleUpdate,
+    /// Its SELECT.
+    #[serde(skip)]
+    OwnSelectOnly,
+    /// redis-benchmark SET, then GET.
+    #[serde(skip)]
+    SetGet,
+    /// memtier_benchmark.
+    #[serde(skip)]
+    Memtier,
 }
 
 impl Load {
-    /// Every one.
+    /// Every one that a case can have.
     pub const ALL: [Load; 20] = [
         Load::Slob,
         Load::Tpcb,
@@ -114,6 +130,11 @@ impl Load {
             Load::OltpReadWrite => "oltp-read-write",
             Load::OltpWriteOnly => "oltp-write-only",
             Load::ClientCopy => "client-copy",
+            Load::OwnTpcb => "own-tpcb",
+            Load::OwnSimpleUpdate => "own-simple-update",
+            Load::OwnSelectOnly => "own-select-only",
+            Load::SetGet => "set-get",
+            Load::Memtier => "memtier",
         }
     }
 
@@ -140,6 +161,11 @@ impl Load {
             Load::OltpReadWrite => "OLTP like sysbench's, read and write",
             Load::OltpWriteOnly => "OLTP like sysbench's, write only",
             Load::ClientCopy => "SAP's client copy and client delete",
+            Load::OwnTpcb => "like pgbench, TPC-B",
+            Load::OwnSimpleUpdate => "like pgbench, simple updates",
+            Load::OwnSelectOnly => "like pgbench, SELECT only",
+            Load::SetGet => "redis-benchmark SET and GET",
+            Load::Memtier => "memtier_benchmark",
         }
     }
 
@@ -161,7 +187,9 @@ impl Load {
                 | Load::ReadOnly
                 | Load::WriteOnly
                 | Load::Set
+                | Load::SetGet
                 | Load::Mixed
+                | Load::Memtier
         )
     }
 }

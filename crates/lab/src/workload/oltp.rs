@@ -22,6 +22,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::size::ByteSize;
 use crate::workload::slob;
 
 /// About what a row takes with its index.
@@ -85,6 +86,45 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings { tables: 4, rows: Rows::default(), buffer_pct: None }
+    }
+}
+
+impl Rows {
+    /// As sysbench calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rows::Special => "special",
+            Rows::Uniform => "uniform",
+        }
+    }
+}
+
+/// The tables of sysbench itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tables {
+    /// How many.
+    pub count: u32,
+    /// Rows of each.
+    pub rows: u64,
+    /// Which rows are drawn.
+    pub drawn: Rows,
+}
+
+impl Tables {
+    /// How many there are when nobody says.
+    const COUNT: u32 = 4;
+    /// About what a row of sysbench takes, with its index.
+    const ROW_BYTES: u64 = 240;
+
+    /// As many rows as fit the scale.
+    pub fn fitting(slob: &slob::Settings) -> Tables {
+        let rows = slob.scale.bytes() / Tables::ROW_BYTES / u64::from(Tables::COUNT);
+        Tables { count: Tables::COUNT, rows: rows.max(100), drawn: Rows::default() }
+    }
+
+    /// A scale with which the tables of [`Settings`] have as many rows as these.
+    pub fn scale(&self) -> ByteSize {
+        ByteSize(self.rows.max(ROWS.0) * ROW_BYTES * u64::from(self.count))
     }
 }
 
@@ -266,6 +306,17 @@ mod tests {
         };
         assert_eq!(drawn(1, 0), drawn(1, 0));
         assert_ne!(drawn(1, 0), drawn(1, 1));
+    }
+
+    #[test]
+    fn our_tables_can_have_as_many_rows_as_those_of_sysbench() {
+        for scale in [4 << 20, 100_000_000, 999_999_999] {
+            let of_sysbench =
+                Tables::fitting(&slob::Settings { scale: ByteSize(scale), ..Default::default() });
+            let ours = slob::Settings { scale: of_sysbench.scale(), ..Default::default() };
+            let settings = Settings { tables: of_sysbench.count, ..Settings::default() };
+            assert_eq!(settings.table_rows(&ours), of_sysbench.rows, "{scale}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use tiersmith_awr::{Snapshot, Source, statistic};
 use tiersmith_lab::case::Placement;
 use tiersmith_lab::published;
 use tiersmith_lab::run::{Latency, Measured};
+use tiersmith_lab::study::cross_check::{Beside, CrossCheck, Program, Rate};
 use tiersmith_lab::study::result::{
     CaseSummary, FORMAT, Machine, PlaceSummary, RunResult, StudyResult,
 };
@@ -114,6 +115,7 @@ fn study() -> StudyResult {
             run("slow", 3, 2_000, 4_500_000),
             run("fast", 3, 6_000, 1_200_000),
         ],
+        cross_check: None,
         warnings: Vec::new(),
         published: vec![published::find("oracle-vsphere-pmem/redo-vpmem-ext4-dax").unwrap()],
     }
@@ -279,4 +281,43 @@ fn a_result_is_read_back_as_it_was_and_a_foreign_one_is_refused() {
             assert!(StudyResult::from_json(&json[..cut], "result.json").is_err());
         }
     }
+}
+
+#[test]
+fn a_cross_check_is_shown_with_both_rates_their_ratio_and_what_failed() {
+    let rate = |per_s: f64| Rate { per_s, count: 100, elapsed_s: 2.0, p95_ns: Some(1_500_000) };
+    let row = |case: &str, outside: Option<f64>, disagree| Beside {
+        case: case.into(),
+        update_pct: 100,
+        program: "sysbench".into(),
+        unit: "transactions".into(),
+        tiersmith: Some(rate(500.0)),
+        outside: outside.map(rate),
+        ratio: outside.map(|outside| 500.0 / outside),
+        disagree,
+        failed: outside.is_none().then(|| "<b>its last words</b>".into()),
+    };
+    let mut result = study();
+    let without = text::render(&result);
+    assert!(!without.contains("Cross-check"));
+    result.cross_check = Some(CrossCheck {
+        programs: vec![Program { name: "sysbench".into(), version: "1.0.20".into() }],
+        rows: vec![row("slow", Some(250.0), true), row("fast", Some(501.0), false)],
+        notes: vec!["sysbench: what it does differently.".into()],
+    });
+    let shown = text::render(&result);
+    for expected in ["sysbench 1.0.20", "2.00", "disagree", "agree", "what it does differently"] {
+        assert!(shown.contains(expected), "{expected}: {shown}");
+    }
+    assert!(!result.cross_check.as_ref().unwrap().has_failed());
+    let check = result.cross_check.as_mut().unwrap();
+    check.rows.push(row("fast", None, false));
+    assert!(check.has_failed());
+    assert!(text::render(&result).contains("failed"));
+    let page = html::render(&result).unwrap();
+    assert!(page.contains("Cross-check") && !page.contains("<b>its last"), "{page}");
+    let json = result.to_json().unwrap();
+    let again = StudyResult::from_json(&json, "it").unwrap();
+    assert_eq!(again.cross_check, result.cross_check);
+    assert_eq!(text::render(&again), text::render(&result));
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod comparison;
+mod cross_check;
 mod database_studies;
 mod loads;
 mod recovery;

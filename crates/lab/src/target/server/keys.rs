@@ -20,8 +20,9 @@ use tiersmith_awr::events::Histogram;
 use tiersmith_awr::resp::{self, Reply};
 
 use super::PATIENCE;
-use super::program::{Amount, Found};
+use super::program::Amount;
 use crate::error::{During, Error, Result};
+use crate::programs::Found;
 use crate::run::Latency;
 use crate::server::Server;
 use crate::workload::keys::{Plan, Request, Settings};
@@ -42,12 +43,22 @@ pub(super) struct Run<'a> {
     pub(super) progress: &'a (dyn Fn(f64) + Sync),
 }
 
+/// How a key is called, by its number.
+pub(super) type Name = fn(u64) -> String;
+
+/// As the lab's own clients call it; memtier_benchmark is told to.
+pub(super) const OURS: Name = |key| format!("tiersmith-{key}");
+
+/// As redis-benchmark calls it.
+pub(super) const OF_REDIS_BENCHMARK: Name = |key| format!("key:{key:012}");
+
 /// Gives every key a value.
 ///
 /// # Errors
 /// What the server says.
-pub(super) fn fill(server: &Server, settings: &Settings, keys: u64) -> Result<()> {
+pub(super) fn fill(server: &Server, settings: &Settings, keys: u64, name: Name) -> Result<()> {
     let mut connection = Connection::open(&server.socket(), settings)?;
+    connection.name = name;
     for first in (0..keys).step_by(FILL_AT_ONCE as usize) {
         let batch: Vec<Request> =
             (first..keys.min(first + FILL_AT_ONCE)).map(Request::Set).collect();
@@ -182,6 +193,7 @@ struct Connection {
     /// The end of every SET: a value.
     value: Vec<u8>,
     bytes: Vec<u8>,
+    name: Name,
     failed: Box<dyn Fn(String) -> Error + Send>,
 }
 
@@ -203,7 +215,8 @@ impl Connection {
             database: database.clone(),
             reason,
         };
-        Ok(Connection { input, output, value, bytes: Vec::new(), failed: Box::new(failed) })
+        let (bytes, failed) = (Vec::new(), Box::new(failed));
+        Ok(Connection { input, output, value, bytes, name: OURS, failed })
     }
 
     /// Sends requests and reads their answers; each with the nanoseconds it took.
@@ -213,12 +226,12 @@ impl Connection {
             match request {
                 Request::Set(key) => {
                     self.bytes.extend(b"*3\r\n$3\r\nSET\r\n");
-                    push_key(&mut self.bytes, *key);
+                    push_key(&mut self.bytes, &(self.name)(*key));
                     self.bytes.extend(&self.value);
                 }
                 Request::Get(key) => {
                     self.bytes.extend(b"*2\r\n$3\r\nGET\r\n");
-                    push_key(&mut self.bytes, *key);
+                    push_key(&mut self.bytes, &(self.name)(*key));
                 }
             }
         }
@@ -244,9 +257,8 @@ impl Connection {
     }
 }
 
-/// A key as a bulk string: `tiersmith-` and its number.
-fn push_key(bytes: &mut Vec<u8>, key: u64) {
-    let key = format!("tiersmith-{key}");
+/// A key as a bulk string.
+fn push_key(bytes: &mut Vec<u8>, key: &str) {
     let _ = write!(bytes, "${}\r\n{key}\r\n", key.len());
 }
 
@@ -257,7 +269,10 @@ mod tests {
     #[test]
     fn a_key_is_a_bulk_string_with_its_length() {
         let mut bytes = Vec::new();
-        push_key(&mut bytes, 1234);
+        push_key(&mut bytes, &OURS(1234));
         assert_eq!(bytes, b"$14\r\ntiersmith-1234\r\n");
+        bytes.clear();
+        push_key(&mut bytes, &OF_REDIS_BENCHMARK(1234));
+        assert_eq!(bytes, b"$16\r\nkey:000000001234\r\n");
     }
 }

@@ -38,6 +38,7 @@ use crate::target::recovery::{Recovered, Watch};
 use crate::workload::slob;
 use crate::workload::ycsb::Ycsb;
 use placed::Placed;
+pub(crate) use program::{SET_KEYS, set_value};
 
 /// For a server that hangs: how long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -89,10 +90,11 @@ impl Kind for ServerKind {
         let (case, slob) = (ground.case, ground.slob);
         let (scale, scan) = (slob.scale.bytes(), slob.scan_table.bytes());
         format!(
-            "{:?} {:?} {:?} {scale} {scan} {} {} {:?}",
+            "{:?} {:?} {:?} {:?} {scale} {scan} {} {} {:?}",
             case.load(),
             loads::of(case, slob),
             case.server.keys,
+            case.server.sysbench,
             slob.schemas,
             slob.seed,
             case.server.settings
@@ -294,7 +296,7 @@ fn settings(case: &Case, slob: &slob::Settings, site: &Site) -> BTreeMap<String,
             pairs.insert("seed".into(), slob.seed.to_string());
         }
         let keys = &case.server.keys;
-        if matches!(case.server.load, Load::Set | Load::Mixed) {
+        if matches!(case.server.load, Load::Set | Load::SetGet | Load::Memtier | Load::Mixed) {
             pairs.insert("requests at once".into(), keys.pipeline.to_string());
         }
         if case.server.load == Load::Mixed {

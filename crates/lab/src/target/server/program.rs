@@ -1,38 +1,36 @@
-//! Loads that are programs of their own: pgbench, sysbench, redis-benchmark. What `keys.rs` asks of
-//! Redis is measured in the same way.
+//! Loads that are programs of their own: pgbench, sysbench, redis-benchmark, memtier_benchmark. What
+//! `keys.rs` asks of Redis is measured in the same way.
 //!
 //! The warm-up is a run of its own, not measured. The snapshots are taken before and after the
 //! measured run, when its clients have gone and the server has added up what their processes
 //! counted ([`Product::settle`]).
 //!
 //! **Invariant**: a figure is what the program printed, or follows from its log of single
-//! transactions.
-//! **Deliberately absent**: fixed arrivals, slices of a run.
+//! transactions; no program is given a password, in its arguments or otherwise.
+//! **Deliberately absent**: fixed arrivals, slices of a run; reading what a program printed
+//! (`programs/`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use tiersmith_awr::events::Histogram;
 use tiersmith_awr::statistic;
 
 use super::{ServerTarget, keys};
 use crate::case::{Case, Load};
 use crate::error::{During, Error, Result};
 use crate::process::Process;
+use crate::programs::{Found, memtier, pgbench, redis_benchmark, sysbench};
 use crate::run::{Latency, Measured, Plans, Program};
 use crate::server::{Product, Programs, Server};
 use crate::size::ByteSize;
-use crate::target::{Target, Work};
-use crate::workload::slob;
+use crate::target::{Target, Work, tpcb};
+use crate::workload::keys::{Pattern, Ratio, Settings as Keys};
+use crate::workload::{oltp, slob};
 
-/// Tables of a sysbench load.
-const SYSBENCH_TABLES: u32 = 4;
-/// About what a row of sysbench takes, with its index.
-const SYSBENCH_ROW: u64 = 240;
-/// About what a branch of pgbench takes.
-const PGBENCH_SCALE: u64 = 15 << 20;
+/// Keys of the load `set`.
+pub(crate) const SET_KEYS: u64 = 10_000;
 /// How long a load may be prepared, and how much longer than asked it may run.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// A run in which no transaction ended is not tried again when it was longer.
@@ -40,14 +38,17 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// How long is waited between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Which product a load is for, and the program.
-fn belongs(load: Load) -> (&'static str, &'static str) {
+/// Which products a load is for, and the program.
+fn belongs(load: Load) -> (&'static [&'static str], &'static str) {
     match load {
-        Load::Tpcb | Load::SimpleUpdate | Load::SelectOnly => ("postgres", "pgbench"),
-        Load::ReadWrite | Load::ReadOnly | Load::WriteOnly => ("mariadb", "sysbench"),
-        Load::Set => ("redis", "redis-benchmark"),
-        Load::Mixed => ("redis", ""),
-        _ => ("", ""),
+        Load::Tpcb | Load::SimpleUpdate | Load::SelectOnly => (&["postgres"], "pgbench"),
+        Load::ReadWrite | Load::ReadOnly | Load::WriteOnly => {
+            (&["mariadb", "postgres"], "sysbench")
+        }
+        Load::Set | Load::SetGet => (&["redis"], "redis-benchmark"),
+        Load::Memtier => (&["redis"], "memtier_benchmark"),
+        Load::Mixed => (&["redis"], ""),
+        _ => (&[], ""),
     }
 }
 
@@ -65,8 +66,8 @@ pub(super) fn cannot(product: &dyn Product, programs: &Programs, load: Load) -> 
     if load == Load::Slob || load.is_transactional() {
         return None;
     }
-    if of != product.name() {
-        return Some(format!("the load {} is for {of}", load.name()));
+    if !of.contains(&product.name()) {
+        return Some(format!("the load {} is for {}", load.name(), of.join(" and ")));
     }
     (!program.is_empty() && programs.get(program).is_none())
         .then(|| format!("{program} is not installed"))
@@ -81,23 +82,25 @@ fn script(load: Load) -> &'static str {
     }
 }
 
-/// pgbench's scale for so many bytes.
-fn pgbench_scale(slob: &slob::Settings) -> u64 {
-    (slob.scale.bytes() / PGBENCH_SCALE).max(1)
-}
-
-fn sysbench(command: &mut Command, server: &Server, load: Load, slob: &slob::Settings) {
-    let rows = (slob.scale.bytes() / SYSBENCH_ROW / u64::from(SYSBENCH_TABLES)).max(100);
-    command
-        .arg(script(load))
-        .arg("--db-driver=mysql")
-        .arg(format!("--mysql-socket={}", server.socket().display()));
+/// What sysbench is told of the server and the tables.
+fn tell_sysbench(command: &mut Command, server: &Server, case: &Case, slob: &slob::Settings) {
+    command.arg(script(case.server.load));
+    if server.product().name() == "postgres" {
+        let dir = server.socket_dir().display();
+        command.arg("--db-driver=pgsql").arg(format!("--pgsql-host={dir}"));
+        command.args(["--pgsql-port=5432", "--pgsql-user=postgres", "--pgsql-db=postgres"]);
+    } else {
+        let socket = server.socket();
+        command.arg("--db-driver=mysql").arg(format!("--mysql-socket={}", socket.display()));
+        command.args(["--mysql-user=root", "--mysql-db=sbtest"]);
+    }
+    let tables = case.server.sysbench.unwrap_or_else(|| oltp::Tables::fitting(slob));
     command.args([
-        "--mysql-user=root",
-        "--mysql-db=sbtest",
-        &format!("--tables={SYSBENCH_TABLES}"),
+        format!("--tables={}", tables.count),
+        format!("--table-size={}", tables.rows),
+        format!("--rand-seed={}", slob.seed.max(1)),
+        format!("--rand-type={}", tables.drawn.name()),
     ]);
-    command.args([format!("--table-size={rows}"), format!("--rand-seed={}", slob.seed.max(1))]);
 }
 
 /// Fills the database for a load.
@@ -111,8 +114,14 @@ pub(super) fn prepare(
     slob: &slob::Settings,
 ) -> Result<()> {
     let load = case.server.load;
+    let wishes = &case.server.keys;
     match load {
-        Load::Mixed => return keys::fill(server, &case.server.keys, case.server.keys.keys(slob)),
+        Load::Mixed | Load::Memtier => {
+            return keys::fill(server, wishes, wishes.keys(slob), keys::OURS);
+        }
+        Load::SetGet => {
+            return keys::fill(server, wishes, wishes.keys(slob), keys::OF_REDIS_BENCHMARK);
+        }
         load if belongs(load).1.is_empty() || load == Load::Set => return Ok(()),
         _ => {}
     }
@@ -120,17 +129,25 @@ pub(super) fn prepare(
     let mut command = server.command(programs.path(program))?;
     match load {
         Load::Tpcb | Load::SimpleUpdate | Load::SelectOnly => {
-            command.args(["-i", "-q", "-s", &pgbench_scale(slob).to_string()]);
+            command.args(["-i", "-q", "-s", &tpcb::branches(slob).to_string()]);
         }
         Load::ReadWrite | Load::ReadOnly | Load::WriteOnly => {
-            server.client()?.batch("CREATE DATABASE sbtest")?;
-            sysbench(&mut command, server, load, slob);
+            if server.product().name() == "mariadb" {
+                server.client()?.batch("CREATE DATABASE sbtest")?;
+            }
+            tell_sysbench(&mut command, server, case, slob);
             command.arg("prepare");
         }
         _ => return Ok(()),
     }
-    finish(command, &server.socket_dir().join("load"), &|| false, &|_| {}, Duration::ZERO)
-        .map(|_| ())
+    finish(command, &server.socket_dir().join("load"), &|| false, &|_| {}, Duration::ZERO)?;
+    if program == "sysbench" && server.product().name() == "postgres" {
+        // As every load of ours begins; pgbench does it itself.
+        let mut client = server.client()?;
+        client.batch("VACUUM ANALYZE")?;
+        client.batch("CHECKPOINT")?;
+    }
+    Ok(())
 }
 
 /// Runs a program to its end; what it printed.
@@ -170,20 +187,6 @@ fn finish(
         return Err(failed(format!("it ended with {status}; it printed: {}", process.log_end())));
     }
     fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).during("read", log)
-}
-
-/// What a program found.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Found {
-    pub(super) transactions: u64,
-    pub(super) statements: u64,
-    pub(super) elapsed_s: f64,
-    /// Of a transaction; of `mixed`, of a request.
-    pub(super) latency: Latency,
-    /// Of what is a transaction of its own, where the program tells: SET.
-    pub(super) commit: Latency,
-    /// Of what only reads, where the program tells: GET.
-    pub(super) select: Latency,
 }
 
 /// How long a program runs.
@@ -280,6 +283,8 @@ fn once(
     progress: &(dyn Fn(f64) + Sync),
 ) -> Result<Found> {
     let Job { load, clients, amount } = *job;
+    let mut case = target.case.clone();
+    case.server.load = load;
     let (_, program) = belongs(load);
     let server = &target.server;
     // Programs take whole seconds.
@@ -290,11 +295,11 @@ fn once(
     let log = server.socket_dir().join("load");
     let wishes = &target.case.server.keys;
     if load == Load::Mixed {
-        let (keys, seed) = (wishes.keys(plans.slob), plans.slob.seed);
+        let (count, seed) = (wishes.keys(plans.slob), plans.slob.seed);
         let stopped = plans.stopped;
         return keys::run(
             server,
-            &keys::Run { settings: wishes, keys, seed, clients, amount, stopped, progress },
+            &keys::Run { settings: wishes, keys: count, seed, clients, amount, stopped, progress },
         );
     }
     let mut command = server.command(target.programs.path(program))?;
@@ -327,36 +332,67 @@ fn once(
                 Load::SimpleUpdate => 3,
                 _ => 5,
             };
-            of_pgbench(&printed, &logs, statements)
+            pgbench::read(&printed, &logs, statements)
         }
         Load::ReadWrite | Load::ReadOnly | Load::WriteOnly => {
-            sysbench(&mut command, server, load, plans.slob);
+            tell_sysbench(&mut command, server, &case, plans.slob);
             let length = match amount {
                 Amount::Time(_) => [format!("--time={seconds}"), "--events=0".to_owned()],
                 Amount::Count(count) => ["--time=0".to_owned(), format!("--events={count}")],
             };
             command.arg(format!("--threads={clients}")).args(length);
             command.args(["--histogram=on", "--percentile=99", "run"]);
-            of_sysbench(&finish(command)?)
+            sysbench::read(&finish(command)?)
+        }
+        Load::Memtier => {
+            let json = server.socket_dir().join("memtier.json");
+            tell_memtier(&mut command, server, wishes, wishes.keys(plans.slob));
+            // It divides its clients among threads.
+            let threads = [4, 2].into_iter().find(|n| clients % n == 0).unwrap_or(1);
+            command.arg(format!("--threads={threads}"));
+            command.arg(format!("--clients={}", clients / threads));
+            command.arg(match amount {
+                Amount::Time(_) => format!("--test-time={seconds}"),
+                Amount::Count(count) => {
+                    format!("--requests={}", count.div_ceil(u64::from(clients.max(1))))
+                }
+            });
+            command.arg(format!("--json-out-file={}", json.display()));
+            let _ = fs::remove_file(&json);
+            finish(command)?;
+            memtier::read(&fs::read_to_string(&json).during("read", &json)?)
         }
         // redis-benchmark; what has no program was refused.
         _ => {
-            let value =
-                wishes.value.map_or(super::width(target.product) as u64 * 19, ByteSize::bytes);
+            let value = match load {
+                Load::SetGet => wishes.value_bytes(),
+                _ => set_value(target.product, wishes),
+            };
+            let keys = if load == Load::SetGet { wishes.keys(plans.slob) } else { SET_KEYS };
             let (mut count, time) = match amount {
                 Amount::Time(time) => (100 * u64::from(clients), time),
                 Amount::Count(count) => (count, Duration::ZERO),
             };
+            let kinds = match (load, wishes.ratio) {
+                (Load::SetGet, Ratio { gets: 0, .. }) | (Load::Set, _) => "set",
+                (_, Ratio { sets: 0, .. }) => "get",
+                _ => "set,get",
+            };
             let began = Instant::now();
             let mut sum = Found::default();
             // It takes a number of requests, not a time.
-            while began.elapsed() < time || sum.transactions == 0 {
+            while began.elapsed() < time || sum.statements == 0 {
                 let mut command = server.command(target.programs.path(program))?;
-                command.arg("-s").arg(server.socket()).args(["-t", "set", "--csv"]);
+                command.arg("-s").arg(server.socket()).args(["-t", kinds, "--csv"]);
                 command.args(["-c", &clients.to_string()]);
                 command.args(["-d", &value.to_string(), "-P", &wishes.pipeline.to_string()]);
-                command.args(["-r", "10000", "-n", &count.to_string()]);
-                sum = of_redis(&finish(command)?, count, &sum)?;
+                command.args(["-r", &keys.to_string(), "-n", &count.to_string()]);
+                let printed = finish(command)?;
+                sum = if load == Load::SetGet {
+                    redis_benchmark::read_mixed(&printed, count, wishes.ratio, &sum)?
+                } else {
+                    redis_benchmark::read_sets(&printed, count, &sum)?
+                };
                 count = (count * 2).min(100_000);
             }
             Ok(sum)
@@ -364,15 +400,30 @@ fn once(
     }
 }
 
-fn no_figure(program: &str, printed: &str) -> Error {
-    Error::Target {
-        what: "reading what the load printed".into(),
-        database: program.into(),
-        reason: format!(
-            "a figure is missing in: {}",
-            printed.chars().take(600).collect::<String>()
-        ),
-    }
+/// What memtier_benchmark is told of the server and the requests: those of the load `mixed`.
+fn tell_memtier(command: &mut Command, server: &Server, wishes: &Keys, keys: u64) {
+    let pattern = match wishes.pattern {
+        Pattern::Gaussian => "G:G",
+        Pattern::Uniform => "R:R",
+        Pattern::Sequential => "P:P",
+    };
+    command.arg("-S").arg(server.socket()).args([
+        format!("--ratio={}", wishes.ratio),
+        format!("--pipeline={}", wishes.pipeline),
+        format!("--data-size={}", wishes.value_bytes()),
+        // The keys that have values; it takes none with the number 0.
+        "--key-prefix=tiersmith-".to_owned(),
+        "--key-minimum=1".to_owned(),
+        format!("--key-maximum={}", keys.saturating_sub(1).max(1)),
+        format!("--key-pattern={pattern}"),
+    ]);
+    command.args(["--distinct-client-seed", "--hide-histogram"]);
+    command.arg("--print-percentiles=50,95,99,99.9");
+}
+
+/// Bytes of a value of `set`: as many as a row of SLOB has, if nobody says otherwise.
+pub(crate) fn set_value(product: &dyn Product, wishes: &Keys) -> u64 {
+    wishes.value.map_or(super::width(product) as u64 * 19, ByteSize::bytes)
 }
 
 /// The logs of single transactions, which are removed.
@@ -387,154 +438,4 @@ fn take_logs(dir: &Path) -> Result<String> {
         }
     }
     Ok(text)
-}
-
-/// The first number behind a text.
-fn number_after(printed: &str, text: &str) -> Option<f64> {
-    let rest = printed.split_once(text)?.1.trim_start();
-    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-    rest.get(..end)?.parse().ok()
-}
-
-fn latency(histogram: &Histogram, mean_ns: Option<f64>) -> Latency {
-    let latency = Latency::of(histogram);
-    Latency { mean_ns: mean_ns.unwrap_or(latency.mean_ns), ..latency }
-}
-
-/// pgbench prints the rate; its logs have a line for each transaction: client, number,
-/// microseconds, ...
-fn of_pgbench(printed: &str, logs: &str, statements: u64) -> Result<Found> {
-    let missing = || no_figure("pgbench", printed);
-    let transactions =
-        number_after(printed, "number of transactions actually processed:").ok_or_else(missing)?;
-    if transactions == 0.0 {
-        return Ok(Found::default());
-    }
-    let rate = number_after(printed, "tps = ").filter(|rate| *rate > 0.0).ok_or_else(missing)?;
-    let mut histogram = Histogram::new();
-    for line in logs.lines() {
-        if let Some(us) = line.split(' ').nth(2).and_then(|word| word.parse::<u64>().ok()) {
-            histogram.record(us.saturating_mul(1000));
-        }
-    }
-    Ok(Found {
-        transactions: transactions as u64,
-        statements: transactions as u64 * statements,
-        elapsed_s: transactions / rate,
-        latency: latency(&histogram, None),
-        ..Found::default()
-    })
-}
-
-/// sysbench prints a histogram: `   1.234 |****   56`, the milliseconds of each bucket and how
-/// many.
-fn of_sysbench(printed: &str) -> Result<Found> {
-    let missing = || no_figure("sysbench", printed);
-    let number = |text: &str| number_after(printed, text).ok_or_else(missing);
-    let mut histogram = Histogram::new();
-    for line in printed.lines().filter(|line| line.contains('|')) {
-        let Some((ms, rest)) = line.split_once('|') else { continue };
-        let count = rest.split_whitespace().last().and_then(|word| word.parse::<u64>().ok());
-        if let (Ok(ms), Some(count)) = (ms.trim().parse::<f64>(), count) {
-            (0..count).for_each(|_| histogram.record((ms * 1e6) as u64));
-        }
-    }
-    let latency = Latency {
-        max_ns: (number("max:")? * 1e6) as u64,
-        ..latency(&histogram, Some(number("avg:")? * 1e6))
-    };
-    Ok(Found {
-        transactions: number("transactions:")? as u64,
-        statements: number("queries:")? as u64,
-        elapsed_s: number("total time:")?,
-        latency,
-        ..Found::default()
-    })
-}
-
-/// redis-benchmark prints `"SET","45871.56","0.189","0.048","0.183","0.303","0.479","1.215"`: the
-/// rate, then mean, least, median, 95th and 99th percentile and longest in milliseconds. Several
-/// runs are added up; of percentiles the worse is kept.
-fn of_redis(printed: &str, count: u64, before: &Found) -> Result<Found> {
-    let line = printed
-        .lines()
-        .find(|line| line.starts_with("\"SET\""))
-        .ok_or_else(|| no_figure("redis-benchmark", printed))?;
-    let figures: Vec<f64> =
-        line.split(',').filter_map(|word| word.trim_matches('"').parse().ok()).collect();
-    let [rate, mean, _, median, p95, p99, longest] = figures.as_slice() else {
-        return Err(no_figure("redis-benchmark", line));
-    };
-    let transactions = before.transactions + count;
-    let ns = |ms: &f64| (ms * 1e6) as u64;
-    let weighted = before.latency.mean_ns * before.transactions as f64 + mean * 1e6 * count as f64;
-    Ok(Found {
-        transactions,
-        statements: transactions,
-        elapsed_s: before.elapsed_s + count as f64 / rate.max(1e-9),
-        latency: Latency {
-            count: transactions,
-            mean_ns: weighted / transactions as f64,
-            median_ns: ns(median).max(before.latency.median_ns),
-            p95_ns: ns(p95).max(before.latency.p95_ns),
-            p99_ns: ns(p99).max(before.latency.p99_ns),
-            // It prints none.
-            p999_ns: 0,
-            max_ns: ns(longest).max(before.latency.max_ns),
-        },
-        ..Found::default()
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_pgbench_prints_is_read() {
-        let printed = "number of transactions actually processed: 200\nnumber of failed \
-                       transactions: 0 (0.000%)\n\
-                       latency average = 1.0 ms\ninitial connection time = 3 ms\ntps = 100.0 \
-                       (without initial connection time)\n";
-        let logs = "0 1 1500 0 1700000000 1\n0 2 2500 0 1700000000 2\n";
-        let found = of_pgbench(printed, logs, 5).unwrap();
-        assert_eq!((found.transactions, found.statements, found.elapsed_s), (200, 1000, 2.0));
-        assert_eq!(found.latency.count, 2);
-        assert!((found.latency.mean_ns - 2_000_000.0).abs() < 1.0);
-        assert!(of_pgbench("pgbench: error", "", 1).is_err());
-        let nothing = "number of transactions actually processed: 0\nnumber of failed \
-                       transactions: 0 (NaN%)\n";
-        assert_eq!(of_pgbench(nothing, "", 5).unwrap(), Found::default());
-    }
-
-    #[test]
-    fn what_sysbench_prints_is_read() {
-        let printed = "Latency histogram (values are in milliseconds)\n       value  ------------- \
-                       distribution ------------- count\n\
-                       \x20      1.000 |**                                       3\n       2.000 \
-                       |*   1\n\
-                       SQL statistics:\n    transactions:                        4      (2.00 per \
-                       sec.)\n    queries:   80 (40.0 per sec.)\n\
-                       General statistics:\n    total time:                          \
-                       2.0050s\nLatency (ms):\n  min:  0.9\n avg:  1.25\n max:  2.1\n";
-        let found = of_sysbench(printed).unwrap();
-        assert_eq!((found.transactions, found.statements, found.elapsed_s), (4, 80, 2.005));
-        assert_eq!(
-            (found.latency.count, found.latency.max_ns, found.latency.mean_ns),
-            (4, 2_100_000, 1_250_000.0)
-        );
-        assert!(of_sysbench("FATAL: no").is_err());
-    }
-
-    #[test]
-    fn what_redis_benchmark_prints_is_read_and_added_up() {
-        let printed = "\"test\",\"rps\",\"avg\"\n\"SET\",\"1000.00\",\"0.100\",\"0.048\",\
-                       \"0.090\",\"0.303\",\"0.400\",\"1.200\"\n";
-        let one = of_redis(printed, 1000, &Found::default()).unwrap();
-        let two = of_redis(printed, 1000, &one).unwrap();
-        assert_eq!((two.transactions, two.elapsed_s), (2000, 2.0));
-        assert_eq!((two.latency.p99_ns, two.latency.max_ns), (400_000, 1_200_000));
-        assert!((two.latency.mean_ns - 100_000.0).abs() < 1.0);
-        assert!(of_redis("nothing", 1, &one).is_err());
-    }
 }

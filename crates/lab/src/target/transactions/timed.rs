@@ -32,6 +32,11 @@ impl<'a> Timed<'a> {
         Ok(Timed { sql, recorder, writes })
     }
 
+    /// For statements that are each a transaction of its own.
+    pub(in crate::target) fn alone(sql: &'a mut dyn Sql, recorder: &'a Recorder) -> Timed<'a> {
+        Timed { sql, recorder, writes: false }
+    }
+
     /// Every row that a statement finds.
     ///
     /// # Errors
