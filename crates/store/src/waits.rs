@@ -52,6 +52,8 @@ counters! {
     TIER_HITS = "flash cache read hits", "blocks";
     /// Blocks read from the home file.
     TIER_MISSES = "flash cache read misses", "blocks";
+    /// Blocks among them that were not the first of their read that came from there.
+    MORE_HITS = "flash cache read hits: more of a request", "blocks";
     /// Blocks of redo files among those that were read from the fast tier.
     REDO_HITS = "flash cache read hits: redo", "blocks";
     /// Blocks of redo files among those that were read from the home file.
@@ -74,7 +76,8 @@ counters! {
     SKIP_EXISTS = "flash cache insert skip: exists", "blocks";
     /// The same, because they were changed, cut or destaged meanwhile, or home or the tier failed.
     SKIP_LOST = "flash cache insert skip: changed meanwhile", "blocks";
-    /// Clean copies that went because home was written past them.
+    /// Clean copies that went because home was written past them, cut or cleared, or because the
+    /// medium no longer gave them as they were.
     INVALIDATED = "flash cache eviction: invalidated", "blocks";
     /// Bytes of data files written to the fast tier, whole blocks: of programs, and clean copies.
     DATA_WRITTEN = "flash cache bytes written", "bytes";

@@ -415,8 +415,8 @@ pub(crate) fn fill(snapshot: &mut Snapshot, stats: &Stats) {
     snapshot.add_counters(&stats.waits);
     let event = |id| stats.waits.event(id);
     let reads = [event(waits::CACHED_READ), event(waits::DIRTY_READ)];
-    let in_place = stats.waits.counter(waits::ZERO_COPY);
-    let requests = in_place + reads.iter().map(|read| read.count()).sum::<u64>();
+    let hits = stats.waits.counter(waits::TIER_HITS) + stats.waits.counter(waits::ZERO_COPY);
+    let requests = hits.saturating_sub(stats.waits.counter(waits::MORE_HITS));
     let bytes = reads.iter().map(|read| read.bytes()).sum();
     snapshot.add_counter(statistic::READS_OPTIMIZED, "requests", requests);
     snapshot.add_counter(statistic::BYTES_OPTIMIZED, "bytes", bytes);

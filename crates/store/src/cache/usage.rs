@@ -13,7 +13,7 @@
 use crate::waits;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use tiersmith_events::{CounterId, EventId, Registry, Start, Tally};
+use tiersmith_events::{CounterId, EventId, Registry, Start, Tally, Totals};
 
 /// Why a block that was read from home did not become a clean copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +98,9 @@ pub(crate) struct Usage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileUse {
+    /// What is 0 because nobody counts it: hits, and bytes written. There were more files than
+    /// there are tallies, or nothing is recorded.
+    pub uncounted: bool,
     /// Blocks read from the tier.
     pub hits: u64,
     /// Blocks read from home.
@@ -108,10 +111,20 @@ pub struct FileUse {
     pub skips: [u64; Skip::ALL.len()],
     /// Clean copies that went to make room, or because somebody asked for it.
     pub aged_out: u64,
-    /// Clean copies that went because home was written past them, or cut.
+    /// Clean copies that went because home was written past them, cut or cleared, or because the
+    /// medium no longer gave them as they were.
     pub invalidated: u64,
-    /// Bytes written to the tier, whole blocks: of programs, and clean copies.
+    /// Bytes written to the tier, of programs and clean copies: whole blocks of data files, of redo
+    /// the bytes that were asked for. The zeros at the end of a file that was cut, and what is
+    /// brought in of a redo file that is pinned, are not among them.
     pub bytes_written: u64,
+}
+
+/// Blocks of data files that were read since the attach. All data lives in one tier.
+pub(crate) fn blocks_read(waits: &Totals) -> u64 {
+    let sum = |ids: &[CounterId]| ids.iter().map(|id| waits.counter(*id)).sum::<u64>();
+    let all = sum(&[waits::TIER_HITS, waits::ZERO_COPY, waits::TIER_MISSES]);
+    all.saturating_sub(sum(&[waits::REDO_HITS, waits::REDO_MISSES]))
 }
 
 impl Usage {
@@ -190,6 +203,7 @@ impl Usage {
     pub(crate) fn read(&self) -> FileUse {
         let of = |cell| self.tally.get().map_or(0, |tally| tally.read(cell));
         FileUse {
+            uncounted: self.tally.get().is_some_and(|tally| !tally.counts()),
             hits: of(HITS),
             misses: self.misses.load(Relaxed),
             inserts: self.inserts.load(Relaxed),
@@ -212,5 +226,15 @@ mod tests {
             let counter = &waits::COUNTERS[skip.counter().index()];
             assert_eq!(counter.name, format!("flash cache insert skip: {}", skip.name()));
         }
+    }
+
+    #[test]
+    fn what_nobody_counts_says_so() {
+        let (usage, disabled) = (Usage::default(), Registry::disabled());
+        assert!(!usage.read().uncounted, "nothing was read or written yet");
+        usage.hit(&disabled, waits::CACHED_READ, disabled.start(), 1);
+        usage.missed(3);
+        let found = usage.read();
+        assert_eq!((found.uncounted, found.hits, found.misses), (true, 0, 3));
     }
 }

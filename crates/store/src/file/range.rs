@@ -151,8 +151,11 @@ impl FileIo {
         if planted_first {
             file.home.clear(from, until - from, how).map_err(file.io("cannot clear a range of"))?;
         }
+        let mut copies = 0;
         for (at, block) in blocks() {
-            if placed.map.get(block) == Entry::HOME
+            let before = placed.map.get(block);
+            copies += u64::from(before.state() == State::Cached);
+            if before == Entry::HOME
                 && self.is_hole(file, at, until.min(at + size.bytes() as u64))?
             {
                 continue;
@@ -216,8 +219,9 @@ impl FileIo {
         let blocks: Vec<BlockIndex> = views.iter().map(|(block, ..)| *block).collect();
         let zeros: std::collections::HashSet<u64> =
             views.iter().map(|(_, entry, _)| entry.seen().raw()).collect();
-        placed.drop_entries(&blocks, |entry| zeros.contains(&entry.seen().raw()));
+        let dropped = placed.drop_entries(&blocks, |entry| zeros.contains(&entry.seen().raw()));
         drop(views);
+        placed.usage.invalidated(&self.events, copies.min(dropped));
         self.homeward.fingerprint(file, placed, &mut placed.meta.lock())
     }
 

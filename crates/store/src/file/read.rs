@@ -87,8 +87,10 @@ impl FileIo {
         }
         let mut chunks = placed.chunks(offset, len).peekable();
         let mut from_home = false;
+        let mut hits = 0;
         while let Some((block, inner, range)) = chunks.next() {
             if self.read_from_tier(file, placed, block, inner, &mut into[range.clone()])? {
+                hits += 1;
                 continue;
             }
             from_home = true;
@@ -98,12 +100,15 @@ impl FileIo {
             {
                 end = next.end;
             }
-            self.read_from_home(
+            hits += self.read_from_home(
                 file,
                 placed,
                 offset + range.start as u64,
                 &mut into[range.start..end],
             )?;
+        }
+        if hits > 1 {
+            self.events.count(waits::MORE_HITS, hits - 1);
         }
         // What was cut off meanwhile came as zeros.
         let now = if from_home { placed.size() } else { size };
@@ -326,14 +331,21 @@ impl FileIo {
         done
     }
 
-    /// Reads a run of blocks that were `Home` when looked at.
+    /// Home was read, for so many blocks.
+    fn read_home(&self, start: Start, bytes: u64, blocks: u64) {
+        let (event, counter) = (waits::HOME_READ, waits::TIER_MISSES);
+        let _ = self.events.record_and_count(event, start, bytes, counter, blocks);
+    }
+
+    /// Reads a run of blocks that were `Home` when looked at. Returns how many of them were in the
+    /// tier by then.
     fn read_from_home(
         &self,
         file: &FileState,
         placed: &Placed,
         offset: u64,
         into: &mut [u8],
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let start = self.events.start();
         let blocks: Vec<_> = placed.chunks(offset, into.len()).collect();
         let evictions = placed.map.evictions.load(Ordering::Acquire);
@@ -362,33 +374,32 @@ impl FileIo {
             _ => placed.map.home_held(evictions, all_home),
         };
         if held {
-            let (bytes, missed) = (into.len() as u64, blocks.len() as u64);
-            let _ = self.events.record_and_count(
-                waits::HOME_READ,
-                start,
-                bytes,
-                waits::TIER_MISSES,
-                missed,
-            );
+            self.read_home(start, into.len() as u64, blocks.len() as u64);
             let seen = MissOf { is_scan: seen.scan, evictions };
-            return self.missed(file, placed, blocks, into, &seen);
+            return self.missed(file, placed, blocks, into, &seen).map(|()| 0);
         }
+        let mut hits = 0;
         // Something moved meanwhile: block by block, each as it is now.
         for (block, inner, range) in blocks {
             loop {
                 if self.read_from_tier(file, placed, block, inner, &mut into[range.clone()])? {
+                    hits += 1;
                     break;
                 }
+                let start = self.events.start();
                 let evictions = placed.map.evictions.load(Ordering::Acquire);
                 let part = &mut into[range.clone()];
-                let at = placed.block_size.start_of(block) + inner as u64;
+                let (at, bytes) = (placed.block_size.start_of(block) + inner as u64, part.len());
                 file.read_home_block(placed, at, part)?;
                 if placed.map.home_held(evictions, || still_home(&block)) {
+                    self.read_home(start, bytes as u64, 1);
+                    let seen = MissOf { is_scan: seen.scan, evictions };
+                    self.missed(file, placed, vec![(block, inner, range)], into, &seen)?;
                     break;
                 }
             }
         }
-        Ok(())
+        Ok(hits)
     }
 
     /// A reference to the block at `offset` if the tier holds it and it can be lent.

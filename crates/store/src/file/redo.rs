@@ -120,7 +120,7 @@ fn finish_redo_write(placed: &Placed, meta: &mut Meta, end: u64) {
 fn drop_unwritten(placed: &Placed) {
     let _moving = placed.moving.lock();
     let size = placed.size();
-    placed.drop_past_end(size);
+    let _ = placed.drop_past_end(size);
     placed.meta.lock().redo.forget(|block| placed.block_size.start_of(block) >= size);
 }
 

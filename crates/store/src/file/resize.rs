@@ -123,7 +123,10 @@ impl FileIo {
     ) -> Result<bool> {
         let tier = &placed.tier;
         if !tier.planted.is(Planted::TruncateKeepsEntries) {
-            placed.drop_past_end(size);
+            let copies = placed.drop_past_end(size);
+            if !recovering && placed.class == FileClass::Data {
+                placed.usage.invalidated(&self.events, copies);
+            }
         }
         let block = placed.block_size.block_of(size);
         let within = (size - placed.block_size.start_of(block)) as usize;

@@ -101,8 +101,9 @@ impl Placed {
         Ok(())
     }
 
-    /// Step 3: entries past the end become `Home` and their frames free.
-    pub(crate) fn drop_past_end(&self, size: u64) {
+    /// Step 3: entries past the end become `Home` and their frames free. Returns how many of them
+    /// were clean copies.
+    pub(crate) fn drop_past_end(&self, size: u64) -> u64 {
         let first = size.div_ceil(self.block_size.bytes() as u64);
         let mut blocks = Vec::new();
         self.map.for_each_leaf(|number, leaf| {
@@ -116,7 +117,8 @@ impl Placed {
                 }
             }
         });
-        self.drop_entries(&blocks, |_| true);
+        let dropped = self.drop_those(&blocks, |_| true);
+        dropped.iter().filter(|entry| entry.state() == State::Cached).count() as u64
     }
 
     /// Drops the clean copies among `blocks`.
@@ -127,28 +129,33 @@ impl Placed {
     /// Makes the entries of those `blocks` that `which` picks `Home` and frees their frames;
     /// durable on return.
     pub(crate) fn drop_entries(&self, blocks: &[BlockIndex], which: impl Fn(Entry) -> bool) -> u64 {
+        self.drop_those(blocks, which).len() as u64
+    }
+
+    /// The same; returns what the entries were.
+    fn drop_those(&self, blocks: &[BlockIndex], which: impl Fn(Entry) -> bool) -> Vec<Entry> {
         let tier = &self.tier;
         let _leaving = Leaving::begin(&self.map.leaving);
-        let mut freed = Vec::new();
+        let mut dropped = Vec::new();
         for block in blocks {
             let Some(spot) = self.spot(*block) else { continue };
             let old =
                 tier.change(spot, |old| (old != Entry::HOME && which(old)).then_some(Entry::HOME));
-            freed.extend(old.map(Entry::frame));
+            dropped.extend(old);
         }
-        if freed.is_empty() {
-            return 0;
+        if dropped.is_empty() {
+            return dropped;
         }
         if !tier.planted.is(Planted::ReuseTooEarly) {
             tier.wait();
         }
-        let count = freed.len() as u64;
+        let freed: Vec<_> = dropped.iter().copied().map(Entry::frame).collect();
         if self.class == FileClass::Redo {
             tier.give_latched(Purpose::Blocks(self.block_size), freed);
         } else {
             tier.allocator.give(Purpose::Blocks(self.block_size), freed);
         }
-        count
+        dropped
     }
 
     /// Makes every entry `Home`: the contents are elsewhere.

@@ -168,6 +168,7 @@ impl Mover {
         }
         if placed.forget(block, entry) {
             self.events.count(waits::REPAIRED, 1);
+            placed.usage.invalidated(&self.events, 1);
             let what = lost_block(file, placed, block);
             log::warn!("the tier's copy of {what} cannot be read ({source}): it is read from home");
         }

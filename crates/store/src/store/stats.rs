@@ -2,6 +2,7 @@
 
 use super::Store;
 use crate::address::FRAME;
+use crate::cache::usage::blocks_read;
 use crate::error::Error;
 use crate::known::FileState;
 use crate::lend::LendingStats;
@@ -31,10 +32,7 @@ impl Store {
     pub(crate) fn stats(&self) -> Stats {
         let files = self.files.all();
         let waits = self.env.events.read();
-        // All data lives in one tier.
-        let redo = waits.counter(waits::REDO_HITS) + waits.counter(waits::REDO_MISSES);
-        let all = [waits::TIER_HITS, waits::ZERO_COPY, waits::TIER_MISSES];
-        let read = all.map(|id| waits.counter(id)).iter().sum::<u64>().saturating_sub(redo);
+        let read = blocks_read(&waits);
         let tiers = self
             .tiers
             .iter()

@@ -172,3 +172,84 @@ fn copies_that_home_was_written_past_are_invalidated() {
     drop(file);
     attached.detach().unwrap();
 }
+
+#[test]
+fn misses_are_counted_while_the_file_is_written() {
+    const BLOCKS: usize = 12_288;
+    for medium in [tiersmith_store::Medium::Volatile, tiersmith_store::Medium::Emulated] {
+        let place = Place::in_memory();
+        let file = std::fs::File::create(place.home().join("a.d8")).unwrap();
+        file.set_len((BLOCKS * BLOCK) as u64).unwrap();
+        let spec = tiersmith_store::TierSpec { medium, ..place.tier(16 * MIB) };
+        let options = Options {
+            home_model: tiersmith_store::HomeModel::named("cloud-network-volume"),
+            ..place::options()
+        };
+        let attached = attach(&place.home(), &[spec], options).unwrap();
+        let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _ = scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    file.write(0, &[1; 100]).unwrap();
+                    attached.background_step().unwrap();
+                }
+            });
+            let mut block = [0; BLOCK];
+            for n in 0..600 {
+                file.read(((1 + n * 203 % (BLOCKS - 1)) * BLOCK) as u64, &mut block).unwrap();
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let usage = attached.stats().usage(FileClass::Data);
+        assert_eq!(usage.hits + usage.misses, 600, "{medium:?}");
+    }
+}
+
+#[test]
+fn copies_that_are_cut_off_are_invalidated() {
+    let place = Place::in_memory();
+    std::fs::write(place.home().join("a.d8"), vec![1; 8 * BLOCK]).unwrap();
+    let spec = tiersmith_store::TierSpec {
+        medium: tiersmith_store::Medium::Volatile,
+        ..place.tier(16 * MIB)
+    };
+    let attached = attach(&place.home(), &[spec], place::options()).unwrap();
+    let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
+    for n in 0..8 {
+        file.read(n * BLOCK as u64, &mut [0; BLOCK]).unwrap();
+    }
+    file.truncate(0).unwrap();
+    let usage = attached.stats().usage(FileClass::Data);
+    assert_eq!((usage.inserts, usage.invalidated + usage.aged_out), (8, 8));
+}
+
+#[test]
+fn a_read_of_several_blocks_is_one_request_that_was_optimized() {
+    let place = Place::new();
+    std::fs::write(place.home().join("a.d8"), place::pattern(1, 0, 8 * BLOCK)).unwrap();
+    let attached = attach(&place.home(), &[place.tier(2 * MIB)], place::options()).unwrap();
+    let file = attached.open("a.d8", OpenMode::READ).unwrap();
+    let mut blocks = vec![0; 5 * BLOCK];
+    file.read(0, &mut blocks[..4 * BLOCK]).unwrap();
+    let more = || attached.events().read().counter(waits::MORE_HITS);
+    assert_eq!(more(), 0, "all of them missed");
+    file.read(0, &mut blocks[..BLOCK]).unwrap();
+    assert_eq!(more(), 0, "one block");
+    file.read(0, &mut blocks).unwrap();
+    let hits = attached.stats().usage(FileClass::Data).hits;
+    assert_eq!((hits, more()), (5, 3), "two requests: of one block, and of four and one of home");
+}
+
+#[test]
+fn copies_of_what_is_cleared_are_invalidated_and_what_the_tier_had_no_copy_of_is_not() {
+    let place = Place::new();
+    std::fs::write(place.home().join("a.d8"), place::pattern(1, 0, 8 * BLOCK)).unwrap();
+    let attached = attach(&place.home(), &[place.tier(2 * MIB)], place::options()).unwrap();
+    let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
+    file.read(0, &mut [0; 3 * BLOCK]).unwrap();
+    file.punch(0, 6 * BLOCK as u64).unwrap();
+    let usage = attached.stats().usage(FileClass::Data);
+    assert_eq!((usage.inserts, usage.invalidated, usage.aged_out), (3, 3, 0));
+    assert_agrees(&attached);
+}
