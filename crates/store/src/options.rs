@@ -246,7 +246,7 @@ impl Default for Options {
             home_model: None,
             admit: true,
             cache: CacheRules::default(),
-            what_if_one_in: 256,
+            what_if_one_in: 8,
             background: true,
             record_waits: true,
             seed: None,

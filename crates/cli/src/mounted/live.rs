@@ -522,7 +522,7 @@ pub(super) fn look(
             media: tier.media.iter().flat_map(|medium| medium.lines()).map(str::to_owned).collect(),
             failed: tier.failed.clone(),
             table: LiveTable::of(tier),
-            what_if: tier.what_if.as_ref().map(|found| LiveWhatIf::of(found, up_s)),
+            what_if: tier.what_if.as_ref().map(LiveWhatIf::of),
         })
         .collect();
     Live {

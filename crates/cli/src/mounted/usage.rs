@@ -25,8 +25,8 @@ const DAY_S: u64 = 86_400;
 pub(crate) struct LiveUse {
     /// The class, or the file's path inside the home.
     pub(crate) of: String,
-    /// Blocks read from the tier, and from home.
-    pub(crate) hits: u64,
+    /// Blocks read from the tier, and from home. Hits are absent where nobody counts them.
+    pub(crate) hits: Option<u64>,
     pub(crate) misses: u64,
     /// Of both, those from the tier; absent before the first.
     pub(crate) hit_ratio: Option<f64>,
@@ -36,10 +36,10 @@ pub(crate) struct LiveUse {
     pub(crate) skips: BTreeMap<String, u64>,
     /// Clean copies that made room.
     pub(crate) aged_out: u64,
-    /// Clean copies that home was written past.
+    /// Clean copies that were no longer what home has.
     pub(crate) invalidated: u64,
-    /// Written to the tier, whole blocks.
-    pub(crate) bytes_written: u64,
+    /// Written to the tier; absent where nobody counts it.
+    pub(crate) bytes_written: Option<u64>,
     /// The same for a day, at the mean rate since the mount began; absent in the first second.
     pub(crate) bytes_written_a_day: Option<u64>,
 }
@@ -64,6 +64,9 @@ pub(crate) struct LiveWhatIf {
     pub(crate) reads: u64,
     /// Requests that were not followed, because another was.
     pub(crate) passed_over: u64,
+    /// For how long: since the mount, or since the tier grew.
+    #[serde(default)]
+    pub(crate) counted_s: u64,
     /// For a quarter, half, once, twice and four times the tier.
     pub(crate) points: Vec<LivePoint>,
 }
@@ -72,61 +75,68 @@ pub(crate) struct LiveWhatIf {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LivePoint {
     pub(crate) bytes: u64,
-    /// Absent before the first read that is followed.
+    /// Absent before reads enough were followed.
     pub(crate) hit_ratio: Option<f64>,
+    /// How far that may be off, since a sample is followed.
+    #[serde(default)]
+    pub(crate) hit_ratio_off: Option<f64>,
     pub(crate) bytes_written: u64,
     pub(crate) bytes_written_a_day: Option<u64>,
 }
 
-/// Reads of which a curve is worth a look.
-const READS_LEAST: u64 = 1000;
-
 impl LiveWhatIf {
-    pub(super) fn of(found: &WhatIf, up_s: u64) -> LiveWhatIf {
-        let a_day = |bytes: f64| (bytes * DAY_S as f64 / up_s as f64) as u64;
+    pub(super) fn of(found: &WhatIf) -> LiveWhatIf {
+        let counted_s = found.counted.as_secs();
+        let a_day = |bytes: f64| (bytes * DAY_S as f64 / counted_s as f64) as u64;
         let point = |point: &tiersmith_store::WhatIfPoint| LivePoint {
             bytes: point.bytes,
             hit_ratio: point.hit_ratio,
+            hit_ratio_off: point.hit_ratio_off,
             bytes_written: point.bytes_written as u64,
-            bytes_written_a_day: (up_s > 0).then(|| a_day(point.bytes_written)),
+            bytes_written_a_day: (counted_s > 0).then(|| a_day(point.bytes_written)),
         };
         LiveWhatIf {
             one_in: found.one_in,
             reads: found.reads,
             passed_over: found.passed_over,
+            counted_s,
             points: found.points.iter().map(point).collect(),
         }
     }
 
     /// For people: a table, and of how many reads it is.
     pub(super) fn text(&self, tier: &str) -> String {
-        if self.reads < READS_LEAST {
+        if self.reads < WhatIf::READS_LEAST {
             return format!(
-                "\n  what if tier {tier} had another size: not known yet, of {} reads \
-                 ({READS_LEAST} are needed, and one block in {} is followed)\n",
-                self.reads, self.one_in
+                "\n  what if tier {tier} had another size: not known yet: {} of the {} reads it \
+                 needs were followed (one block in {} is)\n",
+                self.reads,
+                WhatIf::READS_LEAST,
+                self.one_in
             );
         }
         let mut out = format!(
-            "\n  {:<PATH_SHOWN$} {:>11} {:>6} {:>10} {:>10}\n",
+            "\n  {:<PATH_SHOWN$} {:>11} {:>6} {:>5} {:>10} {:>10}\n",
             format!("what if tier {tier} had"),
             "",
             "hit %",
+            "+-",
             "written",
             "a day"
         );
         for (point, name) in self.points.iter().zip(["1/4", "1/2", "its size", "2 x", "4 x"]) {
             let ratio = point.hit_ratio.map_or("-".into(), |r| format!("{:.1}", 100.0 * r));
             let a_day = point.bytes_written_a_day.map_or("-".to_owned(), size);
+            let off = point.hit_ratio_off.map_or("-".into(), |r| format!("{:.1}", 100.0 * r));
             out.push_str(&format!(
-                "  {name:<PATH_SHOWN$} {:>11} {ratio:>6} {:>10} {a_day:>10}\n",
+                "  {name:<PATH_SHOWN$} {:>11} {ratio:>6} {off:>5} {:>10} {a_day:>10}\n",
                 size(point.bytes),
                 size(point.bytes_written)
             ));
         }
         out.push_str(&format!(
-            "  modelled since the mount: {} reads, of one block in {}\n",
-            self.reads, self.one_in
+            "  modelled for {} s: {} reads, of one block in {}; +- is three standard errors\n",
+            self.counted_s, self.reads, self.one_in
         ));
         out
     }
@@ -135,19 +145,20 @@ impl LiveWhatIf {
 impl LiveUse {
     fn of(of: String, usage: &FileUse, up_s: u64) -> LiveUse {
         let reads = usage.hits + usage.misses;
+        let counted = !usage.uncounted;
         let a_day = u128::from(usage.bytes_written) * u128::from(DAY_S);
         let skips = Skip::ALL.iter().zip(usage.skips).filter(|(_, blocks)| *blocks > 0);
         LiveUse {
             of,
-            hits: usage.hits,
+            hits: counted.then_some(usage.hits),
             misses: usage.misses,
-            hit_ratio: (reads > 0).then(|| usage.hits as f64 / reads as f64),
+            hit_ratio: (reads > 0 && counted).then(|| usage.hits as f64 / reads as f64),
             inserts: usage.inserts,
             skips: skips.map(|(skip, blocks)| (skip.name().to_owned(), blocks)).collect(),
             aged_out: usage.aged_out,
             invalidated: usage.invalidated,
-            bytes_written: usage.bytes_written,
-            bytes_written_a_day: (up_s > 0)
+            bytes_written: counted.then_some(usage.bytes_written),
+            bytes_written_a_day: (up_s > 0 && counted)
                 .then(|| u64::try_from(a_day / u128::from(up_s)).unwrap_or(u64::MAX)),
         }
     }
@@ -163,12 +174,12 @@ impl LiveUse {
         format!(
             "  {:<PATH_SHOWN$} {:>11} {:>11} {ratio:>6} {:>11} {:>11} {:>11} {:>10} {a_day:>10}\n",
             end_of(&self.of),
-            self.hits,
+            self.hits.map_or("-".to_owned(), |hits| hits.to_string()),
             self.misses,
             self.inserts,
             self.aged_out,
             self.invalidated,
-            size(self.bytes_written),
+            self.bytes_written.map_or("-".to_owned(), size),
         )
     }
 }
@@ -208,12 +219,12 @@ impl LiveUsage {
         };
         let mut out = heading("cache use since the mount, blocks");
         self.classes.iter().for_each(|class| out.push_str(&class.line()));
-        let skips: Vec<String> = self
-            .classes
-            .iter()
-            .flat_map(|class| &class.skips)
-            .map(|(reason, blocks)| format!("{blocks} {reason}"))
-            .collect();
+        let of_all = |skip: &Skip| -> u64 {
+            self.classes.iter().filter_map(|class| class.skips.get(skip.name())).sum()
+        };
+        let skips = Skip::ALL.iter().map(|skip| (skip.name(), of_all(skip)));
+        let skips = skips.filter(|(_, blocks)| *blocks > 0);
+        let skips: Vec<String> = skips.map(|(name, blocks)| format!("{blocks} {name}")).collect();
         if !skips.is_empty() {
             out.push_str(&format!("  missed and not inserted, why: {}\n", skips.join(", ")));
         }
@@ -237,10 +248,15 @@ mod tests {
     #[test]
     fn the_tables_line_up_and_long_paths_keep_their_ends() {
         let mut usage = FileUse::default();
+        usage.skips[Skip::Outside as usize] = 3;
+        usage.uncounted = true;
         let none = LiveUse::of("redo".into(), &usage, 0);
+        assert_eq!((none.hits, none.hit_ratio, none.bytes_written), (None, None, None));
+        usage.uncounted = false;
         usage.hits = 12_345_678_901;
         usage.misses = 1;
         usage.skips[Skip::Scan as usize] = 7;
+        usage.skips[Skip::Outside as usize] = 5;
         usage.bytes_written = 9 << 40;
         let much = LiveUse::of("data".into(), &usage, 1);
         let long = format!("base/16384/{}ö/16401.12", "d".repeat(60));
@@ -255,7 +271,8 @@ mod tests {
         assert_eq!(tables.len(), 2 + 2 + FILES_SHOWN, "{text}");
         let wide = tables[0].chars().count();
         assert!(tables.iter().all(|line| line.chars().count() == wide), "{text}");
-        assert!(text.contains("missed and not inserted, why: 7 scan\n"), "{text}");
+        let why = "missed and not inserted, why: 7 scan, 8 file without copies\n";
+        assert!(text.contains(why), "the reasons of both classes, in their order: {text}");
         assert!(text.contains(" ...") && text.contains("ö/16401.12 "), "{text}");
         assert!(text.contains("and 7 more"), "{text}");
     }
@@ -265,6 +282,7 @@ mod tests {
         let point = |bytes, hit_ratio| LivePoint {
             bytes,
             hit_ratio: Some(hit_ratio),
+            hit_ratio_off: Some(hit_ratio / 2.0),
             bytes_written: bytes,
             bytes_written_a_day: None,
         };
@@ -274,10 +292,13 @@ mod tests {
             one_in: 64,
             reads: 999,
             passed_over: 0,
+            counted_s: 60,
             points: points.map(|(bytes, ratio)| point(bytes, ratio)).to_vec(),
         };
         assert!(
-            curve.text("fast").contains("not known yet, of 999 reads"),
+            curve
+                .text("fast")
+                .contains("not known yet: 999 of the 1000 reads it needs were followed"),
             "{}",
             curve.text("fast")
         );

@@ -322,12 +322,7 @@ impl AttachedHome {
             let known = self.tier_names().join("`, `");
             Error::Options(format!("there is no tier `{tier}`; the tiers here are `{known}`"))
         })?;
-        let start = self.store.env.events.start();
-        let grown = tier.grow_step()?;
-        if grown {
-            let _ = self.store.env.events.record(crate::waits::GROW, start);
-        }
-        Ok(grown)
+        self.store.mover.grow(tier)
     }
 
     fn tier_names(&self) -> Vec<&str> {

@@ -15,7 +15,8 @@
 //! A word for every 8 KiB of the tier: 0.1 % of it, however large home is. A word has four entries
 //! of 16 bits: ten of a hash of file and block, six of the epoch of the request. The oldest of four
 //! goes. An entry that is lost, or taken for another block's, costs a copy too few or too many.
-//! Epochs of half the tier's blocks are fine enough, and 64 of them outlast every entry.
+//! Epochs of half the tier's blocks are fine enough, and 64 of them outlast every entry. When the
+//! tier grows, all of it is of its new size, and begins empty.
 //!
 //! `cargo bench -p tiersmith-store --bench hit_ratio` plays traces against this policy and others.
 
@@ -45,13 +46,16 @@ pub(crate) struct Epochs {
 
 /// What is remembered of home's blocks, and how long copies stay.
 pub(crate) struct History {
+    /// For the tier when it has grown as far as it may.
     chunks: Box<[OnceLock<Box<[AtomicU64]>>]>,
-    words: u64,
+    /// Words of all of them, and those that are for the tier of now.
+    words_most: u64,
+    words: AtomicU64,
     /// Blocks read from home.
     now: AtomicU64,
     /// The hash of the last of them: one that is read in parts is asked for once.
     latest: AtomicU64,
-    epoch: u64,
+    epoch: AtomicU64,
     /// How long copies stay; 0 while the search has not moved.
     stay: AtomicU64,
     search: Mutex<Search>,
@@ -64,18 +68,37 @@ struct Search {
     since: u64,
 }
 
+/// Words for a tier of so many frames.
+fn words_for(frames: u64) -> u64 {
+    (frames / 2).max(1)
+}
+
+/// Blocks read from home that are an epoch of such a tier.
+fn epoch_of(frames: u64) -> u64 {
+    (frames / 4).max(1)
+}
+
 impl History {
-    fn new(frames: u64) -> Self {
-        let words = (frames / 2).max(1);
+    fn new(frames: u64, most: u64) -> Self {
+        let words_most = words_for(most.max(frames));
         Self {
-            chunks: (0..words.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(),
-            words,
+            chunks: (0..words_most.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(),
+            words_most,
+            words: AtomicU64::new(words_for(frames)),
             now: AtomicU64::new(0),
             latest: AtomicU64::new(0),
-            epoch: (frames / 4).max(1),
+            epoch: AtomicU64::new(epoch_of(frames)),
             stay: AtomicU64::new(0),
             search: Mutex::new(Search::default()),
         }
+    }
+
+    /// What is remembered is forgotten: it was for another number of words, and other epochs.
+    fn resized(&self, frames: u64) {
+        self.words.store(words_for(frames).min(self.words_most), Ordering::Relaxed);
+        self.epoch.store(epoch_of(frames), Ordering::Relaxed);
+        let words = self.chunks.iter().filter_map(OnceLock::get).flatten();
+        words.for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
     /// Notes that a block is asked for. How long ago it was before, to an epoch; `None`: not that
@@ -85,10 +108,11 @@ impl History {
         if self.latest.swap(hash, Ordering::Relaxed) == hash {
             return None;
         }
-        let now = (self.now.fetch_add(1, Ordering::Relaxed) / self.epoch) & EPOCH_MASK;
-        let at = hash % self.words;
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        let now = (self.now.fetch_add(1, Ordering::Relaxed) / epoch) & EPOCH_MASK;
+        let at = hash % self.words.load(Ordering::Relaxed);
         let chunk = self.chunks[(at / CHUNK) as usize].get_or_init(|| {
-            let words = CHUNK.min(self.words - at / CHUNK * CHUNK);
+            let words = CHUNK.min(self.words_most - at / CHUNK * CHUNK);
             (0..words).map(|_| AtomicU64::new(0)).collect()
         });
         let word = &chunk[(at % CHUNK) as usize];
@@ -103,7 +127,7 @@ impl History {
         let shift = place * ENTRY_BITS;
         let cleared = found & !(((1 << ENTRY_BITS) - 1) << shift);
         word.store(cleared | (tag << EPOCH_BITS | now) << shift, Ordering::Relaxed);
-        same.map(|n| age(n) * self.epoch)
+        same.map(|n| age(n) * epoch)
     }
 }
 
@@ -119,8 +143,12 @@ impl Policy for Epochs {
 
     const PASSES: u32 = 2;
 
-    fn of_tier(frames: u64) -> History {
-        History::new(frames)
+    fn of_tier(frames: u64, most: u64) -> History {
+        History::new(frames, most)
+    }
+
+    fn resized(history: &History, frames: u64) {
+        history.resized(frames);
     }
 
     /// Looks before it writes, so that a hot block costs no shared store.
@@ -223,7 +251,7 @@ mod tests {
             free_frames,
             ..read(3)
         };
-        let admitted = |read| Epochs::admitted(&Epochs::of_tier(1600), &read);
+        let admitted = |read| Epochs::admitted(&Epochs::of_tier(1600, 1600), &read);
         assert_eq!(admitted(read(false, false, 101)), Ok(()));
         assert_eq!(admitted(read(true, true, 101)), Ok(()));
         assert_eq!(admitted(read(true, false, 1600)), Err(Skip::Scan));
@@ -233,7 +261,7 @@ mod tests {
 
     #[test]
     fn once_copies_had_to_go_only_what_comes_again_soon_is_admitted() {
-        let history = Epochs::of_tier(1600);
+        let history = Epochs::of_tier(1600, 1600);
         for block in 0..800 {
             let admitted = Epochs::admitted(&history, &read(block));
             assert_eq!(admitted, Ok(()), "no copy had to go for block {block} yet");
@@ -252,7 +280,7 @@ mod tests {
 
     #[test]
     fn how_long_copies_stay_follows_the_search_and_never_becomes_nothing() {
-        let history = Epochs::of_tier(1600);
+        let history = Epochs::of_tier(1600, 1600);
         let stay = || history.stay.load(Ordering::Relaxed);
         Epochs::searched(&history, 1, 600);
         assert_eq!(stay(), 1);
@@ -271,8 +299,25 @@ mod tests {
     }
 
     #[test]
+    fn a_tier_that_has_grown_remembers_as_much_as_one_that_was_made_of_its_size() {
+        let again = |history: &History| {
+            let known = || (0..4096).filter(|block| history.note(1, *block).is_some()).count();
+            let _first = known();
+            known()
+        };
+        let grown = Epochs::of_tier(64, 1 << 16);
+        assert!(again(&grown) < 200, "32 words have 128 entries");
+        Epochs::resized(&grown, 1 << 16);
+        let mut words = grown.chunks.iter().filter_map(OnceLock::get).flatten();
+        assert!(words.all(|word| word.load(Ordering::Relaxed) == 0), "they are of other blocks");
+        let made = Epochs::of_tier(1 << 16, 1 << 16);
+        assert_eq!((again(&grown), again(&made)), (4096, 4096));
+        assert_eq!(grown.note(1, 1), Some(1 << 14), "an epoch is a quarter of its frames");
+    }
+
+    #[test]
     fn what_is_remembered_is_within_two_thousandths_of_the_tier() {
-        let history = Epochs::of_tier(1 << 20);
+        let history = Epochs::of_tier(1 << 20, 1 << 20);
         for block in 0..200_000 {
             history.note(block % 7, block);
         }

@@ -17,8 +17,11 @@ pub(crate) trait Policy: Default + Send + Sync {
     /// it meets.
     const PASSES: u32;
 
-    /// For a tier of so many frames.
-    fn of_tier(frames: u64) -> Self::OfTier;
+    /// For a tier of so many frames, which may grow to `most`.
+    fn of_tier(frames: u64, most: u64) -> Self::OfTier;
+
+    /// The tier has so many frames now.
+    fn resized(tier: &Self::OfTier, frames: u64);
 
     /// A block of the tier was read. On the way of every read, and called by many threads at once.
     fn touched(&self, index: usize);

@@ -3,29 +3,48 @@
 //!
 //! Of the blocks one in so many is followed, chosen by a hash (Waldspurger and others, SHARDS,
 //! 2015); tiers of as many times less frames are modelled for them, each with a [`Policy`] of its
-//! own and the marks of `mover/keep.rs`. A miniature holds keys and no data. At most
-//! [`FRAMES_MOST`] frames are modelled of the largest, so that all of them take less than 4 MiB
-//! however large the tier is, and so few requests are followed that a read does not feel it.
+//! own and the marks of `mover/keep.rs`. A miniature holds keys and no data. The largest has up to
+//! [`FRAMES_MOST`] frames, so that of a large tier some 8000 blocks of 8 KiB are followed, and all
+//! of it takes less than 5 MiB.
 //!
-//! Of a request that comes while another is played, nothing is remembered but that it was: nobody
-//! waits here.
+//! A read or write that is followed is noted, in one of [`QUEUES`] queues by its thread, and the
+//! background plays what was noted. Who finds his queue full plays it himself; if another plays at
+//! that moment, nothing is remembered of the request but that it was. Only who takes blocks away
+//! waits here ([`Miniatures::gone`]).
+//!
+//! A block that is read in parts counts with each of them, as in [`super::usage`]. To the policy
+//! they are one request: the next part of the block that was read from home last, or followed last,
+//! is no other.
+//!
+//! A tier that was warm when it was attached begins with what it had, as far as that fits
+//! ([`Miniatures::seed`]). When the tier grows, what was counted begins anew, of other sizes.
 //!
 //! **Deliberately absent**: redo, pins and rules `keep`, which take their part of a tier whatever
 //! its size; and a scan that the real tier hits, which a smaller one would not take for one.
 
 use super::policy::{Chosen, Policy, Read};
 use crate::address::{BlockIndex, FRAME};
-use crate::sync::Mutex;
+use crate::format::entry::LEAF_BLOCKS;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
 
 /// The sizes that are modelled, in quarters of the tier's own.
 pub(crate) const QUARTERS: [u64; 5] = [1, 2, 4, 8, 16];
 /// Frames of the largest miniature.
-pub(crate) const FRAMES_MOST: u64 = 1 << 14;
+pub(crate) const FRAMES_MOST: u64 = 1 << 16;
 /// Frames that the smallest miniature has at least: a few blocks say nothing.
 const FRAMES_LEAST: u64 = 128;
+/// Blocks of which it is asked one by one whether they are followed; of more all are looked for.
+const ASKED_MOST: u64 = 64;
+/// Queues of requests that wait to be played, and how many wait in each at most.
+const QUEUES: usize = 16;
+const WAITING_MOST: usize = 1024;
+/// Parts that the followed blocks are divided into, to see how far those of a part differ.
+const GROUPS: usize = 16;
 
 /// A block that somebody asked for.
 #[derive(Clone, Copy)]
@@ -62,8 +81,11 @@ pub struct WhatIfPoint {
     /// Bytes that blocks and map pages could use.
     pub bytes: u64,
     /// Of the blocks that were read, those that would have been read from the tier; absent before
-    /// the first that is followed.
+    /// [`WhatIf::READS_LEAST`] were followed.
     pub hit_ratio: Option<f64>,
+    /// How far that may be off, because a sample is followed: three standard errors, by how much
+    /// the misses of parts of it differ. Absent where the ratio is.
+    pub hit_ratio_off: Option<f64>,
     /// Bytes that would have been written to the tier, of programs and clean copies.
     pub bytes_written: f64,
 }
@@ -78,24 +100,50 @@ pub struct WhatIf {
     pub reads: u64,
     /// Requests that would have been followed, and came while another was played.
     pub passed_over: u64,
+    /// Since when: since the attach, or since the tier grew.
+    pub counted: Duration,
     /// For a quarter, half, once, twice and four times the tier.
     pub points: Vec<WhatIfPoint>,
 }
 
+impl WhatIf {
+    /// Reads of which a hit ratio is worth a look.
+    pub const READS_LEAST: u64 = 1000;
+}
+
 /// The miniatures of a tier.
 pub(crate) struct Miniatures {
-    one_in: u64,
+    /// Of how many blocks one is followed, at least.
+    one_in_least: u64,
     /// Blocks with a smaller hash are followed.
-    below: u64,
+    below: AtomicU64,
+    /// The block that was read from home last, or was followed last: its next part is no other
+    /// request.
+    latest: AtomicU64,
+    /// Requests that were not played: reads of blocks, and writes.
+    passed_reads: AtomicU64,
+    passed_writes: AtomicU64,
+    waiting: [Queue; QUEUES],
+    all: Mutex<All>,
+}
+
+/// Requests that wait to be played, in a cache line of their own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Queue(Mutex<Vec<Request>>);
+
+/// All of them, and what was counted since they began.
+struct All {
+    one_in: u64,
     /// The tier's own frames.
     frames: u64,
-    /// The block that was read from home last: its next part is no other request.
-    latest: AtomicU64,
-    /// Next parts of blocks.
-    parts: AtomicU64,
-    passed_over: AtomicU64,
+    began: Instant,
+    /// Blocks that had been read by then.
+    read_before: u64,
+    reads: u64,
+    writes: u64,
     /// Empty where the tier is too small for the sample to say anything.
-    each: Mutex<Vec<Miniature>>,
+    each: Vec<Miniature>,
 }
 
 struct Miniature {
@@ -105,86 +153,225 @@ struct Miniature {
     /// The last block that the search looked at.
     hand: (u64, u64),
     of_tier: <Chosen as Policy>::OfTier,
-    hits: u64,
-    reads: u64,
+    /// What the policy keeps of the blocks, by their places.
+    marks: Vec<Chosen>,
+    /// Places that no block has.
+    places: Vec<u32>,
+    misses: [u64; GROUPS],
     frames_written: u64,
 }
 
-#[derive(Default)]
 struct Held {
-    policy: Chosen,
-    frames: u64,
+    place: u32,
+    frames: u32,
+}
+
+/// Places of which the policy keeps something in one piece.
+const PLACES: u32 = LEAF_BLOCKS as u32;
+
+/// A request, as each miniature plays it.
+#[derive(Clone, Copy)]
+struct Request {
+    asked: Asked,
+    how: How,
+    /// It is the next part of the block that was asked for before.
+    is_part: bool,
+    group: u32,
 }
 
 impl Miniatures {
     /// For a tier of so many frames, with one block followed of at least `one_in`.
     pub(crate) fn of_tier(frames: u64, one_in: u64) -> Self {
-        let most = frames * QUARTERS[QUARTERS.len() - 1] / 4;
-        let one_in = one_in.max(most.div_ceil(FRAMES_MOST)).max(1);
-        let each = QUARTERS.map(|quarters| Miniature::of(frames * quarters / 4 / one_in));
-        let is_large = each[0].total >= FRAMES_LEAST;
-        Self {
-            one_in,
-            below: if is_large { u64::MAX / one_in } else { 0 },
-            frames,
+        let found = Self {
+            one_in_least: one_in.max(1),
+            below: AtomicU64::new(0),
             latest: AtomicU64::new(0),
-            parts: AtomicU64::new(0),
-            passed_over: AtomicU64::new(0),
-            each: Mutex::new(if is_large { each.into() } else { Vec::new() }),
+            passed_reads: AtomicU64::new(0),
+            passed_writes: AtomicU64::new(0),
+            waiting: Default::default(),
+            all: Mutex::new(All {
+                one_in: 1,
+                frames: 0,
+                began: Instant::now(),
+                read_before: 0,
+                reads: 0,
+                writes: 0,
+                each: Vec::new(),
+            }),
+        };
+        let _ = found.resized(frames, 0);
+        found
+    }
+
+    /// The tier has so many frames now, and `read` blocks were read until now. Whether it had no
+    /// miniatures before, and has some.
+    pub(crate) fn resized(&self, frames: u64, read: u64) -> bool {
+        let most = frames * QUARTERS[QUARTERS.len() - 1] / 4;
+        let one_in = self.one_in_least.max(most.div_ceil(FRAMES_MOST));
+        let mut all = self.played();
+        let totals = QUARTERS.map(|quarters| frames * quarters / 4 / one_in);
+        let is_large = totals[0] >= FRAMES_LEAST;
+        let below = if is_large { u64::MAX / one_in } else { 0 };
+        let had_some = !all.each.is_empty();
+        if is_large {
+            all.each.resize_with(QUARTERS.len(), Miniature::default);
+        } else {
+            all.each.clear();
         }
+        for (one, total) in all.each.iter_mut().zip(totals) {
+            one.resized(total, below);
+        }
+        self.below.store(below, Ordering::Relaxed);
+        self.passed_reads.store(0, Ordering::Relaxed);
+        self.passed_writes.store(0, Ordering::Relaxed);
+        (all.one_in, all.frames, all.read_before) = (one_in, frames, read);
+        (all.began, all.reads, all.writes) = (Instant::now(), 0, 0);
+        is_large && !had_some
     }
 
     /// A block was asked for. On the way of every read and write: most of them end after a
     /// hash.
     #[inline]
     pub(crate) fn saw(&self, asked: Asked, how: How) {
-        if self.below == 0 {
+        let below = self.below.load(Ordering::Relaxed);
+        if below == 0 {
             return;
         }
-        let key = mixed(asked.file.rotate_left(32) ^ asked.block.0);
-        if let How::Miss { .. } = how
-            && self.latest.swap(key, Ordering::Relaxed) == key
-        {
-            let _ = self.parts.fetch_add(1, Ordering::Relaxed);
-        } else if key <= self.below {
-            self.follow(asked, how);
+        let key = key_of(asked.file, asked.block.0);
+        if key <= below {
+            self.follow(key, asked, how);
+        } else if let How::Miss { .. } = how {
+            self.latest.store(key, Ordering::Relaxed);
         }
     }
 
     #[cold]
-    fn follow(&self, asked: Asked, how: How) {
-        match self.each.try_lock() {
-            Some(mut each) => each.iter_mut().for_each(|one| one.play(asked, how, self.one_in)),
-            None => {
-                let _ = self.passed_over.fetch_add(1, Ordering::Relaxed);
+    fn follow(&self, key: u64, asked: Asked, how: How) {
+        let is_part = self.latest.swap(key, Ordering::Relaxed) == key;
+        let group = (key % GROUPS as u64) as u32;
+        let request = Request { asked, how, is_part, group };
+        if let Some(mut queue) = self.waiting[queue_of_thread()].0.try_lock() {
+            if queue.len() < WAITING_MOST {
+                queue.push(request);
+                return;
+            }
+            if let Some(mut all) = self.all.try_lock() {
+                queue.drain(..).chain([request]).for_each(|request| all.play(request));
+                return;
+            }
+        }
+        let is_write = matches!(how, How::Write);
+        let passed = if is_write { &self.passed_writes } else { &self.passed_reads };
+        let _ = passed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Plays what waits; the background does it now and then.
+    pub(crate) fn play_waiting(&self) {
+        if self.follows_some() {
+            drop(self.played());
+        }
+    }
+
+    /// The miniatures when nothing waits any more.
+    fn played(&self) -> MutexGuard<'_, All> {
+        let mut all = self.all.lock();
+        let mut waiting = Vec::new();
+        self.waiting.iter().for_each(|queue| waiting.append(&mut *queue.0.lock()));
+        waiting.into_iter().for_each(|request| all.play(request));
+        all
+    }
+
+    /// Blocks of a file are in no tier any more, whatever its size: they were cut off, removed, or
+    /// written past it.
+    pub(crate) fn gone(&self, file: u64, blocks: RangeInclusive<u64>) {
+        let below = self.below.load(Ordering::Relaxed);
+        let few = blocks.end() - blocks.start() < ASKED_MOST;
+        if below == 0 || few && !blocks.clone().any(|block| key_of(file, block) <= below) {
+            return;
+        }
+        self.played().each.iter_mut().for_each(|one| one.gone(file, &blocks));
+    }
+
+    /// Whether some blocks are followed.
+    pub(crate) fn follows_some(&self) -> bool {
+        self.below.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether a block is followed.
+    pub(crate) fn follows(&self, file: u64, block: u64) -> bool {
+        let below = self.below.load(Ordering::Relaxed);
+        below > 0 && key_of(file, block) <= below
+    }
+
+    /// These followed blocks are in the tier already. Of a smaller one nobody knows which of them
+    /// it would have: some of them, by their hash.
+    pub(crate) fn seed(&self, mut blocks: Vec<Asked>) {
+        blocks.sort_by_cached_key(|asked| key_of(asked.file, asked.block.0));
+        for one in &mut self.played().each {
+            for asked in &blocks {
+                if one.used + asked.frames <= one.total - one.total / 4 {
+                    one.hold(*asked);
+                }
             }
         }
     }
 
-    /// The curves since the attach, in which `all` blocks were read; `None` where the tier is too
+    /// The curves, when `all` blocks were read since the attach; `None` where the tier is too
     /// small.
     ///
     /// A few blocks have many of the requests, and hit at every size: of those that are followed
     /// there may be too many or too few. How many is known, so they are taken off or added.
     pub(crate) fn read(&self, all: u64) -> Option<WhatIf> {
-        let each = self.each.lock();
-        let reads = each.first()?.reads;
-        let parts = self.parts.load(Ordering::Relaxed);
-        let expected = (all.saturating_sub(parts) as f64 / self.one_in as f64).max(1.0);
-        let ratio =
-            |hits: u64| ((hits as f64 + expected - reads as f64) / expected).clamp(0.0, 1.0);
-        let point = |(one, quarters): (&Miniature, u64)| WhatIfPoint {
-            bytes: self.frames * quarters / 4 * FRAME as u64,
-            hit_ratio: (reads > 0).then(|| ratio(one.hits)),
-            bytes_written: (one.frames_written * self.one_in * FRAME as u64) as f64,
+        let found = self.played();
+        let passed = [&self.passed_reads, &self.passed_writes].map(|n| n.load(Ordering::Relaxed));
+        let _some = found.each.first()?;
+        let of_all = |played: u64, passed: u64| match played {
+            0 => 1.0,
+            played => (played + passed) as f64 / played as f64,
+        };
+        // What was passed over is as what was played.
+        let reads_of_all = of_all(found.reads, passed[0]);
+        let of_all = of_all(found.reads + found.writes, passed[0] + passed[1]);
+        let read = all.saturating_sub(found.read_before);
+        let expected = (read as f64 / found.one_in as f64).max(1.0);
+        let is_enough = found.reads >= WhatIf::READS_LEAST;
+        let point = |(one, quarters): (&Miniature, u64)| {
+            let misses = one.misses.map(|misses| misses as f64 * reads_of_all / expected);
+            let sum = misses.iter().sum::<f64>();
+            let groups = GROUPS as f64;
+            let squares = misses.iter().map(|of_group| (of_group - sum / groups).powi(2));
+            let not_followed = 1.0 - 1.0 / found.one_in as f64;
+            let error = (squares.sum::<f64>() * groups / (groups - 1.0) * not_followed).sqrt();
+            WhatIfPoint {
+                bytes: found.frames * quarters / 4 * FRAME as u64,
+                hit_ratio: is_enough.then(|| (1.0 - sum).clamp(0.0, 1.0)),
+                hit_ratio_off: is_enough.then(|| (3.0 * error).min(1.0)),
+                bytes_written: of_all * (one.frames_written * found.one_in * FRAME as u64) as f64,
+            }
         };
         Some(WhatIf {
-            one_in: self.one_in,
-            reads,
-            passed_over: self.passed_over.load(Ordering::Relaxed),
-            points: each.iter().zip(QUARTERS).map(point).collect(),
+            one_in: found.one_in,
+            reads: found.reads,
+            passed_over: passed[0] + passed[1],
+            counted: found.began.elapsed(),
+            points: found.each.iter().zip(QUARTERS).map(point).collect(),
         })
     }
+}
+
+/// The queue that this thread's requests wait in: by where its own memory is.
+fn queue_of_thread() -> usize {
+    thread_local! {
+        static MINE: u8 = const { 0 };
+    }
+    MINE.try_with(|mine| mixed(std::ptr::from_ref(mine).addr() as u64) as usize % QUEUES)
+        .unwrap_or_default()
+}
+
+/// A hash of a block.
+#[inline]
+fn key_of(file: u64, block: u64) -> u64 {
+    mixed(file.rotate_left(32) ^ block)
 }
 
 /// Another hash than the policies': what is followed must not be alike to them.
@@ -195,21 +382,46 @@ fn mixed(value: u64) -> u64 {
     value ^ value >> 32
 }
 
-impl Miniature {
-    fn of(total: u64) -> Self {
+impl All {
+    fn play(&mut self, request: Request) {
+        match request.how {
+            How::Write => self.writes += 1,
+            How::Hit | How::Miss { .. } => self.reads += 1,
+        }
+        self.each.iter_mut().for_each(|one| one.play(request, self.one_in));
+    }
+}
+
+impl Default for Miniature {
+    /// Of no size yet.
+    fn default() -> Self {
         Self {
-            total,
+            total: 0,
             used: 0,
             held: BTreeMap::new(),
             hand: (0, 0),
-            of_tier: Chosen::of_tier(total),
-            hits: 0,
-            reads: 0,
+            of_tier: Chosen::of_tier(0, FRAMES_MOST),
+            marks: Vec::new(),
+            places: Vec::new(),
+            misses: [0; GROUPS],
             frames_written: 0,
         }
     }
+}
 
-    fn play(&mut self, asked: Asked, how: How, one_in: u64) {
+impl Miniature {
+    /// It has so many frames, for blocks with no larger hash than `below`. What it holds stays.
+    fn resized(&mut self, total: u64, below: u64) {
+        self.total = total;
+        Chosen::resized(&self.of_tier, total);
+        let others = self.held.keys().filter(|(file, block)| key_of(*file, *block) > below);
+        let others = others.copied().collect();
+        self.let_go(others);
+        (self.misses, self.frames_written) = ([0; GROUPS], 0);
+    }
+
+    fn play(&mut self, request: Request, one_in: u64) {
+        let Request { asked, how, is_part, group } = request;
         let is_held = self.held.get(&(asked.file, asked.block.0));
         if let How::Write = how {
             self.frames_written += asked.frames;
@@ -218,10 +430,12 @@ impl Miniature {
             }
             return;
         }
-        self.reads += 1;
         if let Some(held) = is_held {
-            self.hits += 1;
-            held.policy.touched(0);
+            self.marks[(held.place / PLACES) as usize].touched((held.place % PLACES) as usize);
+            return;
+        }
+        self.misses[group as usize] += 1;
+        if is_part {
             return;
         }
         let (is_scan, file_frames, admits) = match how {
@@ -244,11 +458,41 @@ impl Miniature {
         }
     }
 
+    fn gone(&mut self, file: u64, blocks: &RangeInclusive<u64>) {
+        let range = (file, *blocks.start())..=(file, *blocks.end());
+        let gone = self.held.range(range).map(|(key, _)| *key).collect();
+        self.let_go(gone);
+    }
+
+    /// Blocks are no longer in it: their frames and places are others'.
+    fn let_go(&mut self, keys: Vec<(u64, u64)>) {
+        for held in keys.iter().filter_map(|key| self.held.remove(key)) {
+            // Else the next block in its place would be one that was read.
+            let _ = self.marks[(held.place / PLACES) as usize]
+                .victim((held.place % PLACES) as usize, Chosen::PASSES - 1);
+            self.used -= u64::from(held.frames);
+            self.places.push(held.place);
+        }
+    }
+
+    fn hold(&mut self, asked: Asked) {
+        if self.places.is_empty() {
+            let first = self.marks.len() as u32 * PLACES;
+            self.marks.push(Chosen::default());
+            self.places.extend((first..first + PLACES).rev());
+        }
+        let Some(place) = self.places.pop() else { return };
+        let held = Held { place, frames: asked.frames as u32 };
+        if let Some(before) = self.held.insert((asked.file, asked.block.0), held) {
+            self.used -= u64::from(before.frames);
+            self.places.push(before.place);
+        }
+        self.used += asked.frames;
+    }
+
     /// Puts a block into it, and keeps a quarter free.
     fn insert(&mut self, asked: Asked) {
-        let held = Held { frames: asked.frames, ..Held::default() };
-        let _ = self.held.insert((asked.file, asked.block.0), held);
-        self.used += asked.frames;
+        self.hold(asked);
         let free = self.total.saturating_sub(self.used);
         if free < self.total / 4 {
             self.evict(self.total / 4 - free);
@@ -268,8 +512,10 @@ impl Miniature {
                 };
                 self.hand = *key;
                 looked += 1;
-                if held.policy.victim(0, pass) {
-                    self.used -= held.frames;
+                let place = held.place;
+                if self.marks[(place / PLACES) as usize].victim((place % PLACES) as usize, pass) {
+                    self.used -= u64::from(held.frames);
+                    self.places.push(place);
                     let _ = self.held.remove(&self.hand);
                     evicted += 1;
                     if evicted >= want {
@@ -294,6 +540,12 @@ mod tests {
 
     const MISS: How = How::Miss { is_scan: false, file_frames: 1 << 20, admits: true };
 
+    /// Hit ratios of all sizes, of `all` blocks that were read.
+    fn ratios(all: &Miniatures, read: u64) -> Vec<f64> {
+        let points = all.read(read).unwrap().points;
+        points.iter().map(|point| point.hit_ratio.unwrap()).collect()
+    }
+
     #[test]
     fn what_fits_in_a_size_hits_there_and_in_all_larger_ones() {
         // 1024 frames, of which blocks have three quarters: 96, 192, 384, 768 and 1536 blocks.
@@ -301,10 +553,10 @@ mod tests {
         for _ in 0..40 {
             (0..300).for_each(|block| all.saw(asked(block * 7919 % 300), MISS));
         }
-        let points = all.read(12_000).unwrap().points;
-        let ratios: Vec<f64> = points.iter().map(|point| point.hit_ratio.unwrap()).collect();
+        let ratios = ratios(&all, 12_000);
         assert!(ratios[2] > 0.95 && ratios[3] > 0.95 && ratios[4] > 0.95, "{ratios:?}");
         assert!(ratios[0] < 0.5 && ratios[0] <= ratios[1] && ratios[1] < 0.9, "{ratios:?}");
+        let points = all.read(12_000).unwrap().points;
         assert_eq!(points[2].bytes_written, 300.0 * 8192.0, "each once");
         let bytes: Vec<u64> = points.iter().map(|point| point.bytes).collect();
         assert_eq!(bytes, [1, 2, 4, 8, 16].map(|quarters| quarters << 20));
@@ -313,32 +565,123 @@ mod tests {
     #[test]
     fn however_large_the_tier_is_the_miniatures_are_small_and_small_tiers_have_none() {
         let all = Miniatures::of_tier(1 << 30, 1);
-        assert_eq!(all.one_in, 1 << 18);
-        for block in 0..3_000_000_u64 {
+        assert_eq!(all.played().one_in, 1 << 16);
+        for block in 0..1_000_000_u64 {
             // Blocks of the least length there is: the most of them.
-            all.follow(Asked { frames: 1, ..asked(block) }, MISS);
+            all.follow(block, Asked { frames: 1, ..asked(block) }, MISS);
         }
-        let each = all.each.lock();
-        let held: usize = each.iter().map(|one| one.held.len()).sum();
-        let bytes = held * (size_of::<Held>() + 16) * 3 / 2;
-        assert!(bytes < 4 << 20, "{held} blocks, {bytes} bytes");
-        assert!(each.iter().all(|one| one.used <= one.total), "more than fits");
+        let found = all.played();
+        let bytes = |one: &Miniature| {
+            one.held.len() * (size_of::<Held>() + 16) * 3 / 2
+                + one.marks.len() * size_of::<Chosen>()
+                + one.places.capacity() * size_of::<u32>()
+        };
+        let bytes = found.each.iter().map(bytes).sum::<usize>()
+            + QUEUES * WAITING_MOST * size_of::<Request>();
+        assert!(bytes < 5 << 20, "{bytes} bytes");
+        assert!(found.each.iter().all(|one| one.used <= one.total), "more than fits");
         assert!(Miniatures::of_tier(4 * 64 * FRAMES_LEAST - 4, 64).read(0).is_none());
         assert!(Miniatures::of_tier(4 * 64 * FRAMES_LEAST, 64).read(0).is_some());
     }
 
     #[test]
-    fn a_write_is_in_every_size_and_parts_of_a_block_are_one_request() {
+    fn a_write_is_in_every_size_and_each_part_of_a_block_counts_and_is_no_other_request() {
         let all = Miniatures::of_tier(1024, 1);
         all.saw(asked(5), How::Write);
-        all.saw(asked(5), How::Hit);
-        all.saw(asked(6), MISS);
-        all.saw(asked(6), MISS);
-        let found = all.read(3).unwrap();
-        assert_eq!(found.reads, 2);
-        assert!(found.points.iter().all(|point| point.hit_ratio == Some(0.5)), "{found:?}");
-        let _held = all.each.lock();
-        all.saw(asked(5), How::Hit);
-        assert_eq!(all.passed_over.load(Ordering::Relaxed), 1);
+        for _ in 0..WhatIf::READS_LEAST / 2 {
+            all.saw(asked(5), How::Hit);
+        }
+        // Its file has no copies, so each part misses.
+        let never = How::Miss { is_scan: false, file_frames: 1 << 20, admits: false };
+        for _ in 0..WhatIf::READS_LEAST / 2 {
+            all.saw(asked(6), never);
+        }
+        assert_eq!(ratios(&all, WhatIf::READS_LEAST), [0.5; 5]);
+        // A part of a block that the tier has and a smaller one has not: all the smaller ones know
+        // of one request only, and do not copy the block for a second one.
+        let full = Miniatures::of_tier(1024, 1);
+        (0..600).for_each(|block| full.saw(asked(block), MISS));
+        let before = full.read(600).unwrap().points[0].bytes_written;
+        (0..9).for_each(|_| full.saw(asked(5000), How::Hit));
+        assert_eq!(full.read(609).unwrap().points[0].bytes_written, before);
+        full.saw(asked(5001), How::Hit);
+        full.saw(asked(5000), How::Hit);
+        assert!(full.read(611).unwrap().points[0].bytes_written > before, "asked for again");
+    }
+
+    #[test]
+    fn there_is_no_hit_ratio_of_a_few_reads() {
+        let all = Miniatures::of_tier(1024, 1);
+        (1..WhatIf::READS_LEAST).for_each(|n| all.saw(asked(n % 7), MISS));
+        let few = all.read(WhatIf::READS_LEAST - 1).unwrap();
+        assert_eq!((few.reads, few.points[0].hit_ratio), (WhatIf::READS_LEAST - 1, None));
+        assert_eq!(few.points[0].hit_ratio_off, None);
+        all.saw(asked(0), MISS);
+        assert!(ratios(&all, WhatIf::READS_LEAST).iter().all(|ratio| *ratio > 0.99));
+    }
+
+    #[test]
+    fn a_request_that_comes_while_another_is_played_is_no_hit_by_that() {
+        let all = Miniatures::of_tier(1024, 1);
+        all.saw(asked(0), How::Write);
+        let half = |n: u64| {
+            all.saw(asked(n % 2 * (n + 1)), if n.is_multiple_of(2) { How::Hit } else { MISS })
+        };
+        (0..2000).for_each(half);
+        assert!(ratios(&all, 2000)[0] < 0.51);
+        let written = all.read(2000).unwrap().points[4].bytes_written;
+        {
+            let _played = all.all.lock();
+            (2000..4000).for_each(half);
+        }
+        let found = all.read(4000).unwrap();
+        let waited = WAITING_MOST as u64;
+        assert_eq!((found.reads, found.passed_over), (2000 + waited, 2000 - waited));
+        assert!(ratios(&all, 4000)[0] < 0.51, "{found:?}");
+        assert!((found.points[4].bytes_written / written - 2.0).abs() < 0.01, "{found:?}");
+    }
+
+    #[test]
+    fn what_has_gone_is_asked_for_anew_and_leaves_room() {
+        let all = Miniatures::of_tier(1024, 1);
+        (0..90).for_each(|block| all.saw(asked(block), How::Write));
+        all.gone(2, 0..=u64::MAX);
+        all.gone(1, 10..=u64::MAX);
+        all.gone(1, 3..=4);
+        let found = all.played();
+        for one in &found.each {
+            assert_eq!((one.held.len(), one.used), (8, 16), "all but 3, 4 and from 10 on");
+        }
+    }
+
+    #[test]
+    fn a_tier_that_has_grown_begins_anew_with_what_it_holds() {
+        let all = Miniatures::of_tier(1024, 1);
+        (0..300).for_each(|block| all.saw(asked(block), How::Write));
+        (0..1000).for_each(|n| all.saw(asked(n % 300), How::Hit));
+        assert!(!all.resized(2048, 1000), "it had some");
+        let found = all.read(1000).unwrap();
+        assert_eq!((found.reads, found.points[0].bytes_written), (0, 0.0));
+        assert_eq!(found.points[2].bytes, 2048 << 12);
+        (0..1000).for_each(|n| all.saw(asked(n % 300), How::Hit));
+        assert_eq!(ratios(&all, 2000)[3..], [1.0; 2]);
+        // So large that it follows fewer blocks.
+        let _ = all.resized(4 * FRAMES_MOST, 2000);
+        let found = all.played();
+        let held: Vec<_> = found.each[4].held.keys().collect();
+        assert!(held.iter().all(|(file, block)| all.follows(*file, *block)), "{held:?}");
+        assert_eq!(found.each[4].used, 2 * held.len() as u64);
+        assert!((5..40).contains(&held.len()), "{held:?}");
+        drop(found);
+        let small = Miniatures::of_tier(64, 1);
+        assert!(small.resized(1024, 0), "it had none");
+    }
+
+    #[test]
+    fn what_a_warm_tier_has_is_in_every_size_as_far_as_it_fits() {
+        let all = Miniatures::of_tier(1024, 1);
+        all.seed((0..380).map(asked).collect());
+        let held = all.played().each.iter().map(|one| one.held.len()).collect::<Vec<_>>();
+        assert_eq!(held, [96, 192, 380, 380, 380]);
     }
 }

@@ -138,6 +138,7 @@ impl FileIo {
                 placed.zero_tail_in_place(spot.block, within)?;
             } else if !tier.holds_dirty() {
                 placed.usage.invalidated(&self.events, placed.drop_copies(&[block]));
+                placed.would_be_gone(block.0..=block.0);
             } else {
                 let mut whole = vec![0; placed.block_size.bytes()];
                 let zeros = vec![0; whole.len() - within];

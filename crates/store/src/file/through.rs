@@ -59,6 +59,7 @@ impl FileIo {
         let written = file.home.write_at(offset, data).map_err(file.io("cannot write"));
         drop(writing);
         placed.usage.invalidated(&self.events, placed.drop_copies(&blocks));
+        placed.would_be_gone(first.0..=last.0);
         written?;
         if placed.tier.is_ephemeral() {
             // With the entries of these blocks in the log's order, and read from home after a cut.
@@ -101,6 +102,7 @@ impl FileIo {
         let cleared = self.clear_home(file, offset, end - offset, how);
         drop(writing);
         placed.usage.invalidated(&self.events, placed.drop_copies(&copies()));
+        placed.would_be_gone(first.0..=last.0);
         cleared
     }
 

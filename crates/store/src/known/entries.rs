@@ -117,6 +117,7 @@ impl Placed {
                 }
             }
         });
+        self.would_be_gone(first..=u64::MAX);
         let dropped = self.drop_those(&blocks, |_| true);
         dropped.iter().filter(|entry| entry.state() == State::Cached).count() as u64
     }
@@ -229,6 +230,7 @@ impl Placed {
             tier.allocator.give(purpose, frames);
         }
         tier.give_latched(Purpose::Pages, self.map.take_pages());
+        self.would_be_gone(0..=u64::MAX);
         self.forget_loan();
         tier.table.lock().give(self.slot.get().map(|slot| slot.number), self.id);
     }

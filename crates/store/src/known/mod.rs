@@ -46,6 +46,7 @@ use crate::tier::table::Slot;
 use loan::Loan;
 use naming::Naming;
 use redo_order::RedoOrder;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use times::Times;
@@ -235,6 +236,13 @@ impl Placed {
     pub(crate) fn saw(&self, block: BlockIndex, how: How) {
         let asked = Asked { file: self.id, block, frames: self.block_size.frames() };
         self.tier.what_if.saw(asked, how);
+    }
+
+    /// Blocks of the file would be in no tier any more, whatever its size.
+    pub(crate) fn would_be_gone(&self, blocks: RangeInclusive<u64>) {
+        if self.class == FileClass::Data {
+            self.tier.what_if.gone(self.id, blocks);
+        }
     }
 
     /// A block and its entry; `None` while the file has no leaf for it (the block is `Home`).

@@ -17,7 +17,11 @@
 //! pieces that are not in a map yet. Then the writer gets an error: home's, if home refused blocks.
 
 use super::Mover;
+use crate::address::BlockIndex;
+use crate::cache::usage::blocks_read;
+use crate::cache::what_if::Asked;
 use crate::error::{Error, Result};
+use crate::format::entry::{Entry, LEAF_BLOCKS};
 use crate::ledger::Ledger;
 use crate::profile::{FileClass, Keeping};
 use crate::sync::MutexGuard;
@@ -113,15 +117,9 @@ impl Mover {
         if has_room() {
             return Ok(());
         }
-        let start = self.events.start();
-        match tier.grow_step() {
-            Ok(true) => {
-                let _ = self.events.record(waits::GROW, start);
-                if has_room() {
-                    return Ok(());
-                }
-            }
-            Ok(false) => {}
+        match self.grow(tier) {
+            Ok(true) if has_room() => return Ok(()),
+            Ok(_) => {}
             Err(e) => log::warn!("tier `{}` could not grow: {e}", tier.name),
         }
         // Some clean blocks, then all of them: a unit changes its purpose only when the whole of it
@@ -170,6 +168,46 @@ impl Mover {
             most = u64::MAX;
             tier.allocator.reserve_for(None);
         }
+    }
+
+    /// Grows a tier by a step; see [`crate::tier::Tier::grow_step`].
+    pub(crate) fn grow(&self, tier: &Arc<Ledger>) -> Result<bool> {
+        let start = self.events.start();
+        let was_small = !tier.what_if.follows_some();
+        let grown = tier.grow_step(|| blocks_read(&self.events.read()))?;
+        if grown {
+            let _ = self.events.record(waits::GROW, start);
+            if was_small {
+                self.seed_what_if(tier);
+            }
+        }
+        Ok(grown)
+    }
+
+    /// What the tier has is what it would have at other sizes.
+    pub(crate) fn seed_what_if(&self, tier: &Arc<Ledger>) {
+        if !tier.what_if.follows_some() {
+            return;
+        }
+        let mut found = Vec::new();
+        for file in self.files.on(tier) {
+            let placed = file.placed.as_ref().filter(|placed| placed.class == FileClass::Data);
+            let Some(placed) = placed else { continue };
+            let (file, frames) = (placed.id, placed.block_size.frames());
+            placed.map.for_each_leaf(|number, leaf| {
+                if leaf.dirty() + leaf.cached() == 0 {
+                    return;
+                }
+                for index in 0..LEAF_BLOCKS {
+                    let block = number * LEAF_BLOCKS + index;
+                    if tier.what_if.follows(file, block) && leaf.get(index as usize) != Entry::HOME
+                    {
+                        found.push(Asked { file, block: BlockIndex(block), frames });
+                    }
+                }
+            });
+        }
+        tier.what_if.seed(found);
     }
 
     /// Destages up to `most` blocks of each file that is not pinned, with [`u64::MAX`] all of them

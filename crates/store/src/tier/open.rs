@@ -510,12 +510,17 @@ pub(crate) fn assemble(
     };
     let allocator = Census::new(&geometry, first.data_start).into_allocator();
     // The allocator has nothing before the maps are read.
-    let frames = geometry.units(len) * geometry.unit_frames();
+    let frames_of = |len| geometry.units(len) * geometry.unit_frames();
+    let frames = frames_of(len);
     Ok(Tier {
         name: first.name.clone(),
         seed: first.seed,
-        policy: Chosen::of_tier(frames),
-        what_if: Miniatures::of_tier(frames, options.what_if_one_in),
+        policy: Chosen::of_tier(frames, frames_of(first.max_len)),
+        // Only reads of data files are played.
+        what_if: Miniatures::of_tier(
+            if spec.holds_data { frames } else { 0 },
+            options.what_if_one_in,
+        ),
         hands: Mutex::default(),
         kept_went: AtomicBool::new(false),
         allocator,

@@ -88,3 +88,138 @@ fn a_curve_is_within_three_points_of_runs_at_its_sizes_of_reads_and_writes() {
         })
     });
 }
+
+#[test]
+fn a_curve_of_a_tier_that_is_written_past_knows_that_copies_go() {
+    let place = Place::in_memory();
+    const FILE: u64 = 1024;
+    let file = std::fs::File::create(place.home().join("a.d8")).unwrap();
+    file.set_len(FILE * BLOCK).unwrap();
+    let options = Options { what_if_one_in: 4, ..place::options() };
+    let spec = tiersmith_store::TierSpec {
+        medium: tiersmith_store::Medium::Volatile,
+        ..place.tier(16 * MIB)
+    };
+    let attached = attach(&place.home(), &[spec], options).unwrap();
+    let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut block = vec![0; BLOCK as usize];
+    for n in 0..40_000 {
+        let at = random.u64(..FILE) * BLOCK;
+        match random.bool() {
+            true => file.write(at, &block).unwrap(),
+            false => drop(file.read(at, &mut block).unwrap()),
+        }
+        if n % 64 == 0 {
+            attached.background_step().unwrap();
+        }
+    }
+    let curve = attached.stats().tiers[0].what_if.clone().unwrap();
+    let model = 100.0 * curve.points[2].hit_ratio.unwrap();
+    let run = 100.0 * hit_ratio(&attached);
+    let wrote = attached.stats().usage(FileClass::Data).bytes_written >> 20;
+    let would = curve.points[2].bytes_written / MIB as f64;
+    let said =
+        format!("model {model:.1} %, run {run:.1} %; would write {would:.0}, wrote {wrote} MiB");
+    assert!((model - run).abs() <= 3.0, "{said}");
+}
+
+#[test]
+fn a_curve_of_blocks_that_are_read_in_parts_says_what_status_says_of_this_size() {
+    let place = Place::in_memory();
+    let file = std::fs::File::create(place.home().join("a.d8")).unwrap();
+    file.set_len(BLOCKS * BLOCK).unwrap();
+    let options = Options { what_if_one_in: 4, ..place::options() };
+    let attached = attach(&place.home(), &[place.tier(16 * MIB)], options).unwrap();
+    let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut part = vec![0; BLOCK as usize / 2];
+    for n in 0..100_000 {
+        let at = (random.f64().powi(3) * BLOCKS as f64) as u64 * 4801 % BLOCKS * BLOCK;
+        file.read(at, &mut part).unwrap();
+        file.read(at + BLOCK / 2, &mut part).unwrap();
+        if n % 64 == 0 {
+            attached.background_step().unwrap();
+        }
+    }
+    let curve = attached.stats().tiers[0].what_if.clone().unwrap();
+    let model = 100.0 * curve.points[2].hit_ratio.unwrap();
+    let run = 100.0 * hit_ratio(&attached);
+    let said = format!("model {model:.1} %, run {run:.1} %");
+    assert!((model - run).abs() <= 3.0, "{said}");
+}
+
+#[test]
+fn a_curve_of_a_tier_that_has_grown_is_of_its_size() {
+    let place = Place::in_memory();
+    std::fs::File::create(place.home().join("a.d8")).unwrap();
+    let options = Options { what_if_one_in: 4, ..place::options() };
+    let spec =
+        tiersmith_store::TierSpec { max_size: 64 * MIB, grow_by: 16 * MIB, ..place.tier(16 * MIB) };
+    let attached = attach(&place.home(), &[spec], options).unwrap();
+    while attached.grow("fast").unwrap() {}
+    let tier = attached.stats().tiers[0].clone();
+    let its_size = tier.what_if.unwrap().points[2].bytes;
+    assert_eq!(its_size, tier.usable_bytes);
+}
+
+#[test]
+fn a_curve_of_a_tier_that_is_warm_when_it_is_attached_is_of_a_warm_tier() {
+    const FILE: u64 = 1200;
+    let place = Place::in_memory();
+    std::fs::write(place.home().join("a.d8"), vec![1; (FILE * BLOCK) as usize]).unwrap();
+    let options = || Options { what_if_one_in: 4, ..place::options() };
+    for round in 0..2 {
+        let attached = attach(&place.home(), &[place.tier(16 * MIB)], options()).unwrap();
+        let file = attached.open("a.d8", OpenMode::READ).unwrap();
+        let mut block = vec![0; BLOCK as usize];
+        for n in 0..6 * FILE {
+            file.read(n * 203 % FILE * BLOCK, &mut block).unwrap();
+        }
+        let curve = attached.stats().tiers[0].what_if.clone().unwrap();
+        let model = 100.0 * curve.points[2].hit_ratio.unwrap();
+        let run = 100.0 * hit_ratio(&attached);
+        assert!((model - run).abs() <= 3.0, "round {round}: model {model:.1} %, run {run:.1} %");
+    }
+}
+
+#[test]
+fn a_curve_knows_that_removed_and_cut_files_leave_room() {
+    let place = Place::in_memory();
+    const HOT: u64 = 1000;
+    let hot = std::fs::File::create(place.home().join("a.d8")).unwrap();
+    hot.set_len(HOT * BLOCK).unwrap();
+    let options = Options { what_if_one_in: 4, ..place::options() };
+    let attached = attach(&place.home(), &[place.tier(16 * MIB)], options).unwrap();
+    let hot = attached.open("a.d8", OpenMode::READ).unwrap();
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut block = vec![0; BLOCK as usize];
+    for round in 0..60 {
+        let name = format!("temporary{round}.d8");
+        let file = attached.open(&name, OpenMode::CREATE).unwrap();
+        for n in 0..250 {
+            file.write(n * BLOCK, &block).unwrap();
+            hot.read(random.u64(..HOT) * BLOCK, &mut block).unwrap();
+        }
+        if round % 2 == 0 {
+            file.truncate(0).unwrap();
+        } else {
+            drop(file);
+            attached.unlink(&name).unwrap();
+        }
+        attached.background_step().unwrap();
+    }
+    let curve = attached.stats().tiers[0].what_if.clone().unwrap();
+    let model = 100.0 * curve.points[2].hit_ratio.unwrap();
+    let run = 100.0 * hit_ratio(&attached);
+    assert!((model - run).abs() <= 3.0, "model {model:.1} %, run {run:.1} %");
+}
+
+#[test]
+fn a_tier_that_holds_redo_only_has_no_curve() {
+    let place = Place::in_memory();
+    let spec = tiersmith_store::TierSpec { holds_data: false, ..place.tier(16 * MIB) };
+    let options = Options { what_if_one_in: 1, ..place::options() };
+    let attached = attach(&place.home(), &[spec], options).unwrap();
+    assert_eq!(attached.stats().tiers[0].what_if, None);
+}
