@@ -69,7 +69,7 @@ pub mod waits;
 
 pub use address::BlockSize;
 pub use api::lend::LentFile;
-pub use api::list::{CacheRuleUse, Candidate, FileInTier};
+pub use api::list::{CacheRuleUse, Candidate, FileInTier, FileUsed};
 pub use api::open::HomeDescriptor;
 pub use api::{AttachedHome, BlockRef, File, OpenMode};
 pub use attach::{Bound, Guard, Options, TierSpec, attach};
@@ -86,6 +86,7 @@ pub use medium::SigbusWatch;
 /// Whether an open file is open anywhere else, for doors that keep files of their own.
 pub use medium::is_only_opening;
 pub use medium::{Durability, Medium};
+pub use mover::pace::Moved;
 pub use mover::scrub::Scrubbed;
 pub use mover::unreadable::LostBlock;
 pub use note::{AttachedTier, Attachment, attachment};

@@ -33,6 +33,8 @@ wait_events! {
     ADMIT = "db flash cache write", UserIo;
     /// Dirty blocks written to the home file, the sync included.
     DESTAGE = "db file parallel write", SystemIo, background;
+    /// A block read from home and copied into the fast tier because its file is pinned or moved.
+    MOVE_IN = "tier move in", UserIo, background;
     /// A writer waited until fast blocks were free again.
     FREE_WAIT = "free buffer waits", Configuration;
     /// An opening waited for a slot of the file table.
@@ -91,6 +93,10 @@ counters! {
     REPAIRED = "blocks repaired from home", "blocks";
     /// Blocks read and compared with their checksums by a scrub.
     SCRUBBED = "blocks scrubbed", "blocks";
+    /// Blocks that came into the fast tier because their file is pinned or moved there.
+    MOVED_IN = "blocks moved into the tier", "blocks";
+    /// Blocks that went home because their file is moved there.
+    MOVED_HOME = "blocks moved home", "blocks";
     /// Clean copies given up.
     EVICTED = "blocks evicted", "blocks";
     /// Files that gave their slot of the file table to others.

@@ -469,6 +469,8 @@ fn cache_table(of: &Interval) -> Table {
         statistic::BYTES_OPTIMIZED,
         "blocks destaged",
         "blocks evicted",
+        "blocks moved into the tier",
+        "blocks moved home",
     ];
     let is_shown = |name: &str| names.contains(&name) || name.starts_with("flash cache ");
     let mut table = statistics("Flash Cache Statistics");

@@ -41,6 +41,20 @@ pub struct FileInTier {
     pub usage: FileUse,
 }
 
+/// What was counted of a file that the tier knows.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FileUsed {
+    /// Relative to home.
+    pub path: PathBuf,
+    /// Its number in the tier: another file's counts begin at nothing, whatever its path.
+    pub id: u64,
+    /// Block size.
+    pub block_size: BlockSize,
+    /// What became of its reads, and what was written.
+    pub usage: FileUse,
+}
+
 /// A file of home that a pattern matches.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -133,6 +147,23 @@ impl AttachedHome {
             .filter(|f| is_dirty(f))
             .map(|f| f.path.lock().clone())
             .collect()
+    }
+
+    /// What was counted of the files that the tier knows, of those that were used. Asks nothing of
+    /// the file system, and stops nobody: for who looks again and again.
+    pub fn used(&self) -> Vec<FileUsed> {
+        let files = self.store.files.all();
+        let used = files.iter().filter_map(|file| {
+            let placed = file.placed.as_ref().filter(|p| !p.is_gone())?;
+            let usage = placed.usage.read();
+            (usage != FileUse::default()).then(|| FileUsed {
+                path: file.path.lock().clone(),
+                id: placed.id,
+                block_size: placed.block_size,
+                usage,
+            })
+        });
+        used.collect()
     }
 
     /// The files that the tier knows, by path.

@@ -20,6 +20,7 @@ use crate::file::resize::Resize;
 use crate::home::{Home, HomeStat, Named, RenameFlags};
 use crate::known::FileState;
 use crate::medium::Durability;
+use crate::mover::pace::{Moved, Moving};
 use crate::mover::scrub::Scrubbed;
 use crate::names::settle::Settled;
 use crate::planted::Planted;
@@ -293,8 +294,72 @@ impl AttachedHome {
     /// # Durability
     /// The pin is durable on return.
     pub fn pin(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.pin_at(path, None, |_| true).map(|_| ())
+    }
+
+    /// [`AttachedHome::pin`] at no more than so many bytes a second. `goes_on` is asked after each
+    /// block, and now and then while nothing is read; `false` ends it. The file is not pinned then;
+    /// what was brought in stays as other clean copies do, and pinning again begins where this
+    /// ended. So it is after a crash.
+    ///
+    /// # Errors
+    /// As [`AttachedHome::pin`].
+    ///
+    /// # Durability
+    /// The pin is durable on return, unless it was ended.
+    pub fn pin_at(
+        &self,
+        path: impl AsRef<Path>,
+        bytes_per_s: Option<u64>,
+        mut goes_on: impl FnMut(&Moved) -> bool,
+    ) -> Result<Moved> {
         self.store.env.usable()?;
-        self.store.io.pin(&*self.store.names.known(path.as_ref())?, true)
+        let mut moving = Moving::at(bytes_per_s, &mut goes_on);
+        self.store.io.pin(&*self.store.names.known(path.as_ref())?, true, &mut moving)?;
+        Ok(moving.moved)
+    }
+
+    /// Brings a file into the tier as [`AttachedHome::pin_at`] does; afterwards its blocks come and
+    /// go as others do.
+    ///
+    /// # Errors
+    /// As [`AttachedHome::pin`].
+    pub fn move_in_at(
+        &self,
+        path: impl AsRef<Path>,
+        bytes_per_s: Option<u64>,
+        mut goes_on: impl FnMut(&Moved) -> bool,
+    ) -> Result<Moved> {
+        self.store.env.usable()?;
+        let mut moving = Moving::at(bytes_per_s, &mut goes_on);
+        self.store.io.pin(&*self.store.names.known(path.as_ref())?, false, &mut moving)?;
+        Ok(moving.moved)
+    }
+
+    /// Moves a file home: writes its dirty blocks home and gives up its clean copies, at no more
+    /// than so many bytes a second of those written. `goes_on` is as for
+    /// [`AttachedHome::pin_at`]. Blocks that are written behind it meanwhile stay.
+    ///
+    /// # Errors
+    /// As [`AttachedHome::destage`].
+    ///
+    /// # Durability
+    /// As [`AttachedHome::destage`].
+    pub fn move_home_at(
+        &self,
+        path: impl AsRef<Path>,
+        bytes_per_s: Option<u64>,
+        mut goes_on: impl FnMut(&Moved) -> bool,
+    ) -> Result<Moved> {
+        self.store.env.usable()?;
+        let file = self.store.names.known(path.as_ref())?;
+        let mut moving = Moving::at(bytes_per_s, &mut goes_on);
+        self.store.mover.destage_at(&file, &mut moving)?;
+        if !moving.moved.stopped {
+            self.store.mover.evict_file(&file)?;
+        }
+        self.store.env.events.count(crate::waits::MOVED_HOME, moving.moved.blocks);
+        Ok(moving.moved)
     }
 
     /// Ends a pin; the blocks leave as others do.
@@ -306,7 +371,7 @@ impl AttachedHome {
     /// Durable on return.
     pub fn unpin(&self, path: impl AsRef<Path>) -> Result<()> {
         self.store.env.usable()?;
-        self.store.io.pin(&*self.store.names.known(path.as_ref())?, false)
+        self.store.io.unpin(&*self.store.names.known(path.as_ref())?)
     }
 
     /// Grows a tier by one step. `false` when it is as large as it may be.

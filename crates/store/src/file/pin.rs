@@ -8,29 +8,49 @@ use crate::format::slot::PINNED;
 use crate::known::{FileState, Placed};
 use crate::ledger::map::Kept;
 use crate::mover::admit::Admitted;
+use crate::mover::pace::Moving;
 use crate::profile::FileClass;
 use crate::sync::atomic::Ordering;
 use crate::tier::alloc::Purpose;
+use crate::waits;
 use std::sync::Arc;
 
 impl FileIo {
-    /// Pins or unpins a file; see [`crate::AttachedHome::pin`].
-    pub(crate) fn pin(&self, file: &FileState, on: bool) -> Result<()> {
-        let Some(placed) = &file.placed else {
-            return Err(file.invalid("pin", "its class is pass: it has no blocks in a tier"));
-        };
+    /// Brings a file in; see [`crate::AttachedHome::pin_at`]. `stays`: and pins it. One that is
+    /// ended on its way is not pinned; what was brought in stays as clean copies, so that the next
+    /// time begins where this ended.
+    pub(crate) fn pin(&self, file: &FileState, stays: bool, moving: &mut Moving<'_>) -> Result<()> {
+        let placed = self.can_pin(file)?;
         // One that is lent is on the tier's medium as a whole, and stays there.
-        if on && !placed.loan.is_lent() {
+        if !placed.loan.is_lent() {
             self.check_pin_fits(placed)?;
             let before = placed.pinned.swap(true, Ordering::AcqRel);
-            if let Err(e) = self.bring_in(file, placed) {
+            let brought = self.bring_in(file, placed, moving);
+            if brought.is_err() || moving.moved.stopped || !stays {
                 placed.pinned.store(before, Ordering::Release);
-                return Err(e);
+                return brought;
             }
         }
+        if stays {
+            self.set_pin(placed, true);
+        }
+        Ok(())
+    }
+
+    /// Ends a pin.
+    pub(crate) fn unpin(&self, file: &FileState) -> Result<()> {
+        self.set_pin(self.can_pin(file)?, false);
+        Ok(())
+    }
+
+    fn can_pin<'a>(&self, file: &'a FileState) -> Result<&'a Placed> {
+        let why = || file.invalid("pin", "its class is pass: it has no blocks in a tier");
+        file.placed.as_ref().ok_or_else(why)
+    }
+
+    fn set_pin(&self, placed: &Placed, on: bool) {
         placed.set_flag(PINNED, on);
         placed.pinned.store(on, Ordering::Release);
-        Ok(())
     }
 
     /// An eighth of the tier must stay free of pins, or writers would have nothing to work with.
@@ -64,12 +84,15 @@ impl FileIo {
         Ok(())
     }
 
-    /// Reads every block that is only at home, which admits it.
-    fn bring_in(&self, file: &FileState, placed: &Placed) -> Result<()> {
+    /// Reads every block that is only at home, which admits it, until the file's end or until it
+    /// is to end.
+    fn bring_in(&self, file: &FileState, placed: &Placed, moving: &mut Moving<'_>) -> Result<()> {
         let bytes = placed.block_size.bytes();
         let mut buffer = vec![0; bytes];
         for block in 0..placed.size().div_ceil(bytes as u64) {
             let block = BlockIndex(block);
+            let start = self.mover.events.start();
+            let was_home = placed.map.get(block) == Entry::HOME;
             let mut turn = None;
             let mut kept = Kept::default();
             while placed.map.get(block) == Entry::HOME {
@@ -111,6 +134,15 @@ impl FileIo {
                         &mut turn,
                     )?;
                 }
+            }
+            let came = was_home && placed.map.get(block) != Entry::HOME;
+            if came {
+                let _ = self.mover.events.record_n(waits::MOVE_IN, start, bytes as u64);
+                self.mover.events.count(waits::MOVED_IN, 1);
+            }
+            let at = placed.block_size.start_of(block) + bytes as u64;
+            if !moving.step(u64::from(came), bytes as u64, at) {
+                return Ok(());
             }
         }
         Ok(())

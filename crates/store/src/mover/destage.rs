@@ -10,6 +10,7 @@
 //! | 5 | the state line gets home's size and modification time and loses the flag | the same |
 
 use super::Mover;
+use super::pace::Moving;
 use super::unreadable::Going;
 use crate::address::BlockIndex;
 use crate::error::{Error, Result};
@@ -69,13 +70,68 @@ impl Mover {
             done += count;
             from = next;
         }
-        if from.is_none() {
+        self.after_a_pass(file, placed, from.is_none())?;
+        failed.map_or(Ok(done), Err)
+    }
+
+    fn after_a_pass(&self, file: &FileState, placed: &Placed, to_the_end: bool) -> Result<()> {
+        if to_the_end {
             self.lengthen_home(file, placed)?;
         }
         if placed.keeping() == Keeping::None && !placed.pinned.load(Ordering::Relaxed) {
             self.evict_file(file)?;
         }
-        failed.map_or(Ok(done), Err)
+        Ok(())
+    }
+
+    /// One pass over the map as [`Mover::destage_file`] makes it, at somebody's pace: between
+    /// rounds nothing is held, and the file may be cut, removed or destaged by others. Redo, and
+    /// what is lent, goes at once.
+    ///
+    /// # Errors
+    /// As [`Mover::destage_file`].
+    pub(crate) fn destage_at(&self, file: &FileState, moving: &mut Moving<'_>) -> Result<()> {
+        let Some(placed) = &file.placed else { return Ok(()) };
+        let bytes = placed.block_size.bytes() as u64;
+        let mut failed = None;
+        let mut from = Some(BlockIndex(0));
+        while let Some(block) = from {
+            if placed.class == FileClass::Redo || placed.loan.is_lent() {
+                let blocks = self.destage_file(file, u64::MAX)?;
+                let _ = moving.step(blocks, bytes, placed.size());
+                return Ok(());
+            }
+            let most = moving.blocks_a_step(bytes);
+            let round = {
+                let _moving = placed.moving.lock();
+                if placed.is_gone() {
+                    return Ok(());
+                }
+                let round = self.destage_round(file, placed, block, most, &mut failed);
+                round.and_then(|(count, next)| {
+                    if next.is_none() {
+                        self.after_a_pass(file, placed, true)?;
+                    }
+                    Ok((count, next))
+                })
+            };
+            let (count, next) = round.inspect_err(|e| self.note_refused(file, e))?;
+            from = next;
+            let at = next.map_or_else(|| placed.size(), |next| placed.block_size.start_of(next));
+            if !moving.step(count, bytes, at) {
+                break;
+            }
+        }
+        match failed {
+            Some(e) => {
+                self.note_refused(file, &e);
+                Err(e)
+            }
+            None => {
+                self.note_destaged(file, from.is_none(), &Ok(moving.moved.blocks));
+                Ok(())
+            }
+        }
     }
 
     /// A file that ends with a hole has no block to make home as long as it is.

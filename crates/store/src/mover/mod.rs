@@ -13,6 +13,7 @@ pub(crate) mod drain;
 pub(crate) mod evict;
 pub(crate) mod keep;
 pub(crate) mod lent;
+pub(crate) mod pace;
 pub(crate) mod refused;
 pub(crate) mod room;
 pub(crate) mod scrub;

@@ -89,11 +89,11 @@ impl Mover {
                 self.refused.forget(Why::Home, |key| *key == file.identity.key());
             }
             Ok(_) => {}
-            Err(e) => self.note_refusal(file, e),
+            Err(e) => self.note_refused(file, e),
         }
     }
 
-    fn note_refusal(&self, file: &FileState, error: &Error) {
+    pub(crate) fn note_refused(&self, file: &FileState, error: &Error) {
         let mut files = self.refused.files.lock();
         if files.is_empty() {
             log::error!("{error}; nothing is lost, and it is tried again");

@@ -9,20 +9,18 @@
 //! files has none either.
 
 use super::Mover;
+use super::pace::Pace;
 use crate::address::BlockIndex;
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, LEAF_BLOCKS, NO_SUM, State};
 use crate::known::{FileState, Placed};
 use crate::profile::FileClass;
-use crate::sync::sleep;
 use crate::waits;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How often a block is looked at that changes meanwhile: what is being written is not what a
 /// medium has lost.
 const TRIES: u32 = 3;
-/// The longest sleep, so that a scrub ends soon when it is to.
-const NAP: Duration = Duration::from_millis(200);
 
 /// What a scrub has seen so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,29 +39,6 @@ pub struct Scrubbed {
     pub without_checksum: u64,
 }
 
-/// So many bytes a second. After a stall no more than a second is made up for.
-struct Pace {
-    bytes_per_s: Option<u64>,
-    /// When the next bytes may be read.
-    due: Instant,
-}
-
-/// The most that is made up for.
-const CREDIT: Duration = Duration::from_secs(1);
-
-impl Pace {
-    fn read(&mut self, bytes: u64, now: Instant) {
-        let Some(rate) = self.bytes_per_s else { return };
-        let takes = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
-        self.due = self.due.max(now.checked_sub(CREDIT).unwrap_or(now)) + takes;
-    }
-
-    /// How long to wait before more is read.
-    fn rest(&self, now: Instant) -> Duration {
-        self.due.saturating_duration_since(now)
-    }
-}
-
 impl Mover {
     /// Scrubs all files. `goes_on` is asked after each block, and while nothing is read.
     pub(crate) fn scrub(
@@ -71,7 +46,7 @@ impl Mover {
         bytes_per_s: Option<u64>,
         mut goes_on: impl FnMut(&Scrubbed) -> bool,
     ) -> Scrubbed {
-        let mut pace = Pace { bytes_per_s, due: Instant::now() };
+        let mut pace = Pace::of(bytes_per_s);
         let mut seen = Scrubbed::default();
         // Not the files: one that is removed meanwhile must go at once.
         let mut keys = Vec::new();
@@ -108,16 +83,9 @@ impl Mover {
             }
             let before = seen.bytes;
             self.scrub_block(file, placed, block, seen);
-            pace.read(seen.bytes - before, Instant::now());
-            loop {
-                if !goes_on(seen) {
-                    return false;
-                }
-                let rest = pace.rest(Instant::now());
-                if rest.is_zero() {
-                    break;
-                }
-                sleep(rest.min(NAP));
+            pace.moved(seen.bytes - before, Instant::now());
+            if !pace.wait(|| goes_on(seen)) {
+                return false;
             }
         }
         true
@@ -204,25 +172,4 @@ fn leaves(file: &FileState) -> Vec<u64> {
         });
     }
     leaves
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn after_a_stall_no_more_than_a_second_is_made_up_for() {
-        let began = Instant::now();
-        let mut pace = Pace { bytes_per_s: Some(1000), due: began };
-        pace.read(500, began);
-        assert_eq!(pace.rest(began), Duration::from_millis(500));
-        let later = began + Duration::from_secs(3600);
-        pace.read(1000, later);
-        assert_eq!(pace.rest(later), Duration::ZERO);
-        pace.read(1000, later);
-        assert_eq!(pace.rest(later), Duration::from_secs(1));
-        let mut unbound = Pace { bytes_per_s: None, due: began };
-        unbound.read(u64::MAX, began);
-        assert_eq!(unbound.rest(began), Duration::ZERO);
-    }
 }

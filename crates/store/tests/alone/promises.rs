@@ -628,6 +628,29 @@ const OPERATIONS: &[Measured] = &[
         &[],
         &[(waits::EVICTED, 3)],
     ),
+    (
+        "a pin, ended at once",
+        |a, _| {
+            a.pin("a.d8").unwrap();
+            a.unpin("a.d8").unwrap();
+        },
+        &[(waits::ADMIT, 4, 32_768), (waits::MOVE_IN, 4, 32_768)],
+        &[(waits::INSERTS, 4), (waits::DATA_WRITTEN, 32_768), (waits::MOVED_IN, 4)],
+    ),
+    (
+        "a move home of a block that was written",
+        |a, f| {
+            f.data.write(0, &[1; 8192]).unwrap();
+            assert_eq!(a.move_home_at("a.d8", None, |_| true).unwrap().blocks, 1);
+        },
+        &[(waits::BLOCK_WRITE, 1, 8192), (waits::DESTAGE, 1, 8192)],
+        &[
+            (waits::DATA_WRITTEN, 8192),
+            (waits::DESTAGED, 1),
+            (waits::MOVED_HOME, 1),
+            (waits::EVICTED, 4),
+        ],
+    ),
     ("growing by hand", |a, _| assert!(a.grow("fast").unwrap()), &[(waits::GROW, 1, 0)], &[]),
 ];
 

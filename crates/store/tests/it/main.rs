@@ -38,6 +38,7 @@ mod lend_in_use;
 mod lend_threads;
 mod map_pages;
 mod model;
+mod moving;
 mod on_flash;
 mod on_sectors;
 mod paths;

@@ -1,0 +1,137 @@
+//! Files that are pinned or moved home at somebody's pace: what is ended on its way is taken up
+//! where it was, also after a restart; nothing is held between two steps.
+//!
+//! Deliberately absent: the commands, and what a database sees of them (`cli`).
+
+use crate::place::{self, Place};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tiersmith_store::{AttachedHome, FileInTier, Moved, OpenMode, attach, waits};
+
+const MIB: u64 = 1 << 20;
+const BLOCK: u64 = 8192;
+const BLOCKS: u64 = 40;
+
+fn place_with_a_file() -> Place {
+    let place = Place::new();
+    let plain = place::pattern(1, 0, (BLOCKS * BLOCK) as usize);
+    std::fs::write(place.home().join("a.d8"), plain).unwrap();
+    place
+}
+
+fn attached(place: &Place) -> AttachedHome {
+    attach(&place.home(), &[place.tier(2 * MIB)], place::options()).unwrap()
+}
+
+fn the_file(attached: &AttachedHome) -> FileInTier {
+    attached.files().into_iter().find(|file| file.path == Path::new("a.d8")).unwrap()
+}
+
+#[test]
+fn a_pin_that_was_ended_goes_on_where_it_was_also_after_a_restart() {
+    let place = place_with_a_file();
+    let first = attached(&place);
+    let mut steps = 0;
+    let moved = first.pin_at("a.d8", None, |_| {
+        steps += 1;
+        steps < 15
+    });
+    let ended = Moved { blocks: 15, bytes: 15 * BLOCK, at: 15 * BLOCK, stopped: true };
+    assert_eq!(moved.unwrap(), ended);
+    let file = the_file(&first);
+    assert_eq!((file.pinned, file.cached), (false, 15));
+    drop(first);
+
+    let again = attached(&place);
+    assert_eq!((the_file(&again).pinned, the_file(&again).cached), (false, 15));
+    let moved = again.pin_at("a.d8", None, |_| true).unwrap();
+    assert_eq!((moved.blocks, moved.at, moved.stopped), (BLOCKS - 15, BLOCKS * BLOCK, false));
+    assert_eq!(again.events().read().counter(waits::MOVED_IN), BLOCKS - 15);
+    assert!(the_file(&again).pinned);
+    // Once more: it is all there.
+    assert_eq!(again.pin_at("a.d8", None, |_| true).unwrap().blocks, 0);
+    again.unpin("a.d8").unwrap();
+    assert_eq!(again.evict(Some(Path::new("a.d8")), 0).unwrap(), BLOCKS);
+    assert_eq!(again.move_in_at("a.d8", None, |_| true).unwrap().blocks, BLOCKS);
+    assert_eq!((the_file(&again).pinned, the_file(&again).cached), (false, BLOCKS));
+    again.detach().unwrap();
+}
+
+#[test]
+fn a_pin_and_a_move_home_are_no_faster_than_they_are_told() {
+    let place = place_with_a_file();
+    let attached = attached(&place);
+    let rate = BLOCKS * BLOCK * 4;
+    let began = Instant::now();
+    assert!(!attached.pin_at("a.d8", Some(rate), |_| true).unwrap().stopped);
+    assert!(began.elapsed() >= Duration::from_millis(245), "{:?}", began.elapsed());
+    attached.unpin("a.d8").unwrap();
+    let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
+    file.write(0, &place::pattern(2, 0, (BLOCKS * BLOCK) as usize)).unwrap();
+    let began = Instant::now();
+    let moved = attached.move_home_at("a.d8", Some(rate), |_| true).unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(245), "{:?}", began.elapsed());
+    assert_eq!((moved.blocks, moved.stopped), (BLOCKS, false));
+    assert_eq!((the_file(&attached).dirty, the_file(&attached).cached), (0, 0));
+    drop(file);
+    attached.detach().unwrap();
+    let home = std::fs::read(place.home().join("a.d8")).unwrap();
+    assert!(home == place::pattern(2, 0, (BLOCKS * BLOCK) as usize));
+}
+
+#[test]
+fn a_move_home_goes_over_the_file_once_and_holds_nothing_between_two_steps() {
+    let place = place_with_a_file();
+    let attached = attached(&place);
+    let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
+    file.write(0, &place::pattern(2, 0, (BLOCKS * BLOCK) as usize)).unwrap();
+    // Five blocks a step; the first is written anew behind each, and the file is cut on the way.
+    let mut steps = 0;
+    let moved = attached.move_home_at("a.d8", Some(5 * BLOCK), |moved| {
+        file.write(0, &[steps as u8; BLOCK as usize]).unwrap();
+        if moved.at == 20 * BLOCK {
+            file.truncate(30 * BLOCK).unwrap();
+        }
+        steps += 1;
+        steps < 200
+    });
+    let moved = moved.unwrap();
+    assert!(!moved.stopped && (25..=30).contains(&moved.blocks), "{moved:?}");
+    assert_eq!(the_file(&attached).dirty, 1, "what was written behind it stays");
+    assert_eq!(attached.events().read().counter(waits::MOVED_HOME), moved.blocks);
+    drop(file);
+    attached.detach().unwrap();
+    let home = std::fs::read(place.home().join("a.d8")).unwrap();
+    assert_eq!(home.len() as u64, 30 * BLOCK);
+    assert!(home[BLOCK as usize..] == place::pattern(2, BLOCK, 29 * BLOCK as usize));
+}
+
+#[test]
+fn a_move_home_that_was_ended_leaves_the_rest_in_the_tier() {
+    let place = place_with_a_file();
+    let attached = attached(&place);
+    let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
+    file.write(0, &place::pattern(2, 0, (BLOCKS * BLOCK) as usize)).unwrap();
+    let moved = attached.move_home_at("a.d8", Some(10 * BLOCK), |moved| moved.blocks < 10);
+    assert_eq!(moved.unwrap().blocks, 10);
+    let found = the_file(&attached);
+    assert_eq!((found.dirty, found.cached), (BLOCKS - 10, 10));
+    drop(file);
+    attached.detach().unwrap();
+}
+
+#[test]
+fn what_was_used_is_told_of_the_files_that_were_and_of_no_others() {
+    let place = place_with_a_file();
+    std::fs::write(place.home().join("b.d8"), [0; 100]).unwrap();
+    let attached = attached(&place);
+    let (a, b) = (attached.open("a.d8", OpenMode::WRITE), attached.open("b.d8", OpenMode::READ));
+    let (a, b) = (a.unwrap(), b.unwrap());
+    assert!(attached.used().is_empty());
+    a.read(0, &mut [0; 100]).unwrap();
+    let used = attached.used();
+    assert_eq!((used.len(), &used[0].path, used[0].usage.misses), (1, &"a.d8".into(), 1));
+    assert_eq!(used[0].usage, the_file(&attached).usage);
+    drop((a, b));
+    attached.detach().unwrap();
+}
