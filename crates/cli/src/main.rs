@@ -15,6 +15,7 @@ mod attach;
 mod command;
 mod error;
 mod health;
+mod hot;
 mod messages;
 mod mounted;
 mod probe;

@@ -5,13 +5,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
+use tiersmith_lab::ByteSize;
+use tiersmith_lab::study::Progress;
 
 use super::{print, print_json};
 use crate::Outcome;
 use crate::error::{Error, Result};
-use crate::mounted::control::{Done, Reply, Request, To, ask};
+use crate::mounted::control::{Done, Reply, Request, To, ask, ask_and_follow};
 use crate::mounted::place::{Place, Standing};
 use crate::mounted::{not_served, unexpected};
+use crate::progress::Line;
 
 /// Bring the newest blocks home, of all files or of those of a pattern; clean copies stay in the
 /// tier
@@ -34,20 +37,44 @@ pub(crate) struct Flush {
 }
 
 /// Bring files into the tier and keep them there, across restarts, until they are unpinned
+///
+/// The database goes on meanwhile. Ctrl-C ends the command; the daemon goes on, and `status` says
+/// how far it is. After --stop, an unmount or a crash the same command goes on where it was: a file
+/// is pinned once all of it is there. `tiersmith hot` says which files are worth it.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   tiersmith pin /var/lib/postgresql/15/main 'base/16384/*'
-  tiersmith pin /var/lib/mysql 'shop/orders.ibd'
+  tiersmith pin /var/lib/mysql 'shop/orders.ibd' --rate 20M
+  tiersmith pin /var/lib/mysql --stop
 
-Exit codes: 0 done; 1 not to every file (the tier is too small, or the profile lets it pass), and \
-it says to which not; 2 error.")]
+Exit codes: 0 done; 1 not to every file (the tier is too small, the profile lets it pass, or it \
+was ended), and it says to which not; 2 error.")]
 pub(crate) struct Pin {
     #[command(flatten)]
     mounted: MountedHome,
     /// Files, by a glob pattern of their paths inside the home
-    #[arg(value_name = "PATTERN")]
-    pattern: String,
+    #[arg(value_name = "PATTERN", required_unless_present = "stop")]
+    pattern: Option<String>,
+    #[command(flatten)]
+    pace: Pace,
+}
+
+/// How fast files are moved.
+#[derive(Debug, Args)]
+struct Pace {
+    /// Move no more than so many bytes a second; 0 for as fast as it goes
+    #[arg(long, value_name = "BYTES", default_value = "100M")]
+    rate: ByteSize,
+    /// End the pin or the move that runs
+    #[arg(long, conflicts_with_all = ["pattern", "rate"])]
+    stop: bool,
+}
+
+impl Pace {
+    fn bytes_per_s(&self) -> Option<u64> {
+        (self.rate.0 > 0).then_some(self.rate.0)
+    }
 }
 
 /// End a pin: the files leave the tier as others do
@@ -66,22 +93,28 @@ pub(crate) struct Unpin {
 }
 
 /// Bring files into the tier, or home and out of it, once; afterwards they come and go as others do
+///
+/// The database goes on meanwhile: what it writes behind the move stays in the tier. Ctrl-C, --stop
+/// and a crash are as for `pin`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   tiersmith move /var/lib/mysql 'shop/*.ibd' --to tier
-  tiersmith move /var/lib/mysql 'archive/*.ibd' --to home
+  tiersmith move /var/lib/mysql 'archive/*.ibd' --to home --rate 20M
+  tiersmith move /var/lib/mysql --stop
 
-Exit codes: 0 done; 1 not to every file, and it says to which not; 2 error.")]
+Exit codes: 0 done; 1 not to every file, or it was ended, and it says to which not; 2 error.")]
 pub(crate) struct Move {
     #[command(flatten)]
     mounted: MountedHome,
     /// Files, by a glob pattern of their paths inside the home
-    #[arg(value_name = "PATTERN")]
-    pattern: String,
+    #[arg(value_name = "PATTERN", required_unless_present = "stop")]
+    pattern: Option<String>,
     /// Where to
-    #[arg(long, value_enum)]
-    to: To,
+    #[arg(long, value_enum, required_unless_present = "stop", conflicts_with = "stop")]
+    to: Option<To>,
+    #[command(flatten)]
+    pace: Pace,
 }
 
 /// Unmount a home and end its daemon; it stays attached, and the tier keeps its blocks
@@ -118,7 +151,9 @@ impl Flush {
 
 impl Pin {
     pub(super) fn run(&self) -> Result<Outcome> {
-        self.mounted.ask("pinned", &Request::Pin { pattern: self.pattern.clone() })
+        let Some(pattern) = &self.pattern else { return self.mounted.stop() };
+        let bytes_per_s = self.pace.bytes_per_s();
+        self.mounted.ask("pinned", &Request::Pin { pattern: pattern.clone(), bytes_per_s })
     }
 }
 
@@ -130,11 +165,15 @@ impl Unpin {
 
 impl Move {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let said = match self.to {
+        let Some((pattern, to)) = self.pattern.as_ref().zip(self.to) else {
+            return self.mounted.stop();
+        };
+        let said = match to {
             To::Tier => "moved into the tier",
             To::Home => "moved home",
         };
-        self.mounted.ask(said, &Request::Move { pattern: self.pattern.clone(), to: self.to })
+        let bytes_per_s = self.pace.bytes_per_s();
+        self.mounted.ask(said, &Request::Move { pattern: pattern.clone(), to, bytes_per_s })
     }
 }
 
@@ -168,12 +207,16 @@ impl Unmount {
 impl MountedHome {
     fn ask(&self, said: &str, request: &Request) -> Result<Outcome> {
         let place = Place::find(&self.home)?;
-        let done = match ask(&place, request)? {
+        let line = Line::new();
+        let answer =
+            ask_and_follow(&place, request, &mut |moves| line.step(&moves.far(), moves.share()));
+        line.clear();
+        let done = match answer? {
             Some(Reply::Done { done }) => done,
             Some(_) => return Err(unexpected(&self.home)),
             None => return Err(not_served(&place)),
         };
-        let Done { files, blocks, left_out } = &done;
+        let Done { files, blocks, left_out, ended } = &done;
         if self.json {
             print_json(&json!({ "home": place.path(), "done": done }))?;
         } else {
@@ -182,8 +225,32 @@ impl MountedHome {
             for file in left_out {
                 text.push_str(&format!("  not {file}\n"));
             }
+            if *ended {
+                text.push_str(
+                    "  not the others: it was ended before its end; the same command goes on where \
+                     it was\n",
+                );
+            }
             print(&text)?;
         }
-        Ok(if left_out.is_empty() { Outcome::Good } else { Outcome::Findings })
+        let whole = left_out.is_empty() && !ended;
+        Ok(if whole { Outcome::Good } else { Outcome::Findings })
+    }
+
+    /// Ends the pin or the move that runs.
+    fn stop(&self) -> Result<Outcome> {
+        let place = Place::find(&self.home)?;
+        let ran = match ask(&place, &Request::MoveStop)? {
+            Some(Reply::Done { done }) => done.files > 0,
+            Some(_) => return Err(unexpected(&self.home)),
+            None => return Err(not_served(&place)),
+        };
+        if self.json {
+            print_json(&json!({ "home": place.path(), "stopped": ran }))?;
+        } else {
+            let said = if ran { "the pin or move was ended" } else { "no pin or move ran" };
+            print(&format!("{}: {said}\n", place.path().display()))?;
+        }
+        Ok(Outcome::Good)
     }
 }

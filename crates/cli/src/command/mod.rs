@@ -8,6 +8,7 @@ mod detach;
 mod doctor;
 mod files;
 mod home;
+mod hot;
 mod kv;
 mod manual;
 mod probe;
@@ -42,6 +43,7 @@ pub(crate) enum Command {
     Attach(Attach),
     Detach(detach::Detach),
     Status(status::Status),
+    Hot(hot::Hot),
     Check(check::Check),
     Scrub(scrub::Scrub),
     Flush(files::Flush),
@@ -65,6 +67,7 @@ impl Command {
             Command::Awr(awr) => awr.run(),
             Command::Top(top) => top.run(),
             Command::Status(status) => status.run(),
+            Command::Hot(hot) => hot.run(),
             Command::Check(check) => check.run(),
             Command::Scrub(scrub) => scrub.run(),
             Command::Detach(detach) => detach.run(),

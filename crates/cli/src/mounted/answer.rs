@@ -11,12 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tiersmith_awr::{MediumStat, Snapshot, Source, statistic};
-use tiersmith_store::{AttachedHome, FileClass, Stats, waits};
+use tiersmith_store::{AttachedHome, Candidate, FileClass, Stats, waits};
 
 use super::control::{self, Done, Listener, Reply, Request, To};
 use super::dirty_since::DirtySince;
-use super::live::{self, Known};
+use super::heat::Heat;
+use super::live::{self, Known, Work};
 use super::log::say;
+use super::moves::{LiveMove, Moves, Running};
 use super::scrub::Scrubs;
 
 /// Connections served at one time.
@@ -48,6 +50,8 @@ pub(super) struct Shared {
     orders: Mutex<Sender<Order>>,
     connections: AtomicUsize,
     scrubs: Scrubs,
+    moves: Moves,
+    heat: Mutex<Heat>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -57,6 +61,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     pub(super) fn new(home: AttachedHome, known: Known, orders: Sender<Order>) -> Arc<Shared> {
         let dirty = Mutex::new((DirtySince::default(), Instant::now()));
+        let mut heat = Heat::default();
+        heat.look(&home);
         Arc::new(Shared {
             home: Mutex::new(Some(home)),
             known,
@@ -64,6 +70,8 @@ impl Shared {
             orders: Mutex::new(orders),
             connections: AtomicUsize::new(0),
             scrubs: Scrubs::default(),
+            moves: Moves::default(),
+            heat: Mutex::new(heat),
         })
     }
 
@@ -77,25 +85,28 @@ impl Shared {
         let taken = home.is_none();
         *lock(&self.home) = home;
         if taken {
-            self.scrubs.close();
+            self.close_work();
         } else {
-            self.scrubs.open();
+            self.open_work();
         }
     }
 
-    /// Before the home is given back: nobody reads its tiers any more.
-    pub(super) fn close_scrubs(&self) {
+    /// Before the home is given back: nobody reads its tiers or moves its files any more.
+    pub(super) fn close_work(&self) {
+        self.moves.close();
         self.scrubs.close();
     }
 
     /// The home stays.
-    pub(super) fn open_scrubs(&self) {
+    pub(super) fn open_work(&self) {
+        self.moves.open();
         self.scrubs.open();
     }
 
-    /// Remembers which files are dirty; called now and then.
+    /// Remembers which files are dirty, and how hot they are; called now and then.
     pub(super) fn look(&self) {
         if let Some(home) = self.home() {
+            lock(&self.heat).look(&home);
             let (dirty, last) = &mut *lock(&self.dirty);
             dirty.look(&home, *last);
             *last = Instant::now();
@@ -194,13 +205,13 @@ fn connection(shared: &Arc<Shared>, mut stream: UnixStream) {
             let (answer, answered) = channel();
             let detach = request == Request::Detach;
             let asked = lock(&shared.orders).send(Order::End { detach, answer });
-            match asked.ok().and_then(|()| wait_with_beats(&mut stream, &answered)) {
+            match asked.ok().and_then(|()| wait_with_beats(&mut stream, &answered, || None)) {
                 Some(Ok(())) => Reply::Done { done: Done::default() },
                 Some(Err(error)) => Reply::Failed { error },
                 None => Reply::Ending,
             }
         }
-        Request::Status | Request::Snapshot => answer(shared, &request),
+        Request::Status | Request::Hot | Request::Snapshot => answer(shared, &request),
         _ => answer_with_beats(shared, &request, &mut stream),
     };
     let _ = control::send(&mut stream, &reply);
@@ -214,14 +225,19 @@ fn connection(shared: &Arc<Shared>, mut stream: UnixStream) {
 
 /// Waits for what a thread of its own finds out, and says meanwhile that it is worked on. Whoever
 /// has asked may go away; the work goes on. `None`: that thread has gone.
-fn wait_with_beats<T>(stream: &mut UnixStream, answered: &Receiver<T>) -> Option<T> {
+fn wait_with_beats<T>(
+    stream: &mut UnixStream,
+    answered: &Receiver<T>,
+    far: impl Fn() -> Option<LiveMove>,
+) -> Option<T> {
     let mut listens = true;
     loop {
         match answered.recv_timeout(control::BEAT) {
             Ok(answer) => return Some(answer),
             Err(RecvTimeoutError::Disconnected) => return None,
             Err(RecvTimeoutError::Timeout) => {
-                listens = listens && control::send(stream, &Reply::Working).is_ok();
+                let working = Reply::Working { moves: far().map(Box::new) };
+                listens = listens && control::send(stream, &working).is_ok();
             }
         }
     }
@@ -230,6 +246,8 @@ fn wait_with_beats<T>(stream: &mut UnixStream, answered: &Receiver<T>) -> Option
 /// The answer of a request that may take long.
 fn answer_with_beats(shared: &Arc<Shared>, request: &Request, stream: &mut UnixStream) -> Reply {
     let (done, answered) = channel();
+    let moves = matches!(request, Request::Pin { .. } | Request::Move { .. });
+    let far = || shared.moves.live().filter(|job| moves && job.running);
     std::thread::scope(|scope| {
         let work = move || {
             // Who waits for it is below.
@@ -239,7 +257,7 @@ fn answer_with_beats(shared: &Arc<Shared>, request: &Request, stream: &mut UnixS
             std::thread::Builder::new().name("control-work".into()).spawn_scoped(scope, work);
         let answer = match begun {
             Ok(work) => {
-                let answer = wait_with_beats(stream, &answered);
+                let answer = wait_with_beats(stream, &answered, far);
                 work.join().ok().and(answer)
             }
             Err(e) => Some(Reply::Failed { error: format!("the daemon can start no thread: {e}") }),
@@ -259,40 +277,56 @@ fn try_to_answer(shared: &Arc<Shared>, request: &Request) -> Result<Reply, Strin
     let done = match request {
         Request::Status => {
             shared.look();
-            let live =
-                live::look(&home, &shared.known, &lock(&shared.dirty).0, shared.scrubs.live());
+            let work = Work { scrub: shared.scrubs.live(), moves: shared.moves.live() };
+            let live = live::look(&home, &shared.known, &lock(&shared.dirty).0, work);
             return Ok(Reply::Status { live: Box::new(live) });
+        }
+        Request::Hot => {
+            shared.look();
+            // A home that hangs must not keep the next look waiting.
+            let heat = lock(&shared.heat).clone();
+            let hot = heat.live(&home, &shared.known);
+            return Ok(Reply::Hot { hot: Box::new(hot) });
         }
         Request::Snapshot => {
             return Ok(Reply::Snapshot { snapshot: Box::new(snapshot(shared, &home)) });
         }
         Request::Flush { pattern: None } => {
             let blocks = home.flush_all().map_err(|e| e.to_string())?;
-            Done { files: home.files().len() as u64, blocks, left_out: Vec::new() }
+            Done { files: home.files().len() as u64, blocks, ..Done::default() }
         }
-        Request::Flush { pattern: Some(pattern) } => each(&home, pattern, |file| {
+        Request::Flush { pattern: Some(pattern) } => each(&matching(&home, pattern)?, |file| {
             if !file.in_tier {
-                return Ok(0);
+                return Ok(Some(0));
             }
-            home.destage(Some(&file.path)).map_err(|e| e.to_string())
-        })?,
-        Request::Pin { pattern } => each(&home, pattern, |file| pin(&home, file))?,
-        Request::Unpin { pattern } => each(&home, pattern, |file| {
+            home.destage(Some(&file.path)).map(Some).map_err(|e| e.to_string())
+        }),
+        Request::Pin { pattern, bytes_per_s } => {
+            let files = matching(&home, pattern)?;
+            let job = shared.moves.begin(format!("pin {pattern}"), &files, *bytes_per_s)?;
+            moved(&job, each(&files, |file| pin(&home, file, &job)))
+        }
+        Request::Unpin { pattern } => each(&matching(&home, pattern)?, |file| {
             if !file.in_tier {
                 return Err("it has nothing in the tier".into());
             }
-            home.unpin(&file.path).map(|()| 0).map_err(|e| e.to_string())
-        })?,
-        Request::Move { pattern, to } => {
+            home.unpin(&file.path).map(|()| Some(0)).map_err(|e| e.to_string())
+        }),
+        Request::Move { pattern, to, bytes_per_s } => {
+            let files = matching(&home, pattern)?;
             let pinned: Vec<_> =
                 home.files().into_iter().filter(|f| f.pinned).map(|f| f.path).collect();
-            each(&home, pattern, |file| {
+            let what = format!("move {pattern} --to {}", to.word());
+            let job = shared.moves.begin(what, &files, *bytes_per_s)?;
+            let one = |file: &Candidate| {
                 if pinned.contains(&file.path) {
                     return Err("it is pinned; unpin it first".into());
                 }
-                move_one(&home, file, *to)
-            })?
+                move_one(&home, file, *to, &job)
+            };
+            moved(&job, each(&files, one))
         }
+        Request::MoveStop => Done { files: u64::from(shared.moves.end()), ..Done::default() },
         Request::Scrub { bytes_per_s } => {
             shared.scrubs.begin(home, *bytes_per_s)?;
             Done::default()
@@ -303,12 +337,8 @@ fn try_to_answer(shared: &Arc<Shared>, request: &Request) -> Result<Reply, Strin
     Ok(Reply::Done { done })
 }
 
-/// Does something to every file of a pattern.
-fn each(
-    home: &AttachedHome,
-    pattern: &str,
-    mut act: impl FnMut(&tiersmith_store::Candidate) -> Result<u64, String>,
-) -> Result<Done, String> {
+/// The files of a pattern.
+fn matching(home: &AttachedHome, pattern: &str) -> Result<Vec<Candidate>, String> {
     let files = home.candidates(pattern).map_err(|e| e.to_string())?;
     if files.is_empty() {
         return Err(format!(
@@ -317,13 +347,25 @@ fn each(
             home.home_path().display()
         ));
     }
+    Ok(files)
+}
+
+/// Does something to every file, until it is ended: `None`.
+fn each(
+    files: &[Candidate],
+    mut act: impl FnMut(&Candidate) -> Result<Option<u64>, String>,
+) -> Done {
     let mut done = Done::default();
     let mut failed = 0_u64;
-    for file in &files {
+    for file in files {
         match act(file) {
-            Ok(blocks) => {
+            Ok(Some(blocks)) => {
                 done.files += 1;
                 done.blocks += blocks;
+            }
+            Ok(None) => {
+                done.ended = true;
+                break;
             }
             Err(why) => {
                 failed += 1;
@@ -336,29 +378,50 @@ fn each(
     if failed > done.left_out.len() as u64 {
         done.left_out.push(format!("and {} more", failed - done.left_out.len() as u64));
     }
-    Ok(done)
+    done
 }
 
-fn pin(home: &AttachedHome, file: &tiersmith_store::Candidate) -> Result<u64, String> {
-    if file.class == FileClass::Pass {
-        return Err("the profile lets it pass; it has no blocks".into());
+/// What a pin or a move did, which came to its end if nobody ended it.
+fn moved(job: &Running<'_>, done: Done) -> Done {
+    if !done.ended {
+        job.is_whole();
     }
-    home.pin(&file.path).map(|()| 0).map_err(|e| e.to_string())
+    done
 }
 
-fn move_one(home: &AttachedHome, file: &tiersmith_store::Candidate, to: To) -> Result<u64, String> {
-    match to {
-        To::Tier => {
-            let _ = pin(home, file)?;
-            home.unpin(&file.path).map(|()| 0).map_err(|e| e.to_string())
-        }
-        To::Home if !file.in_tier => Ok(0),
-        To::Home => {
-            let went = home.destage(Some(&file.path)).map_err(|e| e.to_string())?;
-            let _ = home.evict(Some(&file.path), u64::MAX).map_err(|e| e.to_string())?;
-            Ok(went)
-        }
+fn can_move(file: &Candidate) -> Result<(), String> {
+    match file.class {
+        FileClass::Pass => Err("the profile lets it pass; it has no blocks".into()),
+        FileClass::Redo | FileClass::Data => Ok(()),
     }
+}
+
+fn pin(home: &AttachedHome, file: &Candidate, job: &Running<'_>) -> Result<Option<u64>, String> {
+    can_move(file)?;
+    job.file(file, |goes_on| {
+        home.pin_at(&file.path, job.bytes_per_s, goes_on).map_err(|e| e.to_string())
+    })
+}
+
+fn move_one(
+    home: &AttachedHome,
+    file: &Candidate,
+    to: To,
+    job: &Running<'_>,
+) -> Result<Option<u64>, String> {
+    if to == To::Tier {
+        can_move(file)?;
+    } else if !file.in_tier {
+        return Ok(Some(0));
+    }
+    let (path, rate) = (&file.path, job.bytes_per_s);
+    job.file(file, |goes_on| {
+        let moved = match to {
+            To::Tier => home.move_in_at(path, rate, goes_on),
+            To::Home => home.move_home_at(path, rate, goes_on),
+        };
+        moved.map_err(|e| e.to_string())
+    })
 }
 
 /// What the workload repository keeps of this instant.
@@ -388,6 +451,9 @@ fn snapshot(shared: &Shared, home: &AttachedHome) -> Snapshot {
     snapshot.add_level("mount atomic pages", "", u64::from(door.atomic_pages));
     let unprotected = shared.known.look_at_pages(home).is_some();
     snapshot.add_level("mount pages unprotected", "", u64::from(unprotected));
+    let pinned: Vec<u64> = home.files().iter().filter(|f| f.pinned).map(|f| f.size).collect();
+    snapshot.add_level("files pinned", "files", pinned.len() as u64);
+    snapshot.add_level("bytes of pinned files", "bytes", pinned.iter().sum());
     for (kind, count) in shared.known.door().requests {
         snapshot.add_counter(&format!("mount requests {kind}"), "requests", count);
     }

@@ -10,7 +10,7 @@
 //!
 //! **Invariant**: no bytes from a socket can make the daemon panic, wait for ever or keep more than
 //! [`REQUEST_MAX`] bytes.
-//! **Deliberately absent**: what the requests do (`answer.rs`).
+//! **Deliberately absent**: what the requests are (`requests.rs`), and do (`answer.rs`).
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
@@ -21,15 +21,16 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::UCred;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use tiersmith_awr::Snapshot;
 use tiersmith_dir::{Found, Kind};
 
-use super::live::Live;
+use super::moves::LiveMove;
 use super::place::Place;
 use crate::error::{Error, Result};
 use crate::messages;
+
+pub(crate) use super::requests::{Done, Reply, Request, To};
 
 /// Most bytes of a request.
 pub(super) const REQUEST_MAX: u32 = 64 << 10;
@@ -49,105 +50,23 @@ const AT_MOST: Duration = Duration::from_secs(60 * 60);
 /// How many commands may wait to be taken.
 const BACKLOG: i32 = 128;
 
-/// What a command asks of the daemon.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum Request {
-    /// How is it.
-    Status,
-    /// Write the newest blocks of all files, or of those of a pattern, home.
-    Flush {
-        /// A glob pattern of paths relative to home.
-        pattern: Option<String>,
-    },
-    /// Bring files into the tier and keep them there.
-    Pin {
-        /// A glob pattern.
-        pattern: String,
-    },
-    /// End that.
-    Unpin {
-        /// A glob pattern.
-        pattern: String,
-    },
-    /// Bring files into the tier, or home and out of it, once.
-    Move {
-        /// A glob pattern.
-        pattern: String,
-        /// Where to.
-        to: To,
-    },
-    /// Begin to compare every block in the tiers with its checksum.
-    Scrub {
-        /// No faster than that.
-        bytes_per_s: Option<u64>,
-    },
-    /// End that.
-    ScrubStop,
-    /// A snapshot for the workload repository.
-    Snapshot,
-    /// Unmount; the home stays attached.
-    Unmount,
-    /// Unmount, bring everything home, take the tier away.
-    Detach,
-}
-
-/// Where files are moved to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum To {
-    /// Into the tier; they leave it again as others do.
-    Tier,
-    /// Home, and out of the tier.
-    Home,
-}
-
-/// What the daemon says.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "reply", rename_all = "snake_case")]
-pub(crate) enum Reply {
-    /// How it is.
-    Status {
-        /// That.
-        live: Box<Live>,
-    },
-    /// What was done.
-    Done {
-        /// That.
-        done: Done,
-    },
-    /// The snapshot.
-    Snapshot {
-        /// That.
-        snapshot: Box<Snapshot>,
-    },
-    /// A sign of life: the request is being worked on, and another reply follows.
-    Working,
-    /// It is ending: as if there were none.
-    Ending,
-    /// Why it was not done.
-    Failed {
-        /// A sentence.
-        error: String,
-    },
-}
-
-/// What a request did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Done {
-    /// Files it was done to.
-    pub(crate) files: u64,
-    /// Blocks that went home or left the tier.
-    pub(crate) blocks: u64,
-    /// Files of the pattern it was not done to, with why.
-    pub(crate) left_out: Vec<String>,
-}
-
 /// Asks the daemon of the home at `place`. `None`: none is running.
 ///
 /// # Errors
 /// The daemon's own sentence, or why it could not be asked.
 pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<Reply>> {
+    ask_and_follow(place, request, &mut |_| {})
+}
+
+/// [`ask`], and is told meanwhile how far the daemon is.
+///
+/// # Errors
+/// As [`ask`].
+pub(crate) fn ask_and_follow(
+    place: &Place,
+    request: &Request,
+    far: &mut dyn FnMut(&LiveMove),
+) -> Result<Option<Reply>> {
     let Some(mut stream) = connect(place)? else { return Ok(None) };
     let peer = rustix::net::sockopt::socket_peercred(&stream).ok();
     let daemon = peer.and_then(process_of);
@@ -172,13 +91,13 @@ pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<Reply>> {
         peer.is_none_or(|peer| !peer.uid.is_root() && peer.uid != rustix::process::geteuid());
     let limits = Limits { silence: ANSWER, at_most: is_of_another.then_some(AT_MOST) };
     // Bringing a tier home takes as long as it takes; a look does not.
-    let is_a_look = matches!(request, Request::Status | Request::Snapshot);
+    let is_a_look = matches!(request, Request::Status | Request::Hot | Request::Snapshot);
     let reply = if is_a_look {
         let mut from =
             Patient { stream: &mut stream, silence: ANSWER, until: Instant::now() + PATIENCE };
         receive::<Reply>(&mut from, REPLY_MAX)
     } else {
-        match reply_of_work(&mut stream, &limits) {
+        match reply_of_work(&mut stream, &limits, far) {
             Ok(Waited::Replied(reply)) => Ok(reply),
             Ok(Waited::InVain) => return Err(still_at_it(place, daemon)),
             Err(e) if is_timeout(&e) => return Err(no_sign_of_life(place, daemon)),
@@ -209,7 +128,7 @@ pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<Reply>> {
         // It was dying when it was asked, or died of it: there is none now.
         None if matches!(
             request,
-            Request::Status | Request::Snapshot | Request::Unmount | Request::Detach
+            Request::Status | Request::Hot | Request::Snapshot | Request::Unmount | Request::Detach
         ) =>
         {
             Ok(None)
@@ -269,16 +188,22 @@ enum Waited {
 
 /// Waits for the reply of a request that takes as long as it takes, while there are signs of life.
 /// Each of them is whole in time: a byte now and then is none.
-fn reply_of_work(stream: &mut UnixStream, limits: &Limits) -> std::io::Result<Waited> {
+fn reply_of_work(
+    stream: &mut UnixStream,
+    limits: &Limits,
+    far: &mut dyn FnMut(&LiveMove),
+) -> std::io::Result<Waited> {
     let began = Instant::now();
     loop {
         let until = Instant::now() + limits.silence;
         let mut from = Patient { stream, silence: limits.silence, until };
         match receive::<Reply>(&mut from, REPLY_MAX)? {
-            Some(Reply::Working) if limits.at_most.is_some_and(|most| began.elapsed() > most) => {
+            Some(Reply::Working { .. })
+                if limits.at_most.is_some_and(|most| began.elapsed() > most) =>
+            {
                 return Ok(Waited::InVain);
             }
-            Some(Reply::Working) => {}
+            Some(Reply::Working { moves }) => moves.iter().for_each(|moves| far(moves)),
             reply => return Ok(Waited::Replied(reply)),
         }
     }
@@ -687,12 +612,12 @@ mod tests {
     fn a_daemon_that_works_is_waited_for_while_it_gives_signs_of_life() {
         let mut ours = other_side(|mut theirs| {
             for _ in 0..10 {
-                send(&mut theirs, &Reply::Working).unwrap();
+                send(&mut theirs, &Reply::Working { moves: None }).unwrap();
                 std::thread::sleep(Duration::from_millis(100));
             }
             send(&mut theirs, &Reply::Done { done: Done::default() }).unwrap();
         });
-        let reply = reply_of_work(&mut ours, &SHORT).unwrap();
+        let reply = reply_of_work(&mut ours, &SHORT, &mut |_| {}).unwrap();
         assert!(matches!(reply, Waited::Replied(Some(Reply::Done { .. }))));
     }
 
@@ -701,7 +626,7 @@ mod tests {
         for interval in [Duration::from_secs(3600), Duration::from_millis(200)] {
             let mut ours = other_side(move |mut theirs| {
                 let mut sign = Vec::new();
-                send(&mut sign, &Reply::Working).unwrap();
+                send(&mut sign, &Reply::Working { moves: None }).unwrap();
                 for byte in sign.iter().cycle() {
                     std::thread::sleep(interval);
                     if theirs.write_all(&[*byte]).is_err() {
@@ -710,7 +635,7 @@ mod tests {
                 }
             });
             let began = Instant::now();
-            let error = reply_of_work(&mut ours, &SHORT).err().unwrap();
+            let error = reply_of_work(&mut ours, &SHORT, &mut |_| {}).err().unwrap();
             assert!(is_timeout(&error), "{interval:?}: {error}");
             assert!(began.elapsed() < ANSWER, "{interval:?}: {:?}", began.elapsed());
         }
@@ -719,12 +644,12 @@ mod tests {
     #[test]
     fn signs_of_life_of_another_users_daemon_are_no_answer_in_the_end() {
         let endless = |mut theirs: UnixStream| {
-            while send(&mut theirs, &Reply::Working).is_ok() {
+            while send(&mut theirs, &Reply::Working { moves: None }).is_ok() {
                 std::thread::sleep(Duration::from_millis(10));
             }
         };
         let mut ours = other_side(endless);
-        assert!(matches!(reply_of_work(&mut ours, &SHORT).unwrap(), Waited::InVain));
+        assert!(matches!(reply_of_work(&mut ours, &SHORT, &mut |_| {}).unwrap(), Waited::InVain));
     }
 
     #[test]
@@ -732,7 +657,7 @@ mod tests {
         for request in [
             Request::Status,
             Request::Flush { pattern: None },
-            Request::Move { pattern: "base/**".into(), to: To::Home },
+            Request::Move { pattern: "base/**".into(), to: To::Home, bytes_per_s: Some(1) },
         ] {
             let mut bytes = Vec::new();
             send(&mut bytes, &request).unwrap();
@@ -751,7 +676,7 @@ mod tests {
             (seed >> 56) as u8
         };
         let mut sound = Vec::new();
-        send(&mut sound, &Request::Pin { pattern: "*".into() }).unwrap();
+        send(&mut sound, &Request::Pin { pattern: "*".into(), bytes_per_s: None }).unwrap();
         for _ in 0..5000 {
             let mut bytes = sound.clone();
             let at = usize::from(random()) % bytes.len();

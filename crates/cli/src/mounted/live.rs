@@ -18,6 +18,7 @@ use tiersmith_store::{AttachedHome, Durability, FileClass, TierStats, waits};
 use super::confine::Confined;
 use super::dirty_since::DirtySince;
 use super::links::OutsideHome;
+use super::moves::LiveMove;
 use super::pages;
 use super::scrub::LiveScrub;
 use super::usage::{LiveUsage, LiveWhatIf};
@@ -396,6 +397,9 @@ pub(crate) struct Live {
     /// Comparing all blocks with their checksums.
     #[serde(default)]
     pub(crate) scrub: LiveScrub,
+    /// The pin or move that runs, or ran last.
+    #[serde(default)]
+    pub(crate) moves: Option<LiveMove>,
     /// Redo files that the kernel writes itself.
     #[serde(default)]
     pub(crate) lent: LiveLent,
@@ -468,13 +472,14 @@ impl Known {
     }
 }
 
+/// Work that commands have asked for.
+pub(super) struct Work {
+    pub(super) scrub: LiveScrub,
+    pub(super) moves: Option<LiveMove>,
+}
+
 /// Looks at a home.
-pub(super) fn look(
-    home: &AttachedHome,
-    known: &Known,
-    dirty: &DirtySince,
-    scrub: LiveScrub,
-) -> Live {
+pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince, work: Work) -> Live {
     let stats = home.stats();
     let up_s = known.started.elapsed().as_secs();
     let files = home.files();
@@ -556,7 +561,8 @@ pub(super) fn look(
             .collect(),
         unreadable_blocks: stats.unreadable.len() as u64,
         repaired_blocks: counter(waits::REPAIRED),
-        scrub,
+        scrub: work.scrub,
+        moves: work.moves,
         lent: LiveLent {
             files: stats.lending.files,
             bytes: stats.lending.bytes,
@@ -694,6 +700,9 @@ impl Live {
              kernel writes\n",
         );
         out.push_str(&format!("  scrub:     {}\n", self.scrub));
+        if let Some(moves) = &self.moves {
+            out.push_str(&format!("  moving:    {moves}\n"));
+        }
         if self.repaired_blocks > 0 {
             out.push_str(&format!(
                 "  repaired:  {} clean copies were not what was written or could not be read, and \

@@ -608,7 +608,7 @@ impl Daemon {
             Ok(home) => home,
             Err((back, e)) => return Attempt::GoesOn(back, e),
         };
-        self.shared.close_scrubs();
+        self.shared.close_work();
         self.restore_note();
         let again = home.clone();
         match give_back(&self.place, home, &self.made, false) {
@@ -629,7 +629,7 @@ impl Daemon {
             Err(e) => match mount_at(&self.place, again, &self.at, &self.mount) {
                 Ok(mounted) => {
                     self.report(&mounted);
-                    self.shared.open_scrubs();
+                    self.shared.open_work();
                     Attempt::GoesOn(
                         Box::new(mounted),
                         format!("{e}. Nothing is lost; it is attached and mounted as before"),

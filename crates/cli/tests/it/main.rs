@@ -24,6 +24,7 @@ mod mount_points;
 mod mounted;
 mod mounted_files;
 mod mounted_flash;
+mod mounted_hot;
 mod mounted_refusals;
 mod mounted_status;
 mod packages;

@@ -1,0 +1,284 @@
+//! What to pin, if anything: the files whose misses cost most and that fit, as long as the room
+//! that they take is worth less to others.
+//!
+//! A pin is worth it when
+//!
+//! 1. a read from home takes longer than one from the tier, as far as that was measured,
+//! 2. the file's misses are at least [`SHARE_LEAST`] of all and cost at least
+//!    [`SAVES_LEAST_MS_PER_S`], or where nothing was measured are [`MISSES_LEAST`] a second,
+//! 3. it fits into what pins may take of the tier, with those before it on the list, and
+//! 4. it has more misses than the copies have hits that would have to go for it. As many are taken
+//!    to be lost as other files' copies have on the average; those that go are the least read.
+//!
+//! **Deliberately absent**: what a larger tier would do (`status` has curves for that).
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::{Object, Over, miss_costs_us, names};
+use crate::mounted::{HotTier, LiveHot, size};
+
+/// Of all misses.
+const SHARE_LEAST: f64 = 0.01;
+/// Milliseconds of waiting a second: a thousandth of one session's time.
+const SAVES_LEAST_MS_PER_S: f64 = 1.0;
+/// Misses a second.
+const MISSES_LEAST: f64 = 1.0;
+/// Commands that are given.
+const PINS_MOST: usize = 10;
+
+/// A file or relation to pin.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Advised {
+    pub(crate) command: String,
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    pub(crate) misses_per_s: f64,
+    pub(crate) saves_ms_per_s: Option<f64>,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Advice {
+    pub(crate) pins: Vec<Advised>,
+    /// Why not more, or why none.
+    pub(crate) why: Vec<String>,
+}
+
+/// What is left of a tier while pins are given out.
+struct Room<'a> {
+    tier: &'a HotTier,
+    pins: u64,
+    free: u64,
+    /// Hits a second of a byte that others have in the tier.
+    hits_per_byte: f64,
+}
+
+impl Advice {
+    /// `objects`: the hottest first, by what a pin would save.
+    pub(crate) fn of(hot: &LiveHot, objects: &[Object], over: Over) -> Advice {
+        let none = |why: String| Advice { pins: Vec::new(), why: vec![why] };
+        let all_misses: f64 = objects.iter().map(|object| object.rates(over).misses).sum();
+        let reads: f64 = objects.iter().map(|object| object.rates(over).reads()).sum();
+        if reads == 0.0 {
+            return none(format!(
+                "nothing to gain from a pin: no block was read in the {:.0} s since the mount \
+                 began",
+                hot.known_s
+            ));
+        }
+        let place = over.place();
+        if miss_costs_us(hot, over) == Some(0.0) {
+            return none(format!(
+                "nothing to gain from a pin: a block from home takes {:.0} us, and one from the \
+                 tier {:.0} us. The home's file system seems to have these blocks in memory",
+                hot.home_read_us[place].unwrap_or_default(),
+                hot.tier_read_us[place].unwrap_or_default()
+            ));
+        }
+        let mut rooms: Vec<Room<'_>> =
+            hot.tiers.iter().map(|tier| Room::of(tier, objects, over)).collect();
+        let mut advice = Advice::default();
+        let (mut little, mut full, mut displacing) = (0_u64, Vec::new(), 0_u64);
+        let missed = |object: &&Object| object.can_be_pinned() && object.rates(over).misses > 0.0;
+        let there = objects.iter().filter(missed).filter(|object| object.is_there()).count();
+        for object in objects {
+            let misses = object.avoidable(over);
+            let enough = object
+                .saves_ms_per_s
+                .map_or(misses >= MISSES_LEAST, |saves| saves >= SAVES_LEAST_MS_PER_S);
+            if misses <= 0.0 {
+                continue;
+            }
+            if !enough || misses < SHARE_LEAST * all_misses {
+                little += 1;
+                continue;
+            }
+            let Some(room) = rooms.iter_mut().find(|room| room.tier.name == object.tier) else {
+                continue;
+            };
+            let bytes = object.size.next_multiple_of(object.block_bytes.max(1));
+            if bytes > room.pins {
+                full.push(format!("{} ({})", object.name, size(bytes)));
+                continue;
+            }
+            if room.loses(object) >= misses {
+                displacing += 1;
+                continue;
+            }
+            if advice.pins.len() == PINS_MOST {
+                break;
+            }
+            room.take(object, bytes);
+            advice.pins.push(Advised {
+                command: command(&hot.home, &object.pattern),
+                name: object.name.clone(),
+                bytes,
+                misses_per_s: misses,
+                saves_ms_per_s: object.saves_ms_per_s,
+            });
+        }
+        if !full.is_empty() {
+            let room: u64 = rooms.iter().map(|room| room.pins).sum();
+            let more = full.len().saturating_sub(3);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            full.truncate(3);
+            advice.why.push(format!(
+                "does not fit into the {} that pins may still take: {}{more}",
+                size(room),
+                full.join(", ")
+            ));
+        }
+        if displacing > 0 {
+            advice.why.push(format!(
+                "{displacing} more would drive out copies of other files that are hit as often as \
+                 they miss"
+            ));
+        }
+        if advice.pins.is_empty() && advice.why.is_empty() {
+            advice.why.push(match little {
+                0 if there > 0 => format!(
+                    "nothing to gain from a pin: what missed ({there} of the list) is whole in the \
+                     tier by now, and stays while it is read"
+                ),
+                0 => {
+                    "nothing to gain from a pin: no file that can be pinned misses the tier".into()
+                }
+                _ => format!(
+                    "nothing to gain from a pin: no file has {:.0} % of the misses and costs {} \
+                     by them",
+                    100.0 * SHARE_LEAST,
+                    match miss_costs_us(hot, over) {
+                        Some(_) => format!("{SAVES_LEAST_MS_PER_S:.0} ms of waiting a second"),
+                        None => format!("{MISSES_LEAST:.0} read from home a second"),
+                    }
+                ),
+            });
+        } else if advice.pins.is_empty() {
+            advice.why.insert(0, "no pin that helps fits".into());
+        }
+        advice
+    }
+}
+
+/// The command that pins these files.
+fn command(home: &Path, pattern: &str) -> String {
+    format!("tiersmith pin {} {}", names::word(&home.display().to_string()), names::word(pattern))
+}
+
+impl<'a> Room<'a> {
+    fn of(tier: &'a HotTier, objects: &[Object], over: Over) -> Room<'a> {
+        let others = objects.iter().filter(|object| object.tier == tier.name && !object.pinned);
+        let hits: f64 = others.map(|object| object.rates(over).hits).sum();
+        Room {
+            tier,
+            pins: tier.pins_most_bytes.saturating_sub(tier.pinned_bytes),
+            // A sixteenth is the writers': no copies are made there.
+            free: tier.free_bytes.saturating_sub(tier.usable_bytes / 16),
+            hits_per_byte: hits / tier.others_bytes.max(1) as f64,
+        }
+    }
+
+    /// Bytes that are not in the tier yet.
+    fn comes(object: &Object) -> u64 {
+        object.size.saturating_sub(object.in_tier_bytes)
+    }
+
+    /// Hits a second that others would lose.
+    fn loses(&self, object: &Object) -> f64 {
+        let goes = Room::comes(object).saturating_sub(self.free).min(self.tier.others_bytes);
+        goes as f64 * self.hits_per_byte
+    }
+
+    fn take(&mut self, object: &Object, bytes: u64) {
+        self.pins -= bytes;
+        self.free = self.free.saturating_sub(Room::comes(object));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{MIB, file, home};
+    use super::super::{By, objects, sort};
+    use super::*;
+    use crate::mounted::HotFile;
+
+    fn advice(hot: &LiveHot) -> Advice {
+        let mut objects = objects(hot, true, Over::Hour);
+        sort(&mut objects, By::Saved, Over::Hour);
+        Advice::of(hot, &objects, Over::Hour)
+    }
+
+    fn pinned(advice: &Advice) -> Vec<&str> {
+        advice.pins.iter().map(|pin| pin.name.as_str()).collect()
+    }
+
+    fn sized(path: &str, misses: f64, mib: u64) -> HotFile {
+        HotFile { size: mib * MIB, ..file(path, 0.0, misses) }
+    }
+
+    #[test]
+    fn the_hottest_that_fit_are_to_be_pinned_and_what_does_not_fit_is_named() {
+        let hot = home(
+            "postgres",
+            vec![
+                sized("base/5/1", 50.0, 20),
+                sized("base/5/2", 90.0, 71),
+                sized("base/5/3", 40.0, 10),
+                sized("base/5/4", 0.5, 1),
+                sized("base/5/5", 0.0, 1),
+            ],
+        );
+        let advice = advice(&hot);
+        assert_eq!(pinned(&advice), ["base/5/1", "base/5/3"]);
+        assert_eq!(advice.pins[0].command, "tiersmith pin /srv/db base/5/1");
+        assert_eq!(advice.pins[0].saves_ms_per_s, Some(50.0));
+        assert!(advice.why[0].contains("base/5/2 (71M)"), "{:?}", advice.why);
+    }
+
+    #[test]
+    fn a_pin_that_costs_others_as_many_hits_as_it_saves_is_not_advised() {
+        // 35 MiB are free for copies; the other 40 have a hundred hits a second.
+        let with = |misses| {
+            let cached = HotFile { in_tier_bytes: 40 * MIB, ..file("base/5/9", 100.0, 0.0) };
+            home("postgres", vec![sized("base/5/1", misses, 55), cached])
+        };
+        let too_few = advice(&with(40.0));
+        assert!(too_few.pins.is_empty(), "{too_few:?}");
+        assert!(too_few.why.iter().any(|why| why.contains("drive out")), "{too_few:?}");
+        assert_eq!(pinned(&advice(&with(60.0))), ["base/5/1"]);
+    }
+
+    #[test]
+    fn where_there_is_nothing_to_gain_it_says_so_and_why() {
+        let why = |hot: &LiveHot| {
+            let advice = advice(hot);
+            assert!(advice.pins.is_empty(), "{advice:?}");
+            advice.why.join("; ")
+        };
+        assert!(why(&home("postgres", vec![])).contains("no block was read"));
+        let hits = home("postgres", vec![file("base/5/1", 900.0, 0.0)]);
+        assert!(why(&hits).contains("no file that can be pinned misses"));
+        let there = HotFile { in_tier_bytes: 8 * MIB, ..file("base/5/1", 900.0, 90.0) };
+        let there = home("postgres", vec![there]);
+        assert!(why(&there).contains("whole in the tier by now"), "{}", why(&there));
+        let few = home("postgres", vec![file("base/5/1", 900.0, 0.9)]);
+        assert!(why(&few).contains("no file has 1 %"), "{}", why(&few));
+        let mut in_memory = home("postgres", vec![file("base/5/1", 9.0, 9000.0)]);
+        in_memory.home_read_us = [Some(9.0); 2];
+        assert!(why(&in_memory).contains("in memory"), "{}", why(&in_memory));
+        let mut cannot = vec![file("pg_wal/1", 0.0, 99.0), file("base/5/1", 0.0, 99.0)];
+        (cannot[0].is_data, cannot[1].pinned) = (false, true);
+        assert!(why(&home("postgres", cannot)).contains("no file that can be pinned"));
+    }
+
+    #[test]
+    fn without_a_measured_read_misses_alone_decide() {
+        let mut hot = home("postgres", vec![file("base/5/1", 0.0, 2.0)]);
+        hot.home_read_us = [None; 2];
+        assert_eq!(pinned(&advice(&hot)), ["base/5/1"]);
+        hot.files[0].rates[1].misses = 0.9;
+        assert!(advice(&hot).pins.is_empty());
+    }
+}

@@ -1,0 +1,264 @@
+//! `pin` and `move` in a mounted home: how far the one that runs is, and how it is ended.
+//!
+//! The command that asked for it may go away; another one ends it, and so does whoever takes the
+//! home away. What was moved stays where it is, so the same command goes on from there, also after
+//! a crash.
+//!
+//! **Invariant**: at most one runs, and none when the home is unmounted or detached.
+//! **Deliberately absent**: how blocks are moved (the store); going on without being asked.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tiersmith_store::{Candidate, Moved};
+
+use super::size;
+
+/// How often whoever waits for an end looks.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A pin or a move, for `status` and for whoever waits for it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LiveMove {
+    pub(crate) running: bool,
+    /// The command and its pattern.
+    pub(crate) what: String,
+    /// Files that it is done with, and all of them.
+    pub(crate) files: u64,
+    pub(crate) of_files: u64,
+    /// Bytes of the files that it is through with, and of all.
+    pub(crate) bytes: u64,
+    pub(crate) of_bytes: u64,
+    /// Bytes of those that had to be moved.
+    pub(crate) moved_bytes: u64,
+    /// No faster than that.
+    pub(crate) bytes_per_s: Option<u64>,
+    /// How long it has taken, or took.
+    pub(crate) took_s: f64,
+    /// Since it ended.
+    pub(crate) ended_s: Option<u64>,
+    /// It came to its end.
+    pub(crate) whole: bool,
+}
+
+impl LiveMove {
+    /// How far it is, from 0 to 1.
+    pub(crate) fn share(&self) -> f64 {
+        if self.of_bytes == 0 { 1.0 } else { (self.bytes as f64 / self.of_bytes as f64).min(1.0) }
+    }
+
+    /// How far it is, in bytes and files.
+    pub(crate) fn far(&self) -> String {
+        format!(
+            "{} of {}, {} of {} files, {} moved",
+            size(self.bytes),
+            size(self.of_bytes),
+            self.files,
+            self.of_files,
+            size(self.moved_bytes)
+        )
+    }
+}
+
+impl std::fmt::Display for LiveMove {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let rate = self.bytes_per_s.map_or(String::new(), |rate| format!(" at {}/s", size(rate)));
+        match self.ended_s {
+            None => write!(f, "{} runs{rate}: {}", self.what, self.far()),
+            Some(ago) if self.whole => {
+                write!(f, "{} ended {ago} s ago: {}", self.what, self.far())
+            }
+            Some(ago) => write!(
+                f,
+                "{} was ended before its end, {ago} s ago: {}; the same command goes on",
+                self.what,
+                self.far()
+            ),
+        }
+    }
+}
+
+struct Job {
+    live: LiveMove,
+    began: Instant,
+    ended: Option<Instant>,
+    /// Says that it is to end: its own, so that nobody takes that back.
+    stop: Arc<AtomicBool>,
+}
+
+/// The pins and moves of a daemon.
+#[derive(Default)]
+pub(super) struct Moves {
+    last: Mutex<Option<Job>>,
+    /// None begins any more.
+    closed: AtomicBool,
+}
+
+fn lock(last: &Mutex<Option<Job>>) -> MutexGuard<'_, Option<Job>> {
+    last.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Moves {
+    /// Begins one; its end is that of what is returned.
+    ///
+    /// # Errors
+    /// A sentence, when one runs already.
+    pub(super) fn begin(
+        &self,
+        what: String,
+        files: &[Candidate],
+        bytes_per_s: Option<u64>,
+    ) -> Result<Running<'_>, String> {
+        let mut last = lock(&self.last);
+        if let Some(job) = last.as_ref().filter(|job| job.ended.is_none()) {
+            return Err(format!(
+                "`{}` runs already; wait for it, or end it (tiersmith pin HOME --stop)",
+                job.live.what
+            ));
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Err("the home is being unmounted or detached".into());
+        }
+        let live = LiveMove {
+            what,
+            of_files: files.len() as u64,
+            of_bytes: files.iter().map(|file| file.size).sum(),
+            bytes_per_s,
+            ..LiveMove::default()
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        *last = Some(Job { live, began: Instant::now(), ended: None, stop: stop.clone() });
+        Ok(Running { moves: self, stop, bytes_per_s })
+    }
+
+    /// From here on none begins; the one that runs is ended.
+    pub(super) fn close(&self) {
+        {
+            let _last = lock(&self.last);
+            self.closed.store(true, Ordering::Release);
+        }
+        let _ = self.end();
+    }
+
+    /// The home is not taken away after all.
+    pub(super) fn open(&self) {
+        self.closed.store(false, Ordering::Release);
+    }
+
+    /// Ends it, and waits for that. Whether one ran.
+    pub(super) fn end(&self) -> bool {
+        let runs = |job: &&Job| job.ended.is_none();
+        let Some(stop) = lock(&self.last).as_ref().filter(runs).map(|job| job.stop.clone()) else {
+            return false;
+        };
+        stop.store(true, Ordering::Release);
+        let is_it = |job: &&Job| Arc::ptr_eq(&job.stop, &stop);
+        while lock(&self.last).as_ref().filter(is_it).is_some_and(|job| job.ended.is_none()) {
+            std::thread::sleep(LOOK);
+        }
+        true
+    }
+
+    /// The one that runs, or ran last.
+    pub(super) fn live(&self) -> Option<LiveMove> {
+        lock(&self.last).as_ref().map(|job| LiveMove {
+            running: job.ended.is_none(),
+            took_s: (job.ended.unwrap_or_else(Instant::now) - job.began).as_secs_f64(),
+            ended_s: job.ended.map(|ended| ended.elapsed().as_secs()),
+            ..job.live.clone()
+        })
+    }
+}
+
+/// The one that runs, for whoever does it. It has ended when this is dropped, also by a panic.
+pub(super) struct Running<'a> {
+    moves: &'a Moves,
+    stop: Arc<AtomicBool>,
+    pub(super) bytes_per_s: Option<u64>,
+}
+
+impl Running<'_> {
+    /// Moves a file by `act`, which asks after each step whether it goes on. `None`: it was ended.
+    pub(super) fn file(
+        &self,
+        file: &Candidate,
+        act: impl FnOnce(&mut dyn FnMut(&Moved) -> bool) -> Result<Moved, String>,
+    ) -> Result<Option<u64>, String> {
+        if self.is_stopped() {
+            return Ok(None);
+        }
+        let before = self.change(|live| (live.bytes, live.moved_bytes));
+        let moved = act(&mut |moved| {
+            self.change(|live| {
+                live.bytes = before.0 + moved.at.min(file.size);
+                live.moved_bytes = before.1 + moved.bytes;
+            });
+            !self.is_stopped()
+        });
+        match moved {
+            Ok(moved) if moved.stopped => Ok(None),
+            result => {
+                self.change(|live| {
+                    live.files += 1;
+                    live.bytes = before.0 + file.size;
+                });
+                result.map(|moved| Some(moved.blocks))
+            }
+        }
+    }
+
+    /// It came to its end.
+    pub(super) fn is_whole(&self) {
+        self.change(|live| live.whole = true);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    fn change<T: Default>(&self, change: impl FnOnce(&mut LiveMove) -> T) -> T {
+        lock(&self.moves.last).as_mut().map(|job| change(&mut job.live)).unwrap_or_default()
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if let Some(job) = lock(&self.moves.last).as_mut() {
+            job.ended = Some(Instant::now());
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_runs_at_a_time_and_none_while_the_home_is_taken_away() {
+        let moves = Moves::default();
+        let running = moves.begin("pin a".into(), &[], Some(1 << 20)).unwrap();
+        let said = moves.begin("pin b".into(), &[], None).err().unwrap();
+        assert!(said.contains("`pin a` runs already"), "{said}");
+        let live = moves.live().unwrap();
+        assert!(live.running && live.to_string().contains("pin a runs at 1M/s"), "{live}");
+        std::thread::scope(|scope| {
+            let closing = scope.spawn(|| moves.close());
+            while !running.is_stopped() {
+                std::thread::sleep(LOOK);
+            }
+            assert!(!closing.is_finished(), "it runs still");
+            drop(running);
+        });
+        let live = moves.live().unwrap();
+        assert!(!live.running && !live.whole && live.to_string().contains("goes on"), "{live}");
+        assert!(moves.begin("pin c".into(), &[], None).err().unwrap().contains("unmounted"));
+        moves.open();
+        let running = moves.begin("pin c".into(), &[], None).unwrap();
+        running.is_whole();
+        drop(running);
+        assert!(moves.live().unwrap().whole && !moves.end());
+    }
+}
