@@ -240,6 +240,7 @@ pub(crate) mod tests {
             emulated: true,
             home_model: None,
             cluster: None,
+            server_started_unix_s: None,
             known_s: 7200.0,
             half_lives_s: [60.0, 3600.0],
             home_read_us: [Some(1010.0); 2],

@@ -4,14 +4,16 @@
 //! go to the daemon's own thread, which owns it. While such a request is on its way the others are
 //! answered as before; when the home is gone they are told so.
 
+use std::collections::HashSet;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tiersmith_awr::{MediumStat, Snapshot, Source, statistic};
-use tiersmith_store::{AttachedHome, Candidate, FileClass, Stats, waits};
+use tiersmith_store::{AttachedHome, Candidate, FileClass, Moved, Stats, waits};
 
 use super::control::{self, Done, Listener, Reply, Request, To};
 use super::dirty_since::DirtySince;
@@ -303,27 +305,27 @@ fn try_to_answer(shared: &Arc<Shared>, request: &Request) -> Result<Reply, Strin
         }),
         Request::Pin { pattern, bytes_per_s } => {
             let files = matching(&home, pattern)?;
-            let job = shared.moves.begin(format!("pin {pattern}"), &files, *bytes_per_s)?;
+            let job = shared.moves.begin(format!("pin {pattern}"), &files, true, *bytes_per_s)?;
             moved(&job, each(&files, |file| pin(&home, file, &job)))
         }
         Request::Unpin { pattern } => each(&matching(&home, pattern)?, |file| {
             if !file.in_tier {
                 return Err("it has nothing in the tier".into());
             }
+            // Else it would be pinned all the same when that has come to it.
+            if shared.moves.will_pin(&file.path) {
+                return Err("a pin of it runs; end that first (tiersmith pin HOME --stop)".into());
+            }
             home.unpin(&file.path).map(|()| Some(0)).map_err(|e| e.to_string())
         }),
         Request::Move { pattern, to, bytes_per_s } => {
             let files = matching(&home, pattern)?;
-            let pinned: Vec<_> =
-                home.files().into_iter().filter(|f| f.pinned).map(|f| f.path).collect();
+            let pinned: HashSet<PathBuf> =
+                home.pinned().into_iter().map(|(path, _)| path).collect();
             let what = format!("move {pattern} --to {}", to.word());
-            let job = shared.moves.begin(what, &files, *bytes_per_s)?;
-            let one = |file: &Candidate| {
-                if pinned.contains(&file.path) {
-                    return Err("it is pinned; unpin it first".into());
-                }
-                move_one(&home, file, *to, &job)
-            };
+            let job = shared.moves.begin(what, &files, false, *bytes_per_s)?;
+            let one =
+                |file: &Candidate| move_one(&home, file, *to, &job, pinned.contains(&file.path));
             moved(&job, each(&files, one))
         }
         Request::MoveStop => Done { files: u64::from(shared.moves.end()), ..Done::default() },
@@ -397,8 +399,8 @@ fn can_move(file: &Candidate) -> Result<(), String> {
 }
 
 fn pin(home: &AttachedHome, file: &Candidate, job: &Running<'_>) -> Result<Option<u64>, String> {
-    can_move(file)?;
     job.file(file, |goes_on| {
+        can_move(file)?;
         home.pin_at(&file.path, job.bytes_per_s, goes_on).map_err(|e| e.to_string())
     })
 }
@@ -408,14 +410,18 @@ fn move_one(
     file: &Candidate,
     to: To,
     job: &Running<'_>,
+    is_pinned: bool,
 ) -> Result<Option<u64>, String> {
-    if to == To::Tier {
-        can_move(file)?;
-    } else if !file.in_tier {
-        return Ok(Some(0));
-    }
     let (path, rate) = (&file.path, job.bytes_per_s);
     job.file(file, |goes_on| {
+        if is_pinned {
+            return Err("it is pinned; unpin it first".into());
+        }
+        if to == To::Tier {
+            can_move(file)?;
+        } else if !file.in_tier {
+            return Ok(Moved::default());
+        }
         let moved = match to {
             To::Tier => home.move_in_at(path, rate, goes_on),
             To::Home => home.move_home_at(path, rate, goes_on),
@@ -451,9 +457,9 @@ fn snapshot(shared: &Shared, home: &AttachedHome) -> Snapshot {
     snapshot.add_level("mount atomic pages", "", u64::from(door.atomic_pages));
     let unprotected = shared.known.look_at_pages(home).is_some();
     snapshot.add_level("mount pages unprotected", "", u64::from(unprotected));
-    let pinned: Vec<u64> = home.files().iter().filter(|f| f.pinned).map(|f| f.size).collect();
+    let pinned = home.pinned();
     snapshot.add_level("files pinned", "files", pinned.len() as u64);
-    snapshot.add_level("bytes of pinned files", "bytes", pinned.iter().sum());
+    snapshot.add_level("bytes of pinned files", "bytes", pinned.iter().map(|(_, size)| size).sum());
     for (kind, count) in shared.known.door().requests {
         snapshot.add_counter(&format!("mount requests {kind}"), "requests", count);
     }

@@ -22,6 +22,8 @@ use super::links::read_of;
 
 /// After how long an interval counts half as much: what is hot now, and what is worth a pin.
 pub(crate) const HALF_LIVES_S: [f64; 2] = [60.0, 3600.0];
+/// Seconds between two looks at the least: each goes over all files.
+const LOOKS_APART_S: f64 = 1.0;
 /// Files that are told of.
 const FILES_MOST: usize = 20_000;
 /// Bytes of PostgreSQL's control file.
@@ -96,6 +98,9 @@ pub(crate) struct LiveHot {
     pub(crate) home_model: Option<String>,
     /// The number that PostgreSQL's initdb gave the cluster.
     pub(crate) cluster: Option<u64>,
+    /// When the PostgreSQL server of this directory started, as its `postmaster.pid` says.
+    #[serde(default)]
+    pub(crate) server_started_unix_s: Option<i64>,
     /// For how long it was looked at.
     pub(crate) known_s: f64,
     pub(crate) half_lives_s: [f64; 2],
@@ -118,29 +123,37 @@ struct Counts {
 }
 
 impl Counts {
-    /// What came since `last`; all of it where that was another file's, or before it left the tier.
+    /// What came since `last`. Counts are read one after the other while others add to them, so one
+    /// may be a little behind what it was: then nothing came.
     fn since(self, last: Counts) -> Counts {
-        let went_back =
-            self.hits < last.hits || self.misses < last.misses || self.writes < last.writes;
-        let last = if went_back { Counts::default() } else { last };
         Counts {
-            hits: self.hits - last.hits,
-            misses: self.misses - last.misses,
-            writes: self.writes - last.writes,
+            hits: self.hits.saturating_sub(last.hits),
+            misses: self.misses.saturating_sub(last.misses),
+            writes: self.writes.saturating_sub(last.writes),
+        }
+    }
+
+    /// The greater of each.
+    fn max(self, last: Counts) -> Counts {
+        Counts {
+            hits: self.hits.max(last.hits),
+            misses: self.misses.max(last.misses),
+            writes: self.writes.max(last.writes),
         }
     }
 }
 
+/// A file, whatever its path is: its tier, and its number there.
+type Key = (String, u64);
+
 /// A file as a look finds it.
 struct Found {
-    path: PathBuf,
-    id: u64,
+    key: Key,
     counts: Counts,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Seen {
-    id: u64,
     last: Counts,
     rates: [Rates; 2],
 }
@@ -186,27 +199,32 @@ pub(super) struct Heat {
     began: Option<Instant>,
     /// How much of the mean is there: near 1 once a few half-lives have passed.
     weights: [f64; 2],
-    files: HashMap<PathBuf, Seen>,
+    files: HashMap<Key, Seen>,
     from_home: Waited,
     from_tier: Waited,
 }
 
 impl Heat {
-    /// Looks at the counters of all files.
+    /// Looks at the counters of all files, unless that was done just before.
     pub(super) fn look(&mut self, home: &AttachedHome) {
-        let used = home.used().into_iter().map(|file| {
+        let now_s = self.began.get_or_insert_with(Instant::now).elapsed().as_secs_f64();
+        if self.last_s.is_some_and(|last_s| now_s - last_s < LOOKS_APART_S) {
+            return;
+        }
+        let Some(used) = home.used() else { return };
+        let now_s = self.began.get_or_insert_with(Instant::now).elapsed().as_secs_f64();
+        let used = used.into_iter().map(|file| {
             let (usage, block) = (&file.usage, file.block_size.bytes() as u64);
             let copied = usage.inserts.saturating_mul(block);
             let writes = usage.bytes_written.saturating_sub(copied) / block;
             let counts = Counts { hits: usage.hits, misses: usage.misses, writes };
-            Found { path: file.path, id: file.id, counts }
+            Found { key: (file.tier, file.id), counts }
         });
         let waited = home.events().read();
         let ns = |event| waited.event(event).total_ns();
         let from_home = (ns(waits::HOME_READ), waited.counter(waits::TIER_MISSES));
         let from_tier =
             (ns(waits::CACHED_READ) + ns(waits::DIRTY_READ), waited.counter(waits::TIER_HITS));
-        let now_s = self.began.get_or_insert_with(Instant::now).elapsed().as_secs_f64();
         self.look_at(now_s, used, from_home, from_tier);
     }
 
@@ -220,9 +238,7 @@ impl Heat {
         let Some(last_s) = self.last_s.replace(now_s) else {
             // What was counted before has no time.
             (self.from_home.last, self.from_tier.last) = (from_home, from_tier);
-            let first = |found: Found| {
-                (found.path, Seen { id: found.id, last: found.counts, ..Seen::default() })
-            };
+            let first = |f: Found| (f.key, Seen { last: f.counts, ..Seen::default() });
             self.files = found.into_iter().map(first).collect();
             return;
         };
@@ -238,11 +254,9 @@ impl Heat {
         self.from_home.look(from_home, passed_s);
         self.from_tier.look(from_tier, passed_s);
         let mut before = std::mem::take(&mut self.files);
-        for Found { path, id, counts } in found {
-            let mut seen = before.remove(&path).unwrap_or_default();
-            if seen.id != id {
-                seen = Seen { id, ..Seen::default() };
-            }
+        for Found { key, counts } in found {
+            // A file that is new to the tier: all of its counts are new.
+            let mut seen = before.remove(&key).unwrap_or_default();
             let came = counts.since(seen.last);
             for (rates, half_life_s) in seen.rates.iter_mut().zip(HALF_LIVES_S) {
                 let next = |rate, came| decayed(rate, came, passed_s, half_life_s);
@@ -250,13 +264,13 @@ impl Heat {
                 rates.misses = next(rates.misses, came.misses);
                 rates.writes = next(rates.writes, came.writes);
             }
-            seen.last = counts;
-            let _ = self.files.insert(path, seen);
+            seen.last = counts.max(seen.last);
+            let _ = self.files.insert(key, seen);
         }
     }
 
-    fn rates(&self, path: &std::path::Path) -> [Rates; 2] {
-        let Some(seen) = self.files.get(path) else { return Default::default() };
+    fn rates(&self, tier: &str, id: u64) -> [Rates; 2] {
+        let Some(seen) = self.files.get(&(tier.to_owned(), id)) else { return Default::default() };
         std::array::from_fn(|n| {
             seen.rates[n].map(|rate| rate / self.weights[n].max(f64::MIN_POSITIVE))
         })
@@ -292,7 +306,7 @@ impl Heat {
             size: file.size,
             block_bytes: file.block_size.bytes() as u64,
             in_tier_bytes: in_tier(file),
-            rates: self.rates(&file.path),
+            rates: self.rates(&file.tier, file.id),
         };
         let mut hot: Vec<HotFile> =
             files.iter().map(of_file).filter(|f| f.rates != <[Rates; 2]>::default()).collect();
@@ -308,6 +322,7 @@ impl Heat {
             emulated: stats.tiers.iter().any(|tier| tier.emulated),
             home_model: stats.home_model.clone(),
             cluster: cluster_of(home),
+            server_started_unix_s: server_started_unix_s(home),
             known_s: self.last_s.unwrap_or_default(),
             half_lives_s: HALF_LIVES_S,
             home_read_us: self.from_home.us_per_block(),
@@ -326,6 +341,12 @@ fn cluster_of(home: &AttachedHome) -> Option<u64> {
     control.first_chunk().map(|number| u64::from_le_bytes(*number))
 }
 
+/// The third line of `postmaster.pid`.
+fn server_started_unix_s(home: &AttachedHome) -> Option<i64> {
+    let note = read_of(home, "postmaster.pid", CONTROL_MOST).ok()??;
+    String::from_utf8_lossy(&note).lines().nth(2)?.trim().parse().ok()
+}
+
 fn in_tier(file: &FileInTier) -> u64 {
     (file.cached + file.dirty) * file.block_size.bytes() as u64
 }
@@ -336,11 +357,11 @@ mod tests {
 
     /// A file that nobody but the test counts.
     fn found(id: u64, hits: u64, misses: u64) -> Found {
-        Found { path: "base/5/1".into(), id, counts: Counts { hits, misses, writes: hits / 2 } }
+        Found { key: ("fast".into(), id), counts: Counts { hits, misses, writes: hits / 2 } }
     }
 
     fn rates(heat: &Heat) -> [Rates; 2] {
-        heat.rates("base/5/1".as_ref())
+        heat.rates("fast", 1)
     }
 
     fn about(is: f64, should: f64) -> bool {
@@ -387,17 +408,44 @@ mod tests {
     }
 
     #[test]
-    fn another_file_of_the_same_name_and_one_that_comes_back_begin_at_nothing() {
+    fn a_file_that_is_new_or_comes_back_begins_at_nothing() {
         let mut heat = Heat::default();
-        heat.look_at(0.0, [found(1, 9000, 0)], (0, 0), (0, 0));
-        heat.look_at(10.0, [found(2, 100, 0)], (0, 0), (0, 0));
+        heat.look_at(0.0, [found(2, 9000, 0)], (0, 0), (0, 0));
+        heat.look_at(10.0, [found(1, 100, 0)], (0, 0), (0, 0));
         assert!(about(rates(&heat)[0].hits, 10.0), "another file: {:?}", rates(&heat));
         heat.look_at(20.0, [], (0, 0), (0, 0));
         assert_eq!(rates(&heat)[0], Rates::default(), "it has left the tier");
+    }
+
+    #[test]
+    fn a_count_that_is_read_a_little_behind_is_not_a_lifetime_of_new_ones() {
         let mut heat = Heat::default();
-        heat.look_at(0.0, [found(1, 9000, 5)], (0, 0), (0, 0));
-        heat.look_at(10.0, [found(1, 200, 5)], (0, 0), (0, 0));
-        assert!(about(rates(&heat)[0].hits, 20.0), "counted anew: {:?}", rates(&heat));
+        let at = |writes| {
+            let counts = Counts { hits: 1_000_000_000, misses: 1_000_000, writes };
+            Found { counts, ..found(1, 0, 0) }
+        };
+        heat.look_at(0.0, [at(101)], (0, 0), (0, 0));
+        heat.look_at(5.0, [at(100)], (0, 0), (0, 0));
+        assert_eq!(rates(&heat), [Rates::default(); 2]);
+        // Nor is it counted twice when it has come up.
+        heat.look_at(10.0, [at(101)], (0, 0), (0, 0));
+        assert_eq!(rates(&heat), [Rates::default(); 2]);
+    }
+
+    #[test]
+    fn two_files_of_one_path_are_two_and_so_are_two_of_one_number_in_two_tiers() {
+        let mut heat = Heat::default();
+        // One was removed and is open still; the order of a look is any.
+        for (at, looked) in [(0.0, [1, 2, 3]), (5.0, [2, 1, 3]), (10.0, [1, 2, 3])] {
+            let found = looked.map(|id| match id {
+                3 => Found { key: ("other".into(), 1), ..found(1, 7, 7) },
+                _ => found(id, 1_000_000 * id, 0),
+            });
+            heat.look_at(at, found, (0, 0), (0, 0));
+        }
+        for (tier, id) in [("fast", 1), ("fast", 2), ("other", 1)] {
+            assert_eq!(heat.rates(tier, id), [Rates::default(); 2], "{tier} {id}");
+        }
     }
 
     #[test]

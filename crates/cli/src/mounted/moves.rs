@@ -7,6 +7,8 @@
 //! **Invariant**: at most one runs, and none when the home is unmounted or detached.
 //! **Deliberately absent**: how blocks are moved (the store); going on without being asked.
 
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,9 +27,12 @@ pub(crate) struct LiveMove {
     pub(crate) running: bool,
     /// The command and its pattern.
     pub(crate) what: String,
-    /// Files that it is done with, and all of them.
+    /// Files that it is through with, and all of them.
     pub(crate) files: u64,
     pub(crate) of_files: u64,
+    /// Of those that it is through with: it was not done to these.
+    #[serde(default)]
+    pub(crate) failed: u64,
     /// Bytes of the files that it is through with, and of all.
     pub(crate) bytes: u64,
     pub(crate) of_bytes: u64,
@@ -39,7 +44,7 @@ pub(crate) struct LiveMove {
     pub(crate) took_s: f64,
     /// Since it ended.
     pub(crate) ended_s: Option<u64>,
-    /// It came to its end.
+    /// It came to its end, and was done to every file.
     pub(crate) whole: bool,
 }
 
@@ -51,8 +56,10 @@ impl LiveMove {
 
     /// How far it is, in bytes and files.
     pub(crate) fn far(&self) -> String {
+        let failed =
+            if self.failed > 0 { format!(" ({} failed)", self.failed) } else { String::new() };
         format!(
-            "{} of {}, {} of {} files, {} moved",
+            "{} of {}, {} of {} files{failed}, {} moved",
             size(self.bytes),
             size(self.of_bytes),
             self.files,
@@ -67,7 +74,7 @@ impl std::fmt::Display for LiveMove {
         let rate = self.bytes_per_s.map_or(String::new(), |rate| format!(" at {}/s", size(rate)));
         match self.ended_s {
             None => write!(f, "{} runs{rate}: {}", self.what, self.far()),
-            Some(ago) if self.whole => {
+            Some(ago) if self.whole || self.failed > 0 && self.files == self.of_files => {
                 write!(f, "{} ended {ago} s ago: {}", self.what, self.far())
             }
             Some(ago) => write!(
@@ -86,6 +93,8 @@ struct Job {
     ended: Option<Instant>,
     /// Says that it is to end: its own, so that nobody takes that back.
     stop: Arc<AtomicBool>,
+    /// The files that will be pinned when it has ended; those that are pinned too.
+    pins: HashSet<PathBuf>,
 }
 
 /// The pins and moves of a daemon.
@@ -101,7 +110,7 @@ fn lock(last: &Mutex<Option<Job>>) -> MutexGuard<'_, Option<Job>> {
 }
 
 impl Moves {
-    /// Begins one; its end is that of what is returned.
+    /// Begins one; its end is that of what is returned. `pins`: it pins these files.
     ///
     /// # Errors
     /// A sentence, when one runs already.
@@ -109,6 +118,7 @@ impl Moves {
         &self,
         what: String,
         files: &[Candidate],
+        pins: bool,
         bytes_per_s: Option<u64>,
     ) -> Result<Running<'_>, String> {
         let mut last = lock(&self.last);
@@ -129,7 +139,8 @@ impl Moves {
             ..LiveMove::default()
         };
         let stop = Arc::new(AtomicBool::new(false));
-        *last = Some(Job { live, began: Instant::now(), ended: None, stop: stop.clone() });
+        let pins = files.iter().filter(|_| pins).map(|file| file.path.clone()).collect();
+        *last = Some(Job { live, began: Instant::now(), ended: None, stop: stop.clone(), pins });
         Ok(Running { moves: self, stop, bytes_per_s })
     }
 
@@ -161,6 +172,11 @@ impl Moves {
         true
     }
 
+    /// Whether one runs that pins this file.
+    pub(super) fn will_pin(&self, path: &Path) -> bool {
+        lock(&self.last).as_ref().is_some_and(|job| job.ended.is_none() && job.pins.contains(path))
+    }
+
     /// The one that runs, or ran last.
     pub(super) fn live(&self) -> Option<LiveMove> {
         lock(&self.last).as_ref().map(|job| LiveMove {
@@ -181,6 +197,7 @@ pub(super) struct Running<'a> {
 
 impl Running<'_> {
     /// Moves a file by `act`, which asks after each step whether it goes on. `None`: it was ended.
+    /// A file that it cannot be done to it is through with, too.
     pub(super) fn file(
         &self,
         file: &Candidate,
@@ -202,6 +219,7 @@ impl Running<'_> {
             result => {
                 self.change(|live| {
                     live.files += 1;
+                    live.failed += u64::from(result.is_err());
                     live.bytes = before.0 + file.size;
                 });
                 result.map(|moved| Some(moved.blocks))
@@ -211,7 +229,7 @@ impl Running<'_> {
 
     /// It came to its end.
     pub(super) fn is_whole(&self) {
-        self.change(|live| live.whole = true);
+        self.change(|live| live.whole = live.failed == 0);
     }
 
     fn is_stopped(&self) -> bool {
@@ -227,6 +245,7 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         if let Some(job) = lock(&self.moves.last).as_mut() {
             job.ended = Some(Instant::now());
+            job.pins = HashSet::new();
         }
     }
 }
@@ -239,8 +258,8 @@ mod tests {
     #[test]
     fn one_runs_at_a_time_and_none_while_the_home_is_taken_away() {
         let moves = Moves::default();
-        let running = moves.begin("pin a".into(), &[], Some(1 << 20)).unwrap();
-        let said = moves.begin("pin b".into(), &[], None).err().unwrap();
+        let running = moves.begin("pin a".into(), &[], true, Some(1 << 20)).unwrap();
+        let said = moves.begin("pin b".into(), &[], true, None).err().unwrap();
         assert!(said.contains("`pin a` runs already"), "{said}");
         let live = moves.live().unwrap();
         assert!(live.running && live.to_string().contains("pin a runs at 1M/s"), "{live}");
@@ -254,11 +273,28 @@ mod tests {
         });
         let live = moves.live().unwrap();
         assert!(!live.running && !live.whole && live.to_string().contains("goes on"), "{live}");
-        assert!(moves.begin("pin c".into(), &[], None).err().unwrap().contains("unmounted"));
+        assert!(moves.begin("pin c".into(), &[], true, None).err().unwrap().contains("unmounted"));
         moves.open();
-        let running = moves.begin("pin c".into(), &[], None).unwrap();
+        let running = moves.begin("pin c".into(), &[], true, None).unwrap();
         running.is_whole();
         drop(running);
         assert!(moves.live().unwrap().whole && !moves.end());
+    }
+
+    #[test]
+    fn what_failed_is_shown_and_is_no_end_before_its_end() {
+        let live = LiveMove {
+            what: "pin a".into(),
+            files: 3,
+            of_files: 3,
+            failed: 1,
+            ended_s: Some(5),
+            ..LiveMove::default()
+        };
+        let said = live.to_string();
+        assert!(
+            said.contains("ended 5 s ago") && said.contains("3 of 3 files (1 failed)"),
+            "{said}"
+        );
     }
 }

@@ -125,7 +125,7 @@ pub(crate) enum Reply {
 pub(crate) struct Done {
     /// Files it was done to.
     pub(crate) files: u64,
-    /// Blocks that went home or left the tier.
+    /// Blocks that went home, left the tier or came into it.
     pub(crate) blocks: u64,
     /// Files of the pattern it was not done to, with why.
     pub(crate) left_out: Vec<String>,

@@ -1,6 +1,7 @@
 //! Lists: the files of the tier, and the files of home that a pattern matches.
 
 use super::AttachedHome;
+use super::media_errors::LOCK_PATIENCE;
 use crate::address::BlockSize;
 use crate::cache::usage::FileUse;
 use crate::error::{Error, Result};
@@ -21,6 +22,8 @@ pub struct FileInTier {
     pub names: u64,
     /// Name of the tier.
     pub tier: String,
+    /// Its number there.
+    pub id: u64,
     /// Redo or data.
     pub class: FileClass,
     /// Block size.
@@ -45,9 +48,9 @@ pub struct FileInTier {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FileUsed {
-    /// Relative to home.
-    pub path: PathBuf,
-    /// Its number in the tier: another file's counts begin at nothing, whatever its path.
+    /// Name of the tier.
+    pub tier: String,
+    /// Its number there: another file's counts begin at nothing, whatever its path.
     pub id: u64,
     /// Block size.
     pub block_size: BlockSize,
@@ -149,21 +152,35 @@ impl AttachedHome {
             .collect()
     }
 
-    /// What was counted of the files that the tier knows, of those that were used. Asks nothing of
-    /// the file system, and stops nobody: for who looks again and again.
-    pub fn used(&self) -> Vec<FileUsed> {
-        let files = self.store.files.all();
+    /// What was counted of the files that the tier knows, of those that were used and have a name.
+    /// Asks nothing of the file system, and stops nobody: for who looks again and again. `None`
+    /// when somebody else has the list of files for long.
+    pub fn used(&self) -> Option<Vec<FileUsed>> {
+        let files = self.store.files.all_within(LOCK_PATIENCE)?;
         let used = files.iter().filter_map(|file| {
             let placed = file.placed.as_ref().filter(|p| !p.is_gone())?;
+            if file.unlinked.load(Ordering::Acquire) {
+                return None;
+            }
             let usage = placed.usage.read();
             (usage != FileUse::default()).then(|| FileUsed {
-                path: file.path.lock().clone(),
+                tier: placed.tier.name.clone(),
                 id: placed.id,
                 block_size: placed.block_size,
                 usage,
             })
         });
-        used.collect()
+        Some(used.collect())
+    }
+
+    /// The paths of the files that are pinned, and their sizes. Asks nothing of the file system.
+    pub fn pinned(&self) -> Vec<(PathBuf, u64)> {
+        let files = self.store.files.all();
+        let pinned = files.iter().filter_map(|file| {
+            let placed = file.placed.as_ref().filter(|p| !p.is_gone() && p.stay.is_pinned())?;
+            Some((file.path.lock().clone(), placed.size()))
+        });
+        pinned.collect()
     }
 
     /// The files that the tier knows, by path.
@@ -179,13 +196,14 @@ impl AttachedHome {
                 path,
                 names: file.home.stat().map_or(1, |stat| stat.nlink),
                 tier: placed.tier.name.clone(),
+                id: placed.id,
                 class: placed.class,
                 block_size: placed.block_size,
                 size,
                 cached,
                 dirty,
                 lent: placed.loan.is_lent(),
-                pinned: placed.pinned.load(Ordering::Acquire),
+                pinned: placed.stay.is_pinned(),
                 handles: file.handles.load(Ordering::Acquire),
                 usage: placed.usage.read(),
             })

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long an explanation waits for a lock, which the thread that faulted may hold.
-const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+pub(super) const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 
 impl AttachedHome {
     /// [`AttachedHome::detach`] from a medium that has lost blocks: gives up those that cannot be

@@ -338,7 +338,8 @@ impl AttachedHome {
 
     /// Moves a file home: writes its dirty blocks home and gives up its clean copies, at no more
     /// than so many bytes a second of those written. `goes_on` is as for
-    /// [`AttachedHome::pin_at`]. Blocks that are written behind it meanwhile stay.
+    /// [`AttachedHome::pin_at`]. Blocks that are written behind it meanwhile stay. A lent file goes
+    /// at once, whatever the pace.
     ///
     /// # Errors
     /// As [`AttachedHome::destage`].
@@ -354,11 +355,12 @@ impl AttachedHome {
         self.store.env.usable()?;
         let file = self.store.names.known(path.as_ref())?;
         let mut moving = Moving::at(bytes_per_s, &mut goes_on);
-        self.store.mover.destage_at(&file, &mut moving)?;
+        let went = self.store.mover.destage_at(&file, &mut moving);
+        self.store.env.events.count(crate::waits::MOVED_HOME, moving.moved.blocks);
+        went?;
         if !moving.moved.stopped {
             self.store.mover.evict_file(&file)?;
         }
-        self.store.env.events.count(crate::waits::MOVED_HOME, moving.moved.blocks);
         Ok(moving.moved)
     }
 

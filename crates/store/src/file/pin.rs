@@ -24,14 +24,19 @@ impl FileIo {
         // One that is lent is on the tier's medium as a whole, and stays there.
         if !placed.loan.is_lent() {
             self.check_pin_fits(placed)?;
-            let before = placed.pinned.swap(true, Ordering::AcqRel);
-            let brought = self.bring_in(file, placed, moving);
-            if brought.is_err() || moving.moved.stopped || !stays {
-                placed.pinned.store(before, Ordering::Release);
-                return brought;
+            let coming = placed.stay.come();
+            self.bring_in(file, placed, moving)?;
+            if file.unlinked.load(Ordering::Acquire) {
+                return Err(file.invalid("pin", "it was removed meanwhile"));
             }
-        }
-        if stays {
+            if moving.moved.stopped {
+                return Ok(());
+            }
+            if stays {
+                self.set_pin(placed, true);
+            }
+            drop(coming);
+        } else if stays {
             self.set_pin(placed, true);
         }
         Ok(())
@@ -39,7 +44,11 @@ impl FileIo {
 
     /// Ends a pin.
     pub(crate) fn unpin(&self, file: &FileState) -> Result<()> {
-        self.set_pin(self.can_pin(file)?, false);
+        let placed = self.can_pin(file)?;
+        if placed.stay.is_coming() {
+            return Err(file.invalid("unpin", "its blocks are being brought in; end that first"));
+        }
+        self.set_pin(placed, false);
         Ok(())
     }
 
@@ -50,7 +59,7 @@ impl FileIo {
 
     fn set_pin(&self, placed: &Placed, on: bool) {
         placed.set_flag(PINNED, on);
-        placed.pinned.store(on, Ordering::Release);
+        placed.stay.set_pinned(on);
     }
 
     /// An eighth of the tier must stay free of pins, or writers would have nothing to work with.
@@ -63,11 +72,7 @@ impl FileIo {
             .all()
             .iter()
             .filter_map(|f| f.placed.as_ref())
-            .filter(|p| {
-                Arc::ptr_eq(&p.tier, &placed.tier)
-                    && p.pinned.load(Ordering::Acquire)
-                    && p.id != placed.id
-            })
+            .filter(|p| Arc::ptr_eq(&p.tier, &placed.tier) && p.stay.stays() && p.id != placed.id)
             .map(frames)
             .sum();
         let total = placed.tier.allocator.total_frames();
@@ -84,67 +89,75 @@ impl FileIo {
         Ok(())
     }
 
-    /// Reads every block that is only at home, which admits it, until the file's end or until it
-    /// is to end.
+    /// Reads every block that is only at home, which admits it, until the file's end, until it is
+    /// removed or until this is to end. Between two blocks nothing is held.
     fn bring_in(&self, file: &FileState, placed: &Placed, moving: &mut Moving<'_>) -> Result<()> {
-        let bytes = placed.block_size.bytes();
-        let mut buffer = vec![0; bytes];
-        for block in 0..placed.size().div_ceil(bytes as u64) {
+        let bytes = placed.block_size.bytes() as u64;
+        let mut buffer = vec![0; placed.block_size.bytes()];
+        for block in 0..placed.size().div_ceil(bytes) {
             let block = BlockIndex(block);
             let start = self.mover.events.start();
             let was_home = placed.map.get(block) == Entry::HOME;
-            let mut turn = None;
-            let mut kept = Kept::default();
-            while placed.map.get(block) == Entry::HOME {
-                let start = placed.block_size.start_of(block);
-                if start >= placed.size() {
-                    break;
-                }
-                if placed.class == FileClass::Redo {
-                    let _sizing = placed.sizing.lock();
-                    if placed.loan.is_lent() {
-                        return Ok(());
-                    }
-                    self.own_redo_block(file, placed, block, None)?;
-                    continue;
-                }
-                while !placed.make_leaf(block, &mut kept)? {
-                    self.mover.make_room(&placed.tier, Purpose::Pages, &mut turn)?;
-                }
-                let evictions = placed.map.evictions.load(Ordering::Acquire);
-                file.read_home_block(placed, start, &mut buffer)?;
-                if placed.unsynced.has(block) {
-                    self.homeward.sync_through_unasked(file, placed)?;
-                    if placed.unsynced.is_doubted(block) {
-                        return Err(file.invalid(
-                            "pin",
-                            format!(
-                                "home could not be synced, and block {} may not be there; attach \
-                                 again",
-                                block.0
-                            ),
-                        ));
-                    }
-                }
-                let admitted = self.mover.admit_block(placed, block, &buffer, evictions)?;
-                if admitted == Admitted::NoRoom {
-                    self.mover.make_room(
-                        &placed.tier,
-                        Purpose::Blocks(placed.block_size),
-                        &mut turn,
-                    )?;
-                }
+            if was_home && !self.bring_block_in(file, placed, block, &mut buffer)? {
+                return Ok(());
             }
             let came = was_home && placed.map.get(block) != Entry::HOME;
             if came {
-                let _ = self.mover.events.record_n(waits::MOVE_IN, start, bytes as u64);
+                let _ = self.mover.events.record_n(waits::MOVE_IN, start, bytes);
                 self.mover.events.count(waits::MOVED_IN, 1);
             }
-            let at = placed.block_size.start_of(block) + bytes as u64;
-            if !moving.step(u64::from(came), bytes as u64, at) {
+            let at = placed.block_size.start_of(block) + bytes;
+            if !moving.step(&file.unlinked, u64::from(came), bytes, at) {
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// Brings a block in, unless the file ends before it. `false`: it is lent by now.
+    fn bring_block_in(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        block: BlockIndex,
+        buffer: &mut [u8],
+    ) -> Result<bool> {
+        let start = placed.block_size.start_of(block);
+        // Others wait for the turn: it ends with this block.
+        let mut turn = None;
+        let mut kept = Kept::default();
+        while placed.map.get(block) == Entry::HOME && start < placed.size() {
+            if placed.class == FileClass::Redo {
+                let _sizing = placed.sizing.lock();
+                if placed.loan.is_lent() {
+                    return Ok(false);
+                }
+                self.own_redo_block(file, placed, block, None)?;
+                continue;
+            }
+            while !placed.make_leaf(block, &mut kept)? {
+                self.mover.make_room(&placed.tier, Purpose::Pages, &mut turn)?;
+            }
+            let evictions = placed.map.evictions.load(Ordering::Acquire);
+            file.read_home_block(placed, start, buffer)?;
+            if placed.unsynced.has(block) {
+                self.homeward.sync_through_unasked(file, placed)?;
+                if placed.unsynced.is_doubted(block) {
+                    return Err(file.invalid(
+                        "pin",
+                        format!(
+                            "home could not be synced, and block {} may not be there; attach again",
+                            block.0
+                        ),
+                    ));
+                }
+            }
+            let admitted = self.mover.admit_block(placed, block, buffer, evictions)?;
+            if admitted == Admitted::NoRoom {
+                let purpose = Purpose::Blocks(placed.block_size);
+                self.mover.make_room(&placed.tier, purpose, &mut turn)?;
+            }
+        }
+        Ok(true)
     }
 }

@@ -1,7 +1,7 @@
 //! What is known of each file, as all its open handles share it: its header line, its block map,
 //! the locks that guard them.
 //!
-//! [`entries`] makes some of a file's blocks `Home`; [`redo_order`], [`times`],
+//! [`entries`] makes some of a file's blocks `Home`; [`redo_order`], [`times`], [`stay`],
 //! [`unsynced`] and [`loan`] are what else is remembered of a file. What a caller can do with one
 //! is in [`crate::file`].
 //!
@@ -22,6 +22,7 @@ pub(crate) mod files;
 pub(crate) mod loan;
 pub(crate) mod naming;
 pub(crate) mod redo_order;
+pub(crate) mod stay;
 pub(crate) mod times;
 pub(crate) mod unsynced;
 
@@ -31,7 +32,7 @@ use crate::cache::usage::Usage;
 use crate::cache::what_if::{Asked, How};
 use crate::error::{Error, Result};
 use crate::format::entry::{BLOCKS_MAX, Entry};
-use crate::format::slot::{Identity, PINNED, ROOTS_AT, StateLine};
+use crate::format::slot::{Identity, ROOTS_AT, StateLine};
 use crate::home::{HomeHandle, HomeStat};
 use crate::ledger::Ledger;
 use crate::ledger::latch::Latch;
@@ -46,6 +47,7 @@ use crate::tier::table::Slot;
 use loan::Loan;
 use naming::Naming;
 use redo_order::RedoOrder;
+use stay::Stay;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -71,7 +73,7 @@ pub(crate) struct Placed {
     pub(crate) growing: AtomicU64,
     pub(crate) moving: Mutex<()>,
     pub(crate) meta: Latch<Meta>,
-    pub(crate) pinned: AtomicBool,
+    pub(crate) stay: Stay,
     /// [`Keeping`], by its path: its place in [`Keeping::LEAVING`].
     keeping: AtomicUsize,
     /// Who reads it from one end to the other.
@@ -210,7 +212,7 @@ impl Placed {
             scans: Scans::default(),
             usage: Usage::default(),
             unsynced: Unsynced::default(),
-            pinned: AtomicBool::new(meta.line.flags & PINNED != 0),
+            stay: Stay::of(&meta.line),
             keeping: AtomicUsize::new(Keeping::Default as usize),
             cutting: AtomicBool::new(false),
             gone: AtomicBool::new(false),

@@ -155,7 +155,7 @@ impl Lender {
         if placed.is_gone() || file.unlinked.load(Ordering::Acquire) {
             return Err("it was removed".into());
         }
-        if placed.pinned.load(Ordering::Acquire) {
+        if placed.stay.stays() {
             return Err("it is pinned".into());
         }
         if size == 0 {
@@ -272,9 +272,7 @@ impl Lender {
     fn idle_loans(&self) -> Vec<Arc<FileState>> {
         let idle = |f: &Arc<FileState>| {
             f.placed.as_ref().is_some_and(|p| {
-                p.loan.is_lent()
-                    && p.loan.borrowers.load(Ordering::Acquire) == 0
-                    && !p.pinned.load(Ordering::Acquire)
+                p.loan.is_lent() && p.loan.borrowers.load(Ordering::Acquire) == 0 && !p.stay.stays()
             })
         };
         let mut files: Vec<_> = self.files.all().into_iter().filter(idle).collect();

@@ -20,7 +20,6 @@ use crate::homeward::times::give_mtime;
 use crate::known::{FileState, Placed};
 use crate::planted::Planted;
 use crate::profile::{FileClass, Keeping};
-use crate::sync::atomic::Ordering;
 use crate::waits;
 
 /// Bytes of one round: written, synced and switched together.
@@ -78,29 +77,33 @@ impl Mover {
         if to_the_end {
             self.lengthen_home(file, placed)?;
         }
-        if placed.keeping() == Keeping::None && !placed.pinned.load(Ordering::Relaxed) {
+        if placed.keeping() == Keeping::None && !placed.stay.stays() {
             self.evict_file(file)?;
         }
         Ok(())
     }
 
     /// One pass over the map as [`Mover::destage_file`] makes it, at somebody's pace: between
-    /// rounds nothing is held, and the file may be cut, removed or destaged by others. Redo, and
-    /// what is lent, goes at once.
+    /// rounds nothing is held, and the file may be cut, removed or destaged by others. Redo goes
+    /// from the oldest block on; what is lent goes at once.
     ///
     /// # Errors
     /// As [`Mover::destage_file`].
     pub(crate) fn destage_at(&self, file: &FileState, moving: &mut Moving<'_>) -> Result<()> {
         let Some(placed) = &file.placed else { return Ok(()) };
+        if placed.loan.is_lent() {
+            let blocks = self.destage_file(file, u64::MAX)?;
+            let bytes = placed.block_size.bytes() as u64;
+            let _ = moving.step(&file.unlinked, blocks, bytes, placed.size());
+            return Ok(());
+        }
+        if placed.class == FileClass::Redo {
+            return self.drain_at(file, placed, moving);
+        }
         let bytes = placed.block_size.bytes() as u64;
         let mut failed = None;
         let mut from = Some(BlockIndex(0));
         while let Some(block) = from {
-            if placed.class == FileClass::Redo || placed.loan.is_lent() {
-                let blocks = self.destage_file(file, u64::MAX)?;
-                let _ = moving.step(blocks, bytes, placed.size());
-                return Ok(());
-            }
             let most = moving.blocks_a_step(bytes);
             let round = {
                 let _moving = placed.moving.lock();
@@ -118,7 +121,7 @@ impl Mover {
             let (count, next) = round.inspect_err(|e| self.note_refused(file, e))?;
             from = next;
             let at = next.map_or_else(|| placed.size(), |next| placed.block_size.start_of(next));
-            if !moving.step(count, bytes, at) {
+            if !moving.step(&file.unlinked, count, bytes, at) {
                 break;
             }
         }
@@ -132,6 +135,33 @@ impl Mover {
                 Ok(())
             }
         }
+    }
+
+    /// The same of a redo file: the blocks that it has now, the oldest first.
+    fn drain_at(&self, file: &FileState, placed: &Placed, moving: &mut Moving<'_>) -> Result<()> {
+        let bytes = placed.block_size.bytes() as u64;
+        let mut left = placed.map.counts().0;
+        while left > 0 {
+            let most = moving.blocks_a_step(bytes).min(left);
+            let keep = placed.map.counts().0.saturating_sub(most) as usize;
+            let drained = self.drain_oldest(file, placed, keep);
+            let count = drained.inspect_err(|e| self.note_refused(file, e))?;
+            left = if count == 0 { 0 } else { left.saturating_sub(count) };
+            if !moving.step(&file.unlinked, count, bytes, 0) {
+                return Ok(());
+            }
+        }
+        if placed.loan.is_lent() {
+            return self.destage_file(file, u64::MAX).map(|_| ());
+        }
+        let _moving = placed.moving.lock();
+        if !placed.is_gone() && !placed.loan.is_lent() {
+            self.lengthen_home(file, placed)?;
+        }
+        moving.moved.at = placed.size();
+        let all = placed.map.counts().0 == 0;
+        self.note_destaged(file, all, &Ok(moving.moved.blocks));
+        Ok(())
     }
 
     /// A file that ends with a hole has no block to make home as long as it is.

@@ -9,7 +9,6 @@ use crate::known::FileState;
 use crate::ledger::Ledger;
 use crate::planted::Planted;
 use crate::profile::Keeping;
-use crate::sync::atomic::Ordering;
 use std::sync::Arc;
 
 impl Mover {
@@ -54,7 +53,7 @@ impl Mover {
                 let from = if n == 0 { at_hand } else { 0 };
                 let to = if n == files.len() { at_hand } else { u64::MAX };
                 let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
-                if placed.pinned.load(Ordering::Relaxed) {
+                if placed.stay.stays() {
                     continue;
                 }
                 let mut blocks = Vec::new();

@@ -18,7 +18,7 @@ impl Mover {
         let files = self.files.on(tier);
         for file in &files {
             let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
-            if placed.class == FileClass::Redo && !placed.pinned.load(Ordering::Relaxed) {
+            if placed.class == FileClass::Redo && !placed.stay.stays() {
                 failed =
                     self.drain_redo(file, placed, self.redo_keep_blocks(placed)).err().or(failed);
             }
@@ -38,7 +38,7 @@ impl Mover {
                 let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
                 if got * placed.block_size.frames() >= short
                     || placed.class == FileClass::Redo
-                    || placed.pinned.load(Ordering::Relaxed)
+                    || placed.stay.stays()
                 {
                     continue;
                 }
@@ -67,8 +67,7 @@ impl Mover {
         for file in files {
             let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
             let held = placed.map.counts().0 * placed.block_size.frames();
-            if placed.class == FileClass::Redo && !placed.pinned.load(Ordering::Relaxed) && held > 0
-            {
+            if placed.class == FileClass::Redo && !placed.stay.stays() && held > 0 {
                 redo.push((FileTime::default(), held, file));
             }
         }

@@ -3,6 +3,7 @@
 //!
 //! Deliberately absent: what is moved ([`super::scrub`], [`super::destage`], `file/pin.rs`).
 
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::sleep;
 use std::time::{Duration, Instant};
 
@@ -57,7 +58,8 @@ pub struct Moved {
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Where in the file it is: everything before was moved, or needed no moving.
+    /// Where in the file it is: everything before was moved, or needed no moving. Redo goes home by
+    /// its age: 0 until all of it is there.
     pub at: u64,
     /// It was ended before its end.
     pub stopped: bool,
@@ -84,15 +86,25 @@ impl<'a> Moving<'a> {
     }
 
     /// Blocks of so many bytes were moved, and the file is through up to `at`. Waits until it is
-    /// time for more; `false`: it ends here.
-    pub(crate) fn step(&mut self, blocks: u64, block_bytes: u64, at: u64) -> bool {
+    /// time for more; `false`: it ends here, because somebody says so or the file was removed.
+    pub(crate) fn step(
+        &mut self,
+        removed: &AtomicBool,
+        blocks: u64,
+        block_bytes: u64,
+        at: u64,
+    ) -> bool {
         self.moved.blocks += blocks;
         self.moved.bytes += blocks * block_bytes;
         self.moved.at = at;
         self.pace.moved(blocks * block_bytes, Instant::now());
         let moved = self.moved;
-        let went_on = self.pace.wait(|| (self.goes_on)(&moved));
-        self.moved.stopped |= !went_on;
+        let mut stopped = false;
+        let went_on = self.pace.wait(|| {
+            stopped = !(self.goes_on)(&moved);
+            !stopped && !removed.load(Ordering::Acquire)
+        });
+        self.moved.stopped |= stopped;
         went_on
     }
 }
@@ -126,7 +138,19 @@ mod tests {
         };
         // The next block would come in a quarter of an hour.
         let mut moving = Moving::at(Some(10), &mut goes_on);
-        assert!(!moving.step(1, 8192, 16_384));
+        assert!(!moving.step(&AtomicBool::new(false), 1, 8192, 16_384));
         assert_eq!(moving.moved, Moved { blocks: 1, bytes: 8192, at: 16_384, stopped: true });
+    }
+
+    #[test]
+    fn what_waits_for_a_file_that_is_removed_ends_and_was_not_stopped() {
+        let removed = AtomicBool::new(false);
+        let mut goes_on = |_: &Moved| {
+            removed.store(true, Ordering::Release);
+            true
+        };
+        let mut moving = Moving::at(Some(10), &mut goes_on);
+        assert!(!moving.step(&removed, 1, 8192, 8192));
+        assert!(!moving.moved.stopped);
     }
 }

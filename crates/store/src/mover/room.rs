@@ -28,7 +28,6 @@ use crate::sync::MutexGuard;
 use crate::tier::alloc::Purpose;
 use crate::waits;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Rounds in which nothing could be moved, before the tier is called full.
@@ -218,7 +217,7 @@ impl Mover {
         let (mut moved, mut failed) = (0, None);
         let moves = |p: &&crate::known::Placed| {
             let stays = p.class == FileClass::Data && p.keeping() == Keeping::Keep;
-            !p.pinned.load(Ordering::Relaxed) && (kept_too || !stays)
+            !p.stay.stays() && (kept_too || !stays)
         };
         let mut files = self.files.on(tier);
         files.sort_by_key(|file| file.placed.as_ref().map(|placed| placed.keeping()));
@@ -247,7 +246,7 @@ impl Mover {
         let mut given = 0;
         for file in self.files.on(tier) {
             let Some(placed) = &file.placed else { continue };
-            if given < want && !placed.pinned.load(Ordering::Relaxed) {
+            if given < want && !placed.stay.stays() {
                 given += placed.give_back_pages(want - given);
             }
         }

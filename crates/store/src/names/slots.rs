@@ -286,7 +286,7 @@ impl Namespace {
     fn may_leave(&self, file: &FileState, placed: &Placed) -> bool {
         file.handles.load(Ordering::Acquire) == 0
             && !file.unlinked.load(Ordering::Acquire)
-            && !placed.pinned.load(Ordering::Acquire)
+            && !placed.stay.stays()
             && !placed.loan.is_lent()
             && !self.profile.sentinels().contains(&file.path.lock())
     }

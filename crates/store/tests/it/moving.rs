@@ -5,6 +5,8 @@
 
 use crate::place::{self, Place};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use tiersmith_store::{AttachedHome, FileInTier, Moved, OpenMode, attach, waits};
 
@@ -107,6 +109,26 @@ fn a_move_home_goes_over_the_file_once_and_holds_nothing_between_two_steps() {
 }
 
 #[test]
+fn redo_goes_home_as_slowly_as_it_is_told_and_its_move_can_be_ended() {
+    const PAGE: u64 = 4096;
+    const PAGES: u64 = 40;
+    let place = Place::new();
+    let attached = attached(&place);
+    let file = attached.open("log.redo", OpenMode::CREATE).unwrap();
+    file.write(0, &place::pattern(5, 0, (PAGES * PAGE) as usize)).unwrap();
+    let dirty = || attached.files()[0].dirty;
+    assert_eq!(dirty(), PAGES);
+    let moved = attached.move_home_at("log.redo", Some(10 * PAGE), |moved| moved.blocks < 10);
+    assert_eq!((moved.unwrap().blocks, dirty()), (10, PAGES - 10));
+    let moved = attached.move_home_at("log.redo", None, |_| true).unwrap();
+    assert_eq!((moved.blocks, moved.at, dirty()), (PAGES - 10, PAGES * PAGE, 0));
+    drop(file);
+    attached.detach().unwrap();
+    let home = std::fs::read(place.home().join("log.redo")).unwrap();
+    assert!(home == place::pattern(5, 0, (PAGES * PAGE) as usize));
+}
+
+#[test]
 fn a_move_home_that_was_ended_leaves_the_rest_in_the_tier() {
     let place = place_with_a_file();
     let attached = attached(&place);
@@ -121,17 +143,117 @@ fn a_move_home_that_was_ended_leaves_the_rest_in_the_tier() {
 }
 
 #[test]
+fn a_slow_pin_into_a_full_tier_keeps_no_writer_waiting() {
+    let place = place_with_a_file();
+    std::fs::write(place.home().join("full.d8"), vec![7; 3 * MIB as usize / 2]).unwrap();
+    let attached = attached(&place);
+    // Clean copies fill the tier.
+    assert_eq!(attached.move_in_at("full.d8", None, |_| true).unwrap().blocks, 192);
+    let file = Arc::new(attached.open("new.d8", OpenMode::CREATE).unwrap());
+    let (mut steps, mut written) = (0, 0_u64);
+    let pinned = attached.pin_at("a.d8", None, |_| {
+        // As if the next block came in an hour: whoever writes now is through before that.
+        let (done, is_done) = channel();
+        let (file, from) = (file.clone(), written);
+        let writer = std::thread::spawn(move || {
+            for block in from..from + 50 {
+                file.write(block * BLOCK, &[3; BLOCK as usize]).unwrap();
+            }
+            done.send(()).unwrap();
+        });
+        let waited = is_done.recv_timeout(Duration::from_secs(60));
+        assert!(waited.is_ok(), "the writer waits for the pin, after {steps} steps");
+        writer.join().unwrap();
+        (steps, written) = (steps + 1, written + 50);
+        true
+    });
+    assert_eq!((pinned.unwrap().stopped, steps), (false, BLOCKS));
+    // What came in stayed, however much others wrote.
+    assert_eq!((the_file(&attached).pinned, the_file(&attached).cached), (true, BLOCKS));
+    assert!(attached.stats().waits.event(waits::FREE_WAIT).count() > 0, "it was never full");
+    drop(file);
+    attached.detach().unwrap();
+}
+
+#[test]
+fn a_file_is_not_pinned_before_all_of_it_is_there_and_is_not_unpinned_meanwhile() {
+    let place = place_with_a_file();
+    let first = attached(&place);
+    let mut steps = 0;
+    let ended = first.pin_at("a.d8", None, |_| {
+        steps += 1;
+        assert!(!the_file(&first).pinned, "after {steps} steps");
+        let said = first.unpin("a.d8").unwrap_err().to_string();
+        assert!(said.contains("being brought in"), "{said}");
+        steps < 5
+    });
+    assert!(ended.unwrap().stopped && !the_file(&first).pinned);
+    first.pin("a.d8").unwrap();
+    // Pinned again, and ended: it is pinned still, here and after a restart.
+    assert!(first.pin_at("a.d8", None, |_| the_file(&first).cached == 0).unwrap().stopped);
+    assert!(the_file(&first).pinned);
+    drop(first);
+    let again = attached(&place);
+    assert!(the_file(&again).pinned);
+    again.unpin("a.d8").unwrap();
+    assert!(!the_file(&again).pinned);
+    again.detach().unwrap();
+}
+
+#[test]
+fn a_file_that_is_removed_while_it_is_moved_gives_its_space_back_at_once() {
+    for home in [false, true] {
+        let place = place_with_a_file();
+        let attached = attached(&place);
+        let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
+        file.write(0, &place::pattern(2, 0, (BLOCKS * BLOCK) as usize)).unwrap();
+        if !home {
+            assert_eq!(attached.destage(Some(Path::new("a.d8"))).unwrap(), BLOCKS);
+            assert_eq!(attached.evict(Some(Path::new("a.d8")), 0).unwrap(), BLOCKS);
+        }
+        drop(file);
+        // After the fifth block the file goes; the others would take seven seconds.
+        let (mut removed, mut after) = (false, 0);
+        let mut goes_on = |moved: &Moved| {
+            if moved.blocks >= 5 && !removed {
+                attached.unlink("a.d8").unwrap();
+                removed = true;
+            }
+            after += u64::from(moved.blocks > 5);
+            true
+        };
+        let moved = match home {
+            true => attached.move_home_at("a.d8", Some(5 * BLOCK), &mut goes_on),
+            false => attached.pin_at("a.d8", Some(5 * BLOCK), &mut goes_on),
+        };
+        match moved {
+            Ok(moved) => assert!(home && !moved.stopped && moved.blocks < BLOCKS, "{moved:?}"),
+            Err(e) => assert!(!home && e.to_string().contains("removed"), "{e}"),
+        }
+        assert_eq!(after, 0, "{after} looks after it was removed, home: {home}");
+        assert!(attached.files().is_empty(), "{:?}", attached.files());
+        attached.detach().unwrap();
+    }
+}
+
+#[test]
 fn what_was_used_is_told_of_the_files_that_were_and_of_no_others() {
     let place = place_with_a_file();
     std::fs::write(place.home().join("b.d8"), [0; 100]).unwrap();
     let attached = attached(&place);
     let (a, b) = (attached.open("a.d8", OpenMode::WRITE), attached.open("b.d8", OpenMode::READ));
     let (a, b) = (a.unwrap(), b.unwrap());
-    assert!(attached.used().is_empty());
+    let used = || attached.used().unwrap();
+    assert!(used().is_empty());
     a.read(0, &mut [0; 100]).unwrap();
-    let used = attached.used();
-    assert_eq!((used.len(), &used[0].path, used[0].usage.misses), (1, &"a.d8".into(), 1));
-    assert_eq!(used[0].usage, the_file(&attached).usage);
+    let of_a = the_file(&attached);
+    let told = || used().into_iter().map(|used| (used.id, used.usage)).collect::<Vec<_>>();
+    assert_eq!((told(), of_a.usage.misses), (vec![(of_a.id, of_a.usage)], 1));
+    // The same under another name; and what is removed and open still is nobody's.
+    attached.rename("a.d8", "c.d8").unwrap();
+    assert_eq!(told(), vec![(of_a.id, of_a.usage)]);
+    attached.unlink("c.d8").unwrap();
+    assert!(used().is_empty());
     drop((a, b));
     attached.detach().unwrap();
 }
