@@ -94,8 +94,9 @@ pub(crate) struct Unpin {
 
 /// Bring files into the tier, or home and out of it, once; afterwards they come and go as others do
 ///
-/// The database goes on meanwhile: what it writes behind the move stays in the tier. Ctrl-C, --stop
-/// and a crash are as for `pin`.
+/// The database goes on meanwhile: what it writes behind the move stays in the tier. A file that is
+/// lent to the kernel goes home at once, whatever the rate. Ctrl-C, --stop and a crash are as for
+/// `pin`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

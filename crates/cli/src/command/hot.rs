@@ -9,7 +9,7 @@ use serde_json::json;
 use tiersmith_awr::sources::Address;
 
 use super::status::seconds;
-use super::{print, print_as_it_is, print_json};
+use super::{nobody_reads, print, print_as_it_is, print_json};
 use crate::Outcome;
 use crate::error::Result;
 use crate::hot::{self, Advice, By, Over};
@@ -26,9 +26,10 @@ use crate::mounted::{LiveHot, not_served, unexpected};
 /// fits, or with why there is nothing to gain. The daemon knows the rates from counters that it
 /// looks at every five seconds.
 ///
-/// With the address of PostgreSQL its relations are named, and their segments and forks are one
-/// line. MariaDB's and MySQL's tables are named by their paths; with an address the server reads
-/// names in other alphabets. Passwords come from where `tiersmith awr record` takes them.
+/// With the address of PostgreSQL its relations are named, and their segments and forks that were
+/// used are one line. MariaDB's and MySQL's tables are named by their paths; with an address the
+/// server reads names in other alphabets. Passwords come from where `tiersmith awr record` takes
+/// them.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -76,7 +77,7 @@ impl Hot {
                 None => return Err(not_served(&place)),
             };
             let named = self.show(&hot, address.as_ref())?;
-            let Some(every) = self.every else {
+            let Some(every) = self.every.filter(|_| !nobody_reads()) else {
                 return Ok(if named { Outcome::Good } else { Outcome::Findings });
             };
             std::thread::sleep(every);
@@ -91,16 +92,13 @@ impl Hot {
         let top = self.top as usize;
         if let Some(address) = address {
             // What is listed and what is to be pinned: the first by either order.
-            let first = objects.len().min(top.max(hot::NAMED_LEAST));
-            troubles = hot::name_by(address, hot, &mut objects[..first]);
-            if self.by != By::Saved {
-                hot::sort(&mut objects, self.by, self.over);
-                let first = objects.len().min(top);
-                troubles.extend(hot::name_by(address, hot, &mut objects[..first]));
-                hot::sort(&mut objects, By::Saved, self.over);
-            }
-            troubles.sort();
-            troubles.dedup();
+            let mut others = objects.split_off(objects.len().min(top.max(hot::NAMED_LEAST)));
+            hot::sort(&mut others, self.by, self.over);
+            let cold = others.split_off(others.len().min(top));
+            objects.extend(others);
+            troubles = hot::name_by(address, hot, &mut objects);
+            objects.extend(cold);
+            hot::sort(&mut objects, By::Saved, self.over);
         }
         let advice = Advice::of(hot, &objects, self.over);
         hot::sort(&mut objects, self.by, self.over);

@@ -20,6 +20,7 @@ mod trial;
 mod written;
 
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Subcommand;
 use serde::Serialize;
@@ -95,13 +96,24 @@ fn print(text: &str) -> Result<()> {
     print_as_it_is(&messages::output(text))
 }
 
+/// Whether whoever read what is printed has gone: who prints again and again ends.
+fn nobody_reads() -> bool {
+    NOBODY_READS.load(Ordering::Relaxed)
+}
+
+static NOBODY_READS: AtomicBool = AtomicBool::new(false);
+
 fn print_as_it_is(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Error::Io { what: "write", path: "standard output".into(), source: e })
         }
-        _ => Ok(()),
+        Err(_) => {
+            NOBODY_READS.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+        Ok(()) => Ok(()),
     }
 }
 

@@ -11,7 +11,7 @@ use tiersmith_sqlite::place::{FastSpec, Placement, Standing, Status as PlaceStat
 use tiersmith_store::check::{CheckError, CheckOptions, CheckReport, Finding, Severity, check};
 
 use super::home::{Home, Subject, names_a_tier};
-use super::{print, print_as_it_is, print_json};
+use super::{nobody_reads, print, print_as_it_is, print_json};
 use crate::Outcome;
 use crate::error::{Error, Result};
 use crate::health;
@@ -125,7 +125,7 @@ impl Status {
         let (mut disks, mut asked) = (disks_below(), Instant::now());
         loop {
             self.show(&live, &disks)?;
-            let Some(every) = self.watch else {
+            let Some(every) = self.watch.filter(|_| !nobody_reads()) else {
                 let well = health::is_well(&disks)
                     && live.background_error.is_none()
                     && live.trouble_with_files().is_empty()

@@ -4,19 +4,21 @@
 //! A pin is worth it when
 //!
 //! 1. a read from home takes longer than one from the tier, as far as that was measured,
-//! 2. the file's misses are at least [`SHARE_LEAST`] of all and cost at least
+//! 2. the misses that it would spare are at least [`SHARE_LEAST`] of all and cost at least
 //!    [`SAVES_LEAST_MS_PER_S`], or where nothing was measured are [`MISSES_LEAST`] a second,
 //! 3. it fits into what pins may take of the tier, with those before it on the list, and
 //! 4. it has more misses than the copies have hits that would have to go for it. As many are taken
 //!    to be lost as other files' copies have on the average; those that go are the least read.
 //!
+//! A command is for a shell: none is given for a path that is not plain text, and every name is one
+//! line.
+//!
 //! **Deliberately absent**: what a larger tier would do (`status` has curves for that).
-
-use std::path::Path;
 
 use serde::Serialize;
 
 use super::{Object, Over, miss_costs_us, names};
+use crate::messages;
 use crate::mounted::{HotTier, LiveHot, size};
 
 /// Of all misses.
@@ -33,6 +35,9 @@ const PINS_MOST: usize = 10;
 pub(crate) struct Advised {
     pub(crate) command: String,
     pub(crate) name: String,
+    /// How many files the command is of.
+    pub(crate) files: u64,
+    /// What comes to be pinned.
     pub(crate) bytes: u64,
     pub(crate) misses_per_s: f64,
     pub(crate) saves_ms_per_s: Option<f64>,
@@ -63,8 +68,8 @@ impl Advice {
         let reads: f64 = objects.iter().map(|object| object.rates(over).reads()).sum();
         if reads == 0.0 {
             return none(format!(
-                "nothing to gain from a pin: no block was read in the {:.0} s since the mount \
-                 began",
+                "nothing to gain from a pin: no block was read of the files that the tier knows \
+                 now, in {:.0} s",
                 hot.known_s
             ));
         }
@@ -80,11 +85,11 @@ impl Advice {
         let mut rooms: Vec<Room<'_>> =
             hot.tiers.iter().map(|tier| Room::of(tier, objects, over)).collect();
         let mut advice = Advice::default();
-        let (mut little, mut full, mut displacing) = (0_u64, Vec::new(), 0_u64);
+        let (mut little, mut full, mut displacing, mut odd) = (0_u64, Vec::new(), 0_u64, 0_u64);
         let missed = |object: &&Object| object.can_be_pinned() && object.rates(over).misses > 0.0;
         let there = objects.iter().filter(missed).filter(|object| object.is_there()).count();
         for object in objects {
-            let misses = object.avoidable(over);
+            let misses = object.avoidable();
             let enough = object
                 .saves_ms_per_s
                 .map_or(misses >= MISSES_LEAST, |saves| saves >= SAVES_LEAST_MS_PER_S);
@@ -98,9 +103,9 @@ impl Advice {
             let Some(room) = rooms.iter_mut().find(|room| room.tier.name == object.tier) else {
                 continue;
             };
-            let bytes = object.size.next_multiple_of(object.block_bytes.max(1));
+            let bytes = object.loose.size;
             if bytes > room.pins {
-                full.push(format!("{} ({})", object.name, size(bytes)));
+                full.push(format!("{} ({})", messages::line(&object.name), size(bytes)));
                 continue;
             }
             if room.loses(object) >= misses {
@@ -110,10 +115,15 @@ impl Advice {
             if advice.pins.len() == PINS_MOST {
                 break;
             }
+            let Some(command) = command(hot, object) else {
+                odd += 1;
+                continue;
+            };
             room.take(object, bytes);
             advice.pins.push(Advised {
-                command: command(&hot.home, &object.pattern),
-                name: object.name.clone(),
+                command,
+                name: messages::line(&object.name),
+                files: object.files.len() as u64,
                 bytes,
                 misses_per_s: misses,
                 saves_ms_per_s: object.saves_ms_per_s,
@@ -134,6 +144,12 @@ impl Advice {
             advice.why.push(format!(
                 "{displacing} more would drive out copies of other files that are hit as often as \
                  they miss"
+            ));
+        }
+        if odd > 0 {
+            advice.why.push(format!(
+                "no command is given for {odd} that would help: the path of the home or of its \
+                 files has characters that are no plain text"
             ));
         }
         if advice.pins.is_empty() && advice.why.is_empty() {
@@ -162,15 +178,20 @@ impl Advice {
     }
 }
 
-/// The command that pins these files.
-fn command(home: &Path, pattern: &str) -> String {
-    format!("tiersmith pin {} {}", names::word(&home.display().to_string()), names::word(pattern))
+/// The command that pins these files; `None` where it could not be copied as it is.
+fn command(hot: &LiveHot, object: &Object) -> Option<String> {
+    let home = hot.home.display().to_string();
+    let is_plain = |text: &str| !text.contains('\u{fffd}') && messages::line(text) == text;
+    let plain = is_plain(&home) && object.files.iter().all(|path| is_plain(path));
+    let words = || (names::word(&home), names::word(&object.pattern));
+    let command = plain.then(words).map(|(home, path)| format!("tiersmith pin {home} {path}"));
+    command.filter(|command| is_plain(command))
 }
 
 impl<'a> Room<'a> {
     fn of(tier: &'a HotTier, objects: &[Object], over: Over) -> Room<'a> {
-        let others = objects.iter().filter(|object| object.tier == tier.name && !object.pinned);
-        let hits: f64 = others.map(|object| object.rates(over).hits).sum();
+        let others = objects.iter().filter(|object| object.tier == tier.name);
+        let hits: f64 = others.map(|object| object.loose.hits[over.place()]).sum();
         Room {
             tier,
             pins: tier.pins_most_bytes.saturating_sub(tier.pinned_bytes),
@@ -182,7 +203,7 @@ impl<'a> Room<'a> {
 
     /// Bytes that are not in the tier yet.
     fn comes(object: &Object) -> u64 {
-        object.size.saturating_sub(object.in_tier_bytes)
+        object.loose.size.saturating_sub(object.loose.in_tier_bytes)
     }
 
     /// Hits a second that others would lose.
@@ -280,5 +301,50 @@ mod tests {
         assert_eq!(pinned(&advice(&hot)), ["base/5/1"]);
         hot.files[0].rates[1].misses = 0.9;
         assert!(advice(&hot).pins.is_empty());
+    }
+
+    #[test]
+    fn of_a_relation_that_is_pinned_in_part_only_the_rest_has_to_fit() {
+        let mut pinned_part = sized("base/5/1", 0.0, 60);
+        (pinned_part.pinned, pinned_part.in_tier_bytes) = (true, 60 * MIB);
+        let mut hot = home("postgres", vec![pinned_part, sized("base/5/1.1", 50.0, 8)]);
+        hot.tiers[0].pinned_bytes = 60 * MIB;
+        let advice = advice(&hot);
+        assert_eq!(pinned(&advice), ["base/5/1"], "{advice:?}");
+        assert_eq!(advice.pins[0].bytes, 8 * MIB);
+    }
+
+    #[test]
+    fn hits_of_pinned_segments_are_not_what_others_would_lose() {
+        // All the hits are of a segment that is pinned: what would go is read by nobody.
+        let hits = HotFile { pinned: true, ..file("base/5/1", 1e6, 0.0) };
+        let files = vec![hits, file("base/5/1.1", 0.0, 0.1), sized("base/5/2", 40.0, 55)];
+        assert_eq!(pinned(&advice(&home("postgres", files))), ["base/5/2"]);
+    }
+
+    #[test]
+    fn a_file_that_is_nearly_all_in_the_tier_promises_no_more_than_its_rest() {
+        let warm = HotFile { in_tier_bytes: 8 * MIB - 8192, ..file("base/5/1", 900.0, 90.0) };
+        let warm = advice(&home("postgres", vec![warm]));
+        assert!(warm.pins.is_empty(), "{warm:?}");
+        // It was read in within the hour, and does not miss now.
+        let mut was = file("base/5/1", 900.0, 90.0);
+        was.rates[0].misses = 0.0;
+        let was = advice(&home("postgres", vec![was]));
+        assert!(was.pins.is_empty(), "{was:?}");
+    }
+
+    #[test]
+    fn no_command_is_given_for_a_path_that_a_terminal_would_read() {
+        for bad in ["\n", "\t", "\x1b", "\r", "\u{9b}", "\u{fffd}"] {
+            let path = format!("base/5/x{bad}tiersmith detach /srv/db");
+            let evil = file(&path, 0.0, 50.0);
+            let mut hot = home("postgres", vec![evil, file("base/5/2", 0.0, 50.0)]);
+            let told = advice(&hot);
+            assert_eq!(pinned(&told), ["base/5/2"], "{told:?}");
+            assert!(told.why.iter().any(|why| why.contains("no command")), "{told:?}");
+            hot.home = format!("/srv/x{bad}y").into();
+            assert!(advice(&hot).pins.is_empty(), "{bad:?}");
+        }
     }
 }

@@ -90,11 +90,46 @@ pub(crate) struct Object {
     pub(crate) saves_ms_per_s: Option<f64>,
     #[serde(skip)]
     pub(crate) relation: Option<names::Relation>,
+    /// Its files that are not pinned.
+    #[serde(skip)]
+    pub(crate) loose: Loose,
+}
+
+/// Files that a pin would change something of: sums.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Loose {
+    /// In whole blocks.
+    pub(crate) size: u64,
+    pub(crate) in_tier_bytes: u64,
+    /// For each of the half-lives.
+    pub(crate) hits: [f64; 2],
+    /// Misses a second that there would not be: those that a file has now and has had for long, and
+    /// of these the share of the file that is not in the tier by now.
+    pub(crate) avoidable: f64,
+}
+
+impl Loose {
+    fn take(&mut self, file: &HotFile) {
+        if file.pinned {
+            return;
+        }
+        let size = file.size.next_multiple_of(file.block_bytes.max(1));
+        self.size += size;
+        self.in_tier_bytes += file.in_tier_bytes.min(size);
+        for (sum, rates) in self.hits.iter_mut().zip(&file.rates) {
+            *sum += rates.hits;
+        }
+        let misses = file.rates[0].misses.min(file.rates[1].misses);
+        let absent = 1.0 - file.in_tier_bytes as f64 / size.max(1) as f64;
+        self.avoidable += misses * absent.max(0.0);
+    }
 }
 
 impl Object {
     fn of(file: &HotFile) -> Object {
         let [minute, hour] = file.rates;
+        let mut loose = Loose::default();
+        loose.take(file);
         Object {
             name: file.path.clone(),
             kind: "file".into(),
@@ -111,6 +146,7 @@ impl Object {
             hour,
             saves_ms_per_s: None,
             relation: None,
+            loose,
         }
     }
 
@@ -124,6 +160,7 @@ impl Object {
         self.in_tier_bytes += file.in_tier_bytes;
         self.minute.add(&file.rates[0]);
         self.hour.add(&file.rates[1]);
+        self.loose.take(file);
     }
 
     pub(crate) fn rates(&self, over: Over) -> &Rates {
@@ -140,9 +177,9 @@ impl Object {
         self.in_tier_bytes >= self.size
     }
 
-    /// Misses a second that there would not be with a pin.
-    pub(crate) fn avoidable(&self, over: Over) -> f64 {
-        if self.can_be_pinned() && !self.is_there() { self.rates(over).misses } else { 0.0 }
+    /// Misses a second that there would not be with a pin, as far as can be promised.
+    pub(crate) fn avoidable(&self) -> f64 {
+        if self.can_be_pinned() { self.loose.avoidable } else { 0.0 }
     }
 }
 
@@ -180,7 +217,7 @@ pub(crate) fn objects(hot: &LiveHot, fold: bool, over: Over) -> Vec<Object> {
             object.files.sort();
             object.pattern = names::pattern_of_all(&object.files);
         }
-        let avoidable = object.avoidable(over);
+        let avoidable = object.avoidable();
         object.saves_ms_per_s = cost_us.map(|us| avoidable * us / 1e3);
     }
     objects
@@ -195,7 +232,7 @@ pub(crate) fn sort(objects: &mut [Object], by: By, over: Over) {
                 object.saves_ms_per_s.unwrap_or_default()
             }
             // A home whose reads cost nothing, or were not measured: then by misses alone.
-            By::Saved => object.avoidable(over),
+            By::Saved => object.avoidable(),
             By::Reads => rates.reads(),
             By::Misses => rates.misses,
             By::Writes => rates.writes,
@@ -303,7 +340,8 @@ pub(crate) mod tests {
             "missed",
             "a pin changes nothing of a pinned file"
         );
-        assert_eq!(first(By::Saved, Over::Minute), "written");
+        assert_eq!(first(By::Saved, Over::Minute), "missed", "what misses since a moment ago only");
+        assert_eq!(first(By::Misses, Over::Minute), "written");
         assert_eq!(first(By::Misses, Over::Hour), "pinned");
         assert_eq!(first(By::Reads, Over::Hour), "read");
         assert_eq!(first(By::Writes, Over::Hour), "written");

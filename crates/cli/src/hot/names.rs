@@ -91,9 +91,12 @@ pub(crate) fn table(path: &str) -> Option<Table> {
         "MYI" | "MAI" => Some((name, "indexes")),
         _ => None,
     })?;
-    if schema.is_empty() || name.is_empty() || name.starts_with("#sql") {
+    // `#TMP#` and `#REN#`: a change of partitions that is under way, or was cut off.
+    let ends = |mark: &str| name.to_ascii_lowercase().ends_with(mark);
+    if schema.is_empty() || name.starts_with("#sql") || ends("#tmp#") || ends("#ren#") {
         return None;
     }
+    let kind = if is_full_text(name) { "full-text index" } else { kind };
     let mut parts = vec![schema.to_owned()];
     let mut rest = name;
     for mark in [["#P#", "#p#"], ["#SP#", "#sp#"]] {
@@ -104,6 +107,14 @@ pub(crate) fn table(path: &str) -> Option<Table> {
     }
     parts.push(rest.to_owned());
     parts.iter().all(|part| !part.is_empty()).then_some(Table { parts, kind })
+}
+
+/// InnoDB's own tables of a full-text index: after `FTS_` comes the table's number, in sixteen
+/// hexadecimal digits.
+fn is_full_text(name: &str) -> bool {
+    let rest = name.strip_prefix("FTS_").or_else(|| name.strip_prefix("fts_"));
+    let number = rest.and_then(|rest| rest.split('_').next());
+    number.is_some_and(|n| n.len() == 16 && n.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 /// A name as it was given; `None`: a part of it is not what this program can read.
@@ -140,8 +151,19 @@ pub(crate) fn pattern_of(path: &str) -> String {
     out
 }
 
-/// A pattern that matches these files of one directory and no others.
+/// So many names at the most are in a pattern.
+const LISTED_MOST: usize = 100;
+
+/// A pattern that matches these files of one of PostgreSQL's relations and no others; where that
+/// would be long, one that matches all of the relation's files.
 pub(crate) fn pattern_of_all(paths: &[String]) -> String {
+    if let Some(relation) =
+        paths.first().and_then(|path| relation(path)).filter(|_| paths.len() > LISTED_MOST)
+    {
+        let (at, node) = (relation.to_string(), relation.node);
+        let directory = at.rsplit_once('/').map_or("", |(at, _)| at);
+        return format!("{directory}/{{{node},{node}.*,{node}_*}}");
+    }
     let directory = paths.first().and_then(|path| path.rsplit_once('/')).map_or("", |(at, _)| at);
     let names: Vec<String> = paths
         .iter()
@@ -210,6 +232,17 @@ mod tests {
             ("my@002dshop/a@0020b.MYI", "my-shop.a b", "indexes"),
             ("shop/a@002eb.MAD", "shop.a.b", "table"),
             ("shop/@20ac.ibd", "shop.\u{20ac}", "table"),
+            (
+                "shop/FTS_0000000000000123_BEING_DELETED.ibd",
+                "shop.FTS_0000000000000123_BEING_DELETED",
+                "full-text index",
+            ),
+            (
+                "shop/fts_0000000000000429_000000000000008f_index_1.ibd",
+                "shop.fts_0000000000000429_000000000000008f_index_1",
+                "full-text index",
+            ),
+            ("shop/fts_notes.ibd", "shop.fts_notes", "table"),
             // Letters that only the server knows stay as they are.
             ("shop/@0j@1f.ibd", "shop.@0j@1f", "table"),
         ] {
@@ -217,9 +250,18 @@ mod tests {
         }
         assert!(table("shop/@0j.ibd").unwrap().needs_server());
         assert!(!table("shop/a@002db.ibd").unwrap().needs_server());
-        for path in
-            ["ibdata1", "shop/db.opt", "shop/#sql-1.ibd", "a/b/c.ibd", "shop/.ibd", "/x.ibd", ""]
-        {
+        for path in [
+            "ibdata1",
+            "shop/db.opt",
+            "shop/#sql-1.ibd",
+            "a/b/c.ibd",
+            "shop/.ibd",
+            "/x.ibd",
+            "",
+            "shop/o#P#p0#TMP#.ibd",
+            "shop/o#P#p0#REN#.ibd",
+            "shop/o#p#p0#tmp#.ibd",
+        ] {
             assert_eq!(named(path), None, "{path}");
         }
     }
@@ -232,19 +274,44 @@ mod tests {
         assert_eq!(decoded("a@0040b").as_deref(), Some("a@b"));
     }
 
+    /// As the store reads patterns.
+    fn matches(pattern: &str, path: &str) -> bool {
+        let mut glob = globset::GlobBuilder::new(pattern.trim_start_matches('/'));
+        glob.literal_separator(true).build().unwrap().compile_matcher().is_match(path)
+    }
+
     #[test]
-    fn a_pattern_matches_its_path_and_a_shell_reads_one_word() {
-        for path in ["base/5/1", "top", "s/a[1]{b}*?.ibd", "s/a#P#p0.ibd", "s/a\\b'c.ibd"] {
+    fn a_pattern_matches_its_path_and_no_other_and_a_shell_reads_one_word() {
+        for path in ["base/5/1", "top", "s/a[1]{b}*?.ibd", "s/a#P#p0.ibd", "s/a\\b'c.ibd", "s/!x"] {
             let glob = pattern_of(path);
             let read = std::process::Command::new("sh")
                 .args(["-c", &format!("printf %s {}", word(&glob))])
                 .output()
                 .unwrap();
             assert_eq!(String::from_utf8(read.stdout).unwrap(), glob, "{path}");
+            assert!(matches(&glob, path), "{glob} {path}");
+            for other in ["s/a1b.ibd", "base/5/11", "s/aP", "s/b", "base/5/"] {
+                assert!(!matches(&glob, other), "{glob} {other}");
+            }
         }
         assert_eq!(pattern_of("s/a[1].ibd"), "s/a[[]1[]].ibd");
         let all = pattern_of_all(&["base/5/1".into(), "base/5/1.1".into()]);
         assert_eq!((&*all, &*word(&all)), ("base/5/{1,1.1}", "'base/5/{1,1.1}'"));
+        assert!(matches(&all, "base/5/1") && matches(&all, "base/5/1.1"));
+        assert!(!matches(&all, "base/5/1.2") && !matches(&all, "base/5/11"));
         assert_eq!(word(""), "''");
+    }
+
+    #[test]
+    fn a_relation_of_many_segments_has_a_short_pattern() {
+        let path = |n: u32| format!("base/5/16384.{n}");
+        let mut paths: Vec<String> = (1..5000).map(path).collect();
+        paths.extend(["base/5/16384".into(), "base/5/16384_fsm".into()]);
+        let all = pattern_of_all(&paths);
+        assert!(all.len() < 100, "{} characters", all.len());
+        assert!(paths.iter().all(|path| matches(&all, path)), "{all}");
+        for other in ["base/5/163841", "base/5/16385", "base/6/16384", "base/5/1.1"] {
+            assert!(!matches(&all, other), "{all} {other}");
+        }
     }
 }

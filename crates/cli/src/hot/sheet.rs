@@ -1,6 +1,7 @@
 //! Hot files as text.
 
 use super::{Advice, By, Object, Over};
+use crate::messages;
 use crate::mounted::{LiveHot, size};
 
 /// Characters of a name that a line has room for.
@@ -14,11 +15,13 @@ pub(crate) fn text(
     (by, over): (By, Over),
     (troubles, advice): (&[String], &Advice),
 ) -> String {
-    let mut out = format!("{}: hot files, by {}, rates a second\n", hot.home.display(), words(by));
+    let home = messages::path(&hot.home);
+    let mut out = format!("{home}: hot files, by {}, rates a second\n", words(by));
     if hot.emulated {
         out.push_str("  EMULATED: the tier stands for persistent memory\n");
     }
     if let Some(model) = &hot.home_model {
+        let model = messages::line(model);
         out.push_str(&format!(
             "  MODELLED: home is delayed as {model} would be; for studies only\n"
         ));
@@ -53,10 +56,18 @@ pub(crate) fn text(
         if more > 0 {
             out.push_str(&format!("  and {more} more (--top)\n"));
         }
-        out.push_str("  saves: milliseconds of waiting for home a second that a pin would save\n");
+        out.push_str(
+            "  saves: milliseconds of waiting for home a second that a pin would save at least\n",
+        );
+        if objects.iter().any(|object| object.relation.is_some()) {
+            out.push_str(
+                "  size, in tier and a pin of a relation are of its files that were read or \
+                 written; the others are cold\n",
+            );
+        }
     }
     for trouble in troubles {
-        out.push_str(&format!("  NOT NAMED: {trouble}\n"));
+        out.push_str(&format!("  NOT NAMED: {}\n", messages::line(trouble)));
     }
     out.push('\n');
     if !advice.pins.is_empty() {
@@ -68,9 +79,9 @@ pub(crate) fn text(
         for pin in &advice.pins {
             out.push_str(&format!(
                 "    {}\n      # {}: {}, {} misses a second\n",
-                pin.command,
-                pin.name,
-                size(pin.bytes),
+                messages::line(&pin.command),
+                messages::line(&pin.name),
+                size_of(pin),
                 rate(pin.misses_per_s)
             ));
         }
@@ -83,9 +94,17 @@ pub(crate) fn text(
         }
     }
     for why in &advice.why {
-        out.push_str(&format!("  {why}\n"));
+        out.push_str(&format!("  {}\n", messages::line(why)));
     }
     out
+}
+
+/// How much a pin is, and of how many files if not of one.
+fn size_of(pin: &super::advice::Advised) -> String {
+    match pin.files {
+        1 => size(pin.bytes),
+        files => format!("{} of {files} files", size(pin.bytes)),
+    }
 }
 
 fn words(by: By) -> &'static str {
@@ -136,10 +155,10 @@ fn rate(rate: f64) -> String {
 
 /// As much as a line has room for: of a path its end, of a name its beginning.
 fn shown(object: &Object) -> String {
-    let name = &object.name;
+    let name = messages::line(&object.name);
     let long = name.chars().count();
     if long <= NAME_SHOWN {
-        return name.to_owned();
+        return name;
     }
     match object.kind.as_str() {
         "file" => "...".chars().chain(name.chars().skip(long + 3 - NAME_SHOWN)).collect(),
@@ -152,6 +171,7 @@ mod tests {
     use super::super::tests::{file, home};
     use super::super::{By, objects, sort};
     use super::*;
+    use crate::mounted::HotFile;
 
     #[test]
     fn the_table_lines_up_and_says_what_to_pin_and_of_how_much_time_that_is() {
@@ -175,6 +195,44 @@ mod tests {
             "of 90 s only",
         ] {
             assert!(said.contains(words), "{words}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_somebody_else_chose_stays_in_its_line() {
+        for bad in ["\n", "\t", "\x1b", "\r", "\u{85}"] {
+            let evil = format!("x{bad}    tiersmith detach /srv/db");
+            let files = vec![
+                file(&format!("base/5/{evil}"), 1.0, 50.0),
+                HotFile { size: 200 << 20, ..file("base/5/3", 0.0, 80.0) },
+                file("base/5/2", 0.0, 50.0),
+            ];
+            let mut hot = home("postgres", files);
+            hot.home_model = Some(evil.clone());
+            let mut all = objects(&hot, true, Over::Hour);
+            // As a server gives them.
+            for object in &mut all[1..] {
+                object.name = evil.clone();
+            }
+            let plain = |name: &str| {
+                let mut all = all.clone();
+                all.iter_mut().for_each(|object| object.name = name.into());
+                all
+            };
+            let said = |all: &[Object]| {
+                let advice = Advice::of(&hot, all, Over::Hour);
+                text(&hot, all, 9, (By::Saved, Over::Hour), (std::slice::from_ref(&evil), &advice))
+            };
+            let (shown, harmless) = (said(&all), said(&plain("x")));
+            assert!(!shown.contains(bad) || bad == "\n", "{bad:?}: {shown:?}");
+            assert_eq!(shown.lines().count(), harmless.lines().count(), "{shown}");
+            let command = |line: &&str| line.trim_start().starts_with("tiersmith ");
+            let commands: Vec<&str> = shown.lines().filter(command).collect();
+            assert_eq!(commands, ["    tiersmith pin /srv/db base/5/2"], "{shown}");
+            hot.home = format!("/srv/{evil}").into();
+            let advice = Advice::of(&hot, &all, Over::Hour);
+            let shown = text(&hot, &all, 9, (By::Saved, Over::Hour), (&[], &advice));
+            assert!(!shown.lines().any(|line| command(&line)), "{shown}");
         }
     }
 }

@@ -22,6 +22,17 @@ fn hot(site: &Site, more: &[&str]) -> (i32, Value) {
     (told.status.code().unwrap(), json(&told))
 }
 
+/// The same when a file is in the list, which is read until it is: two looks are a second apart.
+fn hot_of(site: &Site, path: &str, more: &[&str]) -> (i32, Value) {
+    let mut said = (0, Value::Null);
+    wait_until("the file is listed by its path", || {
+        read(&site.home.join(path));
+        said = hot(site, more);
+        object(&said.1, path).is_some()
+    });
+    said
+}
+
 fn object<'a>(hot: &'a Value, name: &str) -> Option<&'a Value> {
     hot["objects"].as_array().unwrap().iter().find(|object| object["name"] == name)
 }
@@ -72,6 +83,14 @@ fn hot_advises_the_pin_that_saves_waiting_and_nothing_once_that_is_done() {
     assert_eq!(object(&after, FILE).unwrap()["pinned"], true, "{after}");
     assert!(after["advice"]["pins"].as_array().unwrap().is_empty(), "{after}");
     assert!(after["advice"]["why"].to_string().contains("nothing to gain"), "{after}");
+    // What is shown again and again ends when nobody reads it any more.
+    for again in
+        [["hot", site.home_str(), "--every=0.1"], ["status", site.home_str(), "--watch=0.1"]]
+    {
+        let mut shown = begin(&again);
+        drop(shown.stdout.take().unwrap());
+        wait_until("it ends", || shown.try_wait().unwrap().is_some());
+    }
     let said = refused(&["hot", site.path().to_str().unwrap()]);
     assert!(said.contains("is not mounted"), "{said}");
     good(&["detach", site.home_str()]);
@@ -106,6 +125,9 @@ fn a_slow_pin_is_seen_ended_killed_and_goes_on_where_it_was() {
     has_begun(&site);
     let said = refused(&["move", site.home_str(), FILE, "--to", "tier"]);
     assert!(said.contains("runs already") && said.contains("--stop"), "{said}");
+    let unpinned = tiersmith(&["unpin", site.home_str(), FILE]);
+    assert_eq!(unpinned.status.code(), Some(1));
+    assert!(text(&unpinned).contains("a pin of it runs"), "{}", text(&unpinned));
     let shown = text(&good(&["status", site.home_str()]));
     assert!(shown.contains(&format!("moving:    pin {FILE} runs at 8192/s")), "{shown}");
     let stopped = json(&good(&["pin", site.home_str(), "--stop", "--json"]));
@@ -130,6 +152,11 @@ fn a_slow_pin_is_seen_ended_killed_and_goes_on_where_it_was() {
     assert_eq!(done["whole"], true, "{done}");
     assert_eq!(done["moved_bytes"].as_u64().unwrap(), 64 * 8192 - cached, "{done}");
     assert_eq!((data(&site, "pinned_files"), data(&site, "cached_bytes")), (1, 64 * 8192));
+    // A file that cannot be pinned is one that the pin is through with.
+    assert_eq!(tiersmith(&["pin", site.home_str(), "PG_VERSION"]).status.code(), Some(1));
+    let failed = moves(&site);
+    assert_eq!((&failed["files"], &failed["failed"]), (&1.into(), &1.into()), "{failed}");
+    assert_eq!((&failed["bytes"], &failed["whole"]), (&failed["of_bytes"], &false.into()));
     let archive = site.path().join("archive.tsawr");
     let to = archive.to_str().unwrap();
     good(&["awr", "snapshot", site.home_str(), "--to", to]);
@@ -264,13 +291,68 @@ fn postgresqls_tables_and_indexes_are_named_by_its_server_and_by_no_other() {
     // The same numbers mean other tables in another cluster.
     let other = Site::postgres_like();
     let _ = other.attach(&[]);
-    read(&other.home.join(FILE));
-    let (code, hot) = hot(&other, &["--url", &url]);
+    let (code, hot) = hot_of(&other, FILE, &["--url", &url]);
     assert_eq!(code, 1, "{hot}");
     assert!(hot["not_named"][0].as_str().unwrap().contains("is not the server of"), "{hot}");
-    assert!(object(&hot, FILE).is_some(), "{hot}");
     good(&["detach", other.home_str()]);
+    // So they may in a standby, or in a copy, whose cluster has the same number.
+    let copy = Site::postgres_like();
+    let control = fs::read(site.home.join("global/pg_control")).unwrap();
+    fs::write(copy.home.join("global/pg_control"), control).unwrap();
+    let _ = copy.attach(&[]);
+    for pid in [None, Some("4711\n/srv/copy\n86400\n5432\n\n\n\n")] {
+        if let Some(pid) = pid {
+            fs::write(copy.home.join("postmaster.pid"), pid).unwrap();
+        }
+        let (code, hot) = hot_of(&copy, FILE, &["--url", &url]);
+        assert_eq!(code, 1, "{pid:?}: {hot}");
+        let why = hot["not_named"][0].as_str().unwrap();
+        assert!(why.contains("is not the server of"), "{pid:?}: {hot}");
+    }
+    good(&["detach", copy.home_str()]);
     drop(client);
+    server.stop().unwrap();
+    good(&["detach", site.home_str()]);
+}
+
+#[test]
+fn a_table_beside_its_databases_tablespace_is_named_and_what_has_no_name_is_told() {
+    let product = server::product("postgres").unwrap();
+    let statements = [
+        "SET allow_in_place_tablespaces = true",
+        "CREATE TABLESPACE aside LOCATION ''",
+        "CREATE DATABASE far TABLESPACE aside",
+    ];
+    let Some((site, place)) = made(product, &statements) else { return };
+    let _ = site.attach_sized("64M", &["--atomic-pages", "on"]);
+    let programs = database::programs(product).unwrap();
+    let server = Server::start(product, &programs, &place).unwrap();
+    let host = server.socket_dir().display();
+    let url = format!("postgresql://postgres@/postgres?host={host}&port=5432");
+    let sql = |statement: &str| {
+        let mut psql = server.command(Path::new("psql")).unwrap();
+        let _ = psql.args(["-h", &host.to_string(), "-p", "5432", "-U", "postgres", "-d", "far"]);
+        let told = psql.args(["-Atc", statement]).output().unwrap();
+        assert!(told.status.success(), "{statement}: {told:?}");
+        String::from_utf8(told.stdout).unwrap().trim().to_owned()
+    };
+    sql("CREATE TABLE here (id int) TABLESPACE pg_default");
+    sql("INSERT INTO here SELECT generate_series(1, 9000)");
+    sql("CHECKPOINT");
+    let path = sql("SELECT pg_relation_filepath('here')");
+    let directory = path.rsplit_once('/').unwrap().0;
+    assert!(directory.starts_with("base/"), "{path}");
+    // What a crash of the server has left behind: no relation's.
+    let stray = format!("{directory}/4000000000");
+    fs::write(site.home.join(&stray), [1; 65_536]).unwrap();
+    read(&site.home.join(&path));
+    let (code, hot) = hot_of(&site, &stray, &["--url", &url]);
+    let table = object(&hot, "far: public.here").unwrap_or_else(|| panic!("{hot}"));
+    assert_eq!((&table["kind"], &table["files"][0]), (&"table".into(), &path.into()), "{hot}");
+    assert_eq!(code, 1, "{hot}");
+    let not_named = hot["not_named"].to_string();
+    assert!(not_named.contains("database far has no relation for 1 of"), "{hot}");
+    assert!(not_named.contains("other tablespaces"), "{hot}");
     server.stop().unwrap();
     good(&["detach", site.home_str()]);
 }
@@ -297,8 +379,11 @@ fn mariadbs_tables_are_named_by_their_paths_and_other_alphabets_by_its_server() 
     for table in ["a-b", "gr\u{f6}\u{df}e"] {
         client.table(&format!("SELECT * FROM shop.`{table}`")).unwrap();
     }
-    let (code, by_path) = hot(&site, &[]);
-    assert_eq!(code, 0, "{by_path}");
+    let mut by_path = Value::Null;
+    wait_until("the tables are listed", || {
+        by_path = hot(&site, &[]).1;
+        object(&by_path, "shop.a-b partition p1").is_some()
+    });
     for name in ["shop.a-b partition p0", "shop.a-b partition p1"] {
         let found = object(&by_path, name).unwrap_or_else(|| panic!("{name}: {by_path}"));
         assert_eq!(found["kind"], "table", "{found}");
