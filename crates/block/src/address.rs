@@ -19,7 +19,8 @@ pub enum SectorSize {
     /// 512 bytes, which every disk keeps together.
     #[default]
     B512,
-    /// 4096 bytes. Whoever asks for this knows that the disk below keeps them together.
+    /// 4096 bytes. Whoever asks for this knows that the disk below keeps them together, or needs no
+    /// more than 512 of them to be.
     B4096,
 }
 

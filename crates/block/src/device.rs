@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tiersmith_dir::Dir;
 
 use crate::file::DeviceFile;
+use crate::raw::Raw;
 use crate::syncing::{Failed, Syncing};
 use crate::{Error, OpenOptions, Report, Sector, SectorSize, Sectors};
 
@@ -51,6 +52,33 @@ impl Device {
         let name = name.as_ref();
         let (file, len) = DeviceFile::open(dir, name, options)?;
         Ok(Self::over(dir.path_of(name), Medium::File(file), options.sector_size, len))
+    }
+
+    /// Opens the block device `name` in `dir` for this process alone, whole but for its last MiB.
+    /// `owner` as in [`OpenOptions::owner`], but that a group may write to it. Nothing is written,
+    /// whatever is on it: [`Device::raw`] tells.
+    ///
+    /// # Errors
+    /// When it is not there, not permitted, another account's, mounted or held by somebody,
+    /// read-only, too small, or has sectors of more than 4096 bytes.
+    pub fn open_raw(dir: &Dir, name: impl AsRef<OsStr>, owner: Option<u32>) -> Result<Self, Error> {
+        let name = name.as_ref();
+        let file = DeviceFile::open_raw(dir, name, owner)?;
+        let usable = file.raw().map_or(0, |raw| raw.device.usable());
+        // Whole sectors of either size.
+        let size = SectorSize::B4096;
+        let len = Sectors::in_bytes(usable, size);
+        Ok(Self::over(dir.path_of(name), Medium::File(file), size, len))
+    }
+
+    /// What there is to know of a block device; `None` of anything else.
+    #[must_use]
+    pub fn raw(&self) -> Option<Raw<'_>> {
+        match &self.medium {
+            Medium::File(file) => file.raw(),
+            #[cfg(feature = "testing")]
+            Medium::Simulated(_) => None,
+        }
     }
 
     /// A device of the simulated machine.
@@ -114,7 +142,11 @@ impl Device {
     #[must_use]
     pub fn report(&self) -> Report {
         let (kind, survives_power_cut) = match &self.medium {
+            Medium::File(file) if file.in_memory() && file.raw().is_some() => {
+                ("a block device in memory", false)
+            }
             Medium::File(file) if file.in_memory() => ("a file on a file system in memory", false),
+            Medium::File(file) if file.raw().is_some() => ("a block device", true),
             Medium::File(_) => ("a file", true),
             #[cfg(feature = "testing")]
             Medium::Simulated(_) => ("a simulated device", true),

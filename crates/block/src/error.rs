@@ -42,6 +42,37 @@ pub enum Error {
         /// What was opened.
         path: PathBuf,
     },
+    /// Somebody uses the block device.
+    #[error(
+        "{path} is {by}, so it cannot be used; give a device that nobody uses. What is in use is \
+         never overwritten, whatever is said", path = .path.display()
+    )]
+    InUse {
+        /// What was opened.
+        path: PathBuf,
+        /// How, and by whom.
+        by: String,
+    },
+    /// This account may not open the block device.
+    #[error(
+        "{path} may be opened by root or its group only; work as root (sudo), or give a file on a \
+         disk", path = .path.display()
+    )]
+    NotPermitted {
+        /// What was opened.
+        path: PathBuf,
+    },
+    /// The block device has sectors larger than what is written as one.
+    #[error(
+        "{path} has sectors of {sector} bytes, and 512 or 4096 are known here; give a file on a \
+         file system on it", path = .path.display()
+    )]
+    LargeSectors {
+        /// What was opened.
+        path: PathBuf,
+        /// Bytes of a sector.
+        sector: u32,
+    },
     /// What is durable was asked for, and the file is on a file system in memory.
     #[error(
         "{path} is on a file system in memory, which loses it with the power; give a file on a \

@@ -1,4 +1,5 @@
 //! An ordinary file as a device: how it is opened, locked and written in full, and the calls on it.
+//! A block device is opened by `raw`, and has the same calls.
 //!
 //! Invariants: nothing is changed before the lock is held; a file made by a call that fails is gone
 //! again, and one lengthened by it has its old length.
@@ -15,6 +16,8 @@ use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
 use rustix::io::Errno;
 use tiersmith_dir::{Dir, Found};
 
+use crate::memory;
+use crate::raw::{Raw, RawDevice};
 use crate::{Error, SectorSize, Sectors};
 
 /// How many zeros are written at once.
@@ -22,9 +25,6 @@ const ZEROS: usize = 1 << 20;
 
 /// What the memory of a direct read is aligned to: the largest sector.
 const ALIGNED: usize = 4096;
-
-/// The magic numbers of tmpfs and ramfs.
-const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58F6];
 
 /// What to open. Start from [`OpenOptions::new`] and change fields.
 #[derive(Clone, Debug)]
@@ -55,6 +55,8 @@ pub(crate) struct DeviceFile {
     /// The same for reads past the kernel's copy, where the file system has such.
     direct: Option<File>,
     in_memory: bool,
+    /// It is a block device.
+    raw: Option<RawDevice>,
 }
 
 /// Opens a file once more, by its descriptor, to read past what the kernel keeps of it in memory.
@@ -124,16 +126,21 @@ impl DeviceFile {
         }
         undo.armed = false;
         drop(undo);
-        let in_memory = rustix::fs::fstatfs(&file).is_ok_and(|found| {
-            // The type of the field differs between architectures.
-            #[allow(
-                clippy::unnecessary_cast,
-                reason = "the field's type differs between architectures"
-            )]
-            IN_MEMORY.contains(&(found.f_type as u64))
-        });
+        let in_memory = memory::has(&file);
         let direct = past_the_copy(&file);
-        Ok((Self { file, direct, in_memory }, len))
+        Ok((Self { file, direct, in_memory, raw: None }, len))
+    }
+
+    /// Opens a block device for this process alone. Nothing is written.
+    pub(crate) fn open_raw(dir: &Dir, name: &OsStr, owner: Option<u32>) -> Result<Self, Error> {
+        let (raw, file) = RawDevice::open(dir, name, owner)?;
+        let (direct, in_memory) = (past_the_copy(&file), raw.in_memory());
+        Ok(Self { file, direct, in_memory, raw: Some(raw) })
+    }
+
+    pub(crate) fn raw(&self) -> Option<Raw<'_>> {
+        let device = self.raw.as_ref()?;
+        Some(Raw { device, file: &self.file })
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -184,6 +191,9 @@ impl DeviceFile {
 
     /// Lengthens the file with zeros, without a sync: that is shared with writers.
     pub(crate) fn grow(&self, path: &Path, old_len: u64, len: u64) -> Result<(), Error> {
+        if self.raw.is_some() {
+            return Err(Error::TooShort { path: path.into(), found: old_len, wanted: len });
+        }
         let found =
             self.file.metadata().map_err(|source| io_error("looking at", path, source))?.len();
         let mut undo = Undo { file: &self.file, old_len: found, made: None, armed: true };

@@ -1,8 +1,8 @@
 //! A device of sectors: reads, writes and a sync that makes them durable; and its crash simulator.
 //! And how well the disks below are ([`Disk::health`]).
 //!
-//! Today a device is an ordinary file, written in whole sectors through the page cache. The store
-//! keeps blocks there that need not be mapped into memory.
+//! A device is an ordinary file or a block device, written in whole sectors through the page cache.
+//! The store keeps blocks there that need not be mapped into memory.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,15 +31,16 @@
 //! - A file is written in full before it is used: no write allocates, so none fails for want of
 //!   space on a file system that overwrites in place, and no sync waits for a file system's
 //!   journal.
+//! - A block device is written by nobody else meanwhile, and by us only after [`Raw::clear`], or
+//!   where nothing of somebody else's is on it: that is for the caller to ask ([`Raw::foreign`]).
 //! - An error names the file and the bytes.
 //!
 //! # Deliberately absent
-//! Formats, checksums, retries, caching; direct I/O but for [`Device::read_afresh`], `io_uring` and
-//! raw devices.
+//! Formats, checksums, retries, caching; `io_uring`; direct I/O but for [`Device::read_afresh`].
 //!
-//! Where to read next: [`Device`] in `device.rs`, how a file is opened in `file.rs`, who shares a
-//! sync in `syncing.rs`, what disks say of themselves in `health`, the crash model in
-//! `tiersmith_pmem::sim`.
+//! Where to read next: [`Device`] in `device.rs`, how a file is opened in `file.rs`, how a block
+//! device is in `raw`, who shares a sync in `syncing.rs`, what disks say of themselves in `health`,
+//! the crash model in `tiersmith_pmem::sim`.
 
 #![deny(unsafe_code)]
 
@@ -49,6 +50,8 @@ mod error;
 mod file;
 #[allow(unsafe_code, reason = "a border: the kernel's NVMe driver, in one file")]
 mod health;
+mod memory;
+mod raw;
 mod report;
 mod syncing;
 
@@ -57,4 +60,5 @@ pub use device::Device;
 pub use error::Error;
 pub use file::OpenOptions;
 pub use health::{Disk, Health};
+pub use raw::{Foreign, Raw, block_devices, open_to_read};
 pub use report::Report;
