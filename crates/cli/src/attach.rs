@@ -22,6 +22,8 @@ use tiersmith_lab::ByteSize;
 Examples:
   tiersmith attach /var/lib/postgresql/15/main --fast /mnt/pmem0 --size 4G
   tiersmith attach /var/lib/mysql --fast /dev/dax0.0 --profile mariadb
+  tiersmith attach /srv/pg --fast /dev/nvme1n1                          a whole disk, without a \
+  file system
   tiersmith attach /srv/pg --fast /mnt/pmem0 --cache 'keep=base/16384/*' --cache 'none=base/16385/*'
   tiersmith attach /srv/redis --fast /dev/shm --size 64M --emulate      to try it out: the tier \
   does not survive a power cut
@@ -36,9 +38,10 @@ pub(crate) struct Attach {
     /// The database's directory, or an SQLite database file
     #[arg(value_name = "HOME")]
     pub(crate) home: PathBuf,
-    /// The fast storage: a directory (of a DAX file system), a file in one, or a DAX device. Needed
-    /// the first time only. An empty file there counts as made by this command, and goes with
-    /// `detach` (that of a database file stays)
+    /// The fast storage: a directory (of a DAX file system), a file in one, a DAX device, or a
+    /// block device that nobody uses (a disk, a partition, a volume). Needed the first time only.
+    /// An empty file there counts as made by this command, and goes with `detach` (that of a
+    /// database file stays)
     #[arg(long, value_name = "PATH")]
     pub(crate) fast: Option<PathBuf>,
     /// Bytes of the tier's file, when it is made (K, M, G, T, powers of 1024); a device or a file
@@ -46,6 +49,11 @@ pub(crate) struct Attach {
     /// --passthrough-max
     #[arg(long, value_name = "BYTES", default_value = "1G")]
     pub(crate) size: ByteSize,
+    /// Use the block device of --fast although something is on it, all of which is lost. ID is what
+    /// the refusal names: the device's serial number, WWN or uuid, or NAME:BYTES where it has none.
+    /// A device that is mounted or held, or has a tier in use, is refused all the same
+    #[arg(long, value_name = "ID", requires = "fast")]
+    pub(crate) overwrite: Option<String>,
     /// What the files are: postgres, mariadb, redis, sqlite, generic, or the path of a profile file
     /// [default: by looking into the directory]
     #[arg(long, value_name = "NAME|FILE")]
@@ -205,6 +213,7 @@ impl Attach {
     /// The first option given that only a mount has.
     pub(crate) fn of_a_mount(&self) -> Option<&'static str> {
         [
+            ("--overwrite", self.overwrite.is_some()),
             ("--profile", self.profile.is_some()),
             ("--at", self.at.is_some()),
             ("--volatile", self.volatile),

@@ -135,7 +135,8 @@ impl Leftovers {
 pub struct Wishes {
     /// A directory on the slower storage.
     pub home: Option<PathBuf>,
-    /// The fast storage: a directory, a file that is not there yet or empty, or a DAX device.
+    /// The fast storage: a directory, a file that is not there yet or empty, a DAX device, or a
+    /// block device that has nothing.
     pub fast: Option<PathBuf>,
     /// Let whatever the tier is on stand for persistent memory.
     pub emulate: bool,
@@ -426,7 +427,9 @@ fn fast_place(
             );
             return Err(Error::Place { what: "tier", path: fast.clone(), reason });
         }
-        let device = fs::metadata(fast).is_ok_and(|m| m.file_type().is_char_device());
+        let kind = fs::metadata(fast).ok().map(|found| found.file_type());
+        let block_device = kind.is_some_and(|kind| kind.is_block_device());
+        let device = block_device || kind.is_some_and(|kind| kind.is_char_device());
         let above = fast.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let above = existing_directory("tier", above)?;
         let Some(file) = fast.file_name() else {
@@ -437,6 +440,7 @@ fn fast_place(
             });
         };
         let medium = match device && !wishes.emulate {
+            true if block_device => Medium::Flash,
             true => Medium::Persistent,
             false => medium(wishes, &FileSystem::of(&above)),
         };

@@ -26,8 +26,8 @@ use crate::environment::Environment;
 use crate::error::{Error, MediumError, Result};
 use crate::format::superblock::{FLAG_EPHEMERAL, OWNER_AT, Superblock, TierState};
 use crate::home::{Home, HomeError, HomeFiles, HomeStat, NoteOf, RealHome};
-use crate::medium::Medium;
 use crate::medium::held::Held;
+use crate::medium::{Medium, open_to_read};
 use crate::names::slots::FileCounts;
 use crate::note::Note;
 use crate::plain::{BesideMember, LentDir};
@@ -207,7 +207,8 @@ fn owner_note(member: &Path) -> Option<String> {
     let mut note = [0; OWNER_NOTE];
     // A path that others may have a say in: no link is followed, and a pipe is not waited for.
     let (dir, name) = Dir::holding(member).ok()?;
-    dir.open_file(name).and_then(|file| file.read_exact_at(&mut note, OWNER_AT)).ok()?;
+    let file = dir.open_file(name).or_else(|_| open_to_read(member)).ok()?;
+    file.read_exact_at(&mut note, OWNER_AT).ok()?;
     let text = String::from_utf8_lossy(&note).trim_end_matches('\0').to_string();
     let number = text.strip_prefix("process ")?.split(|c: char| !c.is_ascii_digit()).next()?;
     let process = number.parse().ok().and_then(rustix::process::Pid::from_raw)?;
@@ -656,14 +657,15 @@ fn how_to_free(sb: &Superblock, was: &str) -> String {
     if sb.flags & FLAG_EPHEMERAL != 0 {
         return format!(
             "it has clean copies of {was} only: if that home does without them, remove the tier's \
-             file"
+             file, or clear the beginning of its device"
         );
     }
     match noted_at(Path::new(was)) {
         Ok(attachment) if attachment != Some(sb.attachment) => format!(
             "nothing at {was} needs this one any more: if that home was moved, detach it where it \
              is now; if it is gone for good, so are \
-             the blocks it had here only, and removing the tier's file frees it"
+             the blocks it had here only, and removing the tier's file frees it (on a block \
+             device, clearing its beginning: `dd if=/dev/zero of=DEVICE bs=1M count=1 conv=fsync`)"
         ),
         _ => format!("or detach {was} first"),
     }

@@ -52,6 +52,36 @@ pub enum Error {
         /// What was found.
         reason: String,
     },
+    /// A block device holds something that is not Tiersmith's.
+    #[error(
+        "{path} is not empty: there is {what}. Nothing was changed. {clear}To use the device \
+         anyway, which destroys all that is on it: --overwrite '{identity}'",
+        path = .path.display()
+    )]
+    NotEmpty {
+        /// The member.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+        /// How to clear it, or nothing.
+        clear: String,
+        /// What the device is called by who wants it overwritten.
+        identity: String,
+    },
+    /// A block device is another one than the user wants overwritten.
+    #[error(
+        "{path} is '{identity}', and '{said}' is to be overwritten: it is another device. Nothing \
+         was changed; look which one you mean (`lsblk -o NAME,SIZE,SERIAL,WWN,PARTUUID`)",
+        path = .path.display()
+    )]
+    WrongDevice {
+        /// The member.
+        path: PathBuf,
+        /// What the user called it.
+        said: String,
+        /// What it is called.
+        identity: String,
+    },
     /// A tier of a format that this program does not read.
     #[error("{} is a Tiersmith tier of another format: {reason}. Nothing was changed",
     path.display())]

@@ -46,6 +46,9 @@ pub struct TierSpec {
     pub preallocate: bool,
     /// Format members that hold something else. What they held is lost.
     pub overwrite: bool,
+    /// Of a member that is a block device: what it is called ([`tiersmith_block::Raw::identity`])
+    /// by the user, who wants what is on it overwritten. What is in use is refused all the same.
+    pub overwrite_device: Option<String>,
 }
 
 impl TierSpec {
@@ -72,6 +75,7 @@ impl TierSpec {
             holds_data: true,
             preallocate: true,
             overwrite: false,
+            overwrite_device: None,
         }
     }
 

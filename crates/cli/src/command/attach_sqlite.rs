@@ -75,6 +75,15 @@ fn attach(wish: &Attach, database: &Path, fast: &Path, again: bool) -> Result<()
         source,
     })?;
     let (dir, name, member) = mounted::tier_place(fast, database)?;
+    if mounted::device::is_one(&member) {
+        return Err(Error::Usage(format!(
+            "{} is a block device, and only root may open one, where each program that uses the \
+             database opens the tier; give a file on a disk. A directory is attached to a device \
+             by its daemon",
+            member.display()
+        )));
+    }
+    mounted::device::refuse_to_make(&member)?;
     if dir.look(&name).is_ok_and(|found| found.is_some()) {
         // In a directory where others may write, they may have made it.
         mounted::trusted(&member, &found, !again)?;

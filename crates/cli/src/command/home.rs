@@ -10,6 +10,7 @@ use tiersmith_store::{AttachedHome, Attachment, Medium, Options, TierSpec, attac
 
 use crate::error::{Error, Result};
 use crate::mounted::place::Place;
+use crate::mounted::{device, is_believed};
 
 /// The options of a home.
 #[derive(Debug, Args)]
@@ -117,9 +118,20 @@ impl Home {
         if !self.fast.is_empty() {
             return Ok(self.fast.clone());
         }
-        let noted = self
-            .note()?
-            .map(|note| note.tiers.into_iter().flat_map(|tier| tier.members).collect::<Vec<_>>());
+        let of_note = |note: &Attachment| -> Result<Vec<PathBuf>> {
+            let members = note.tiers.iter().flat_map(|tier| &tier.members);
+            if !is_believed(note) {
+                return Ok(members.cloned().collect());
+            }
+            let now = |member: &PathBuf| match device::noted(note, member) {
+                // What is not there has a line of its own.
+                Err(e) if device::is_one(member) => Err(e),
+                Ok(Some(found)) => Ok(found),
+                _ => Ok(member.clone()),
+            };
+            members.map(now).collect()
+        };
+        let noted = self.note()?.as_ref().map(of_note).transpose()?;
         match noted {
             Some(members) if !members.is_empty() => Ok(members),
             _ => Err(Error::Usage(format!(

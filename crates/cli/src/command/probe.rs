@@ -16,6 +16,7 @@ use super::{print, print_json};
 use crate::Outcome;
 use crate::error::{Error, Result};
 use crate::health;
+use crate::mounted;
 use crate::probe as mapped;
 use crate::progress::Line;
 
@@ -34,6 +35,8 @@ use crate::progress::Line;
 Examples:
   tiersmith probe
   tiersmith probe /data /mnt/pmem0
+  tiersmith probe /dev/nvme1n1                                reads only: nothing is written to a \
+  device
   tiersmith probe /data --threads 4 --depth 16 --mix 50       the device study: many at once, half \
   of them reads
   tiersmith probe /data --threads 4 --cross-check             fio beside each measurement, on the \
@@ -47,7 +50,7 @@ for persistent memory are labelled EMULATED.
 
 Exit codes: 0 good; 1 fio failed in a cross-check, and the other figures are there; 2 error.")]
 pub(crate) struct Probe {
-    /// Directories to measure
+    /// Directories to measure, or block devices, of which only reads are measured
     #[arg(value_name = "DIR")]
     dirs: Vec<PathBuf>,
     /// Seconds per figure; there are nine for each directory
@@ -123,9 +126,11 @@ impl Probe {
             return Ok((Vec::new(), Vec::new()));
         }
         let real = |dir: &Path| {
-            std::fs::canonicalize(dir).ok().filter(|dir| dir.is_dir()).ok_or_else(|| {
+            let is_place = |path: &PathBuf| path.is_dir() || mounted::device::is_one(path);
+            std::fs::canonicalize(dir).ok().filter(is_place).ok_or_else(|| {
                 Error::Usage(format!(
-                    "cannot measure {}: it is not a directory; give one on the storage to measure",
+                    "cannot measure {}: it is not a directory, nor a block device; give one on the \
+                     storage to measure",
                     dir.display()
                 ))
             })
@@ -158,6 +163,9 @@ pub(super) fn measure(
     fio: Option<&std::result::Result<Fio, String>>,
 ) -> Result<Place> {
     let progress = |what: &str| line.say(&format!("{}: {what}", dir.display()));
+    if mounted::device::is_one(dir) {
+        return Ok(file::measure_device(dir, seconds, queue, leftovers, &progress)?);
+    }
     let is_on = FileSystem::of(dir);
     if is_on.dax || is_on.in_memory() {
         let mut place = mapped::measure(dir, seconds, queue, leftovers, &progress)?;

@@ -152,8 +152,8 @@ pub(crate) struct Study {
     /// A directory on the slower storage
     #[arg(long, value_name = "DIR")]
     home: Option<PathBuf>,
-    /// The fast storage: a directory, a new or empty file, or a DAX device. A file on a disk is a
-    /// durable tier, one in memory is EMULATED
+    /// The fast storage: a directory, a new or empty file, a DAX device, or a block device that has
+    /// nothing. A device or a file on a disk is a durable tier, a file in memory is EMULATED
     #[arg(long, value_name = "PATH")]
     fast: Option<PathBuf>,
     /// Bytes of each database's tier (64M, 1G); default: enough for what the case puts there

@@ -22,6 +22,7 @@ use tiersmith_store::home::{Home, RealHome};
 use tiersmith_store::{AttachedHome, Attachment, Medium, Options, TierSpec, attachment};
 
 use super::control::{self, Reply, Request};
+use super::device;
 use super::leavings::{self, Removed, ToRemove};
 use super::place::{Mounts, Place};
 use super::plan;
@@ -353,14 +354,24 @@ fn is_ephemeral(note: &Attachment) -> bool {
     !note.tiers.is_empty() && note.tiers.iter().all(|tier| tier.medium == Medium::Ephemeral)
 }
 
+/// Where a member is, if it is anywhere. Another device may have the name of one that is gone.
+fn is_there(note: &Attachment, member: &Path) -> Option<PathBuf> {
+    if device::is_one(member) || device::is_among_devices(member) {
+        match device::noted(note, member) {
+            Ok(Some(found)) => return Some(found),
+            Ok(None) => {}
+            Err(_) => return device::is_denied(member).then(|| member.to_path_buf()),
+        }
+    }
+    let found = member.symlink_metadata().is_ok_and(|m| !m.is_file() || m.size() > 0);
+    found.then(|| member.to_path_buf())
+}
+
 /// The tier is gone for good: the directory as home has it.
 fn lose_tier(place: &Place, note: &Attachment, mut done: Detached) -> Result<Detached> {
-    let there = note
-        .tiers
-        .iter()
-        .flat_map(|tier| &tier.members)
-        .find(|member| member.symlink_metadata().is_ok_and(|m| !m.is_file() || m.size() > 0));
-    if let Some(member) = there.filter(|_| !is_ephemeral(note)) {
+    let mut members = note.tiers.iter().flat_map(|tier| &tier.members);
+    let there = members.find_map(|member| is_there(note, member));
+    if let Some(member) = there.as_ref().filter(|_| !is_ephemeral(note)) {
         return Err(Error::Usage(format!(
             "the tier is there ({}): detach without --force-without-tier, and nothing is lost. If \
              it is damaged beyond use, move it away first",

@@ -28,6 +28,7 @@ use tiersmith_store::{
 };
 
 use super::cloud_disk;
+use super::device;
 use super::pages;
 use super::place::{FS_NAME, Place, Standing};
 use super::refuse;
@@ -198,6 +199,7 @@ impl Plan {
         let (tiers, made) = tiers(wish, note.as_ref(), &place)?;
         if again {
             remarks.extend(on_an_emptied_disk(&tiers));
+            remarks.extend(note.iter().flat_map(|note| called_otherwise(note, &tiers)));
         }
         if made.is_some() || door.get(key::MADE).is_some() {
             let _ = noted.insert(key::MADE.to_owned(), "yes".to_owned());
@@ -241,7 +243,8 @@ impl Plan {
     /// disk is known to be. `false`: the user has said what it is, or the note does.
     pub(super) fn take_as_a_disk(&mut self, wish: &Attach) -> bool {
         let may = !self.again && !wish.emulate && !wish.volatile;
-        for spec in self.tiers.iter_mut().filter(|_| may) {
+        let unsaid = self.tiers.iter_mut().filter(|spec| spec.medium == Medium::Persistent);
+        for spec in unsaid.filter(|_| may) {
             let emptied =
                 spec.members.iter().find_map(|member| cloud_disk::emptied_at_stop(member));
             spec.medium = match emptied.filter(|_| wish.ephemeral.is_none()) {
@@ -306,6 +309,18 @@ fn on_an_emptied_disk(tiers: &[TierSpec]) -> Option<String> {
     ))
 }
 
+/// Devices that have other names than when the home was attached.
+fn called_otherwise(note: &Attachment, tiers: &[TierSpec]) -> Vec<String> {
+    let was = note.tiers.iter().flat_map(|tier| &tier.members);
+    let is = tiers.iter().flat_map(|spec| &spec.members);
+    was.zip(is)
+        .filter(|(was, is)| was != is && device::is_one(is))
+        .map(|(was, is)| {
+            format!("the tier's device was {} and is {} now", was.display(), is.display())
+        })
+        .collect()
+}
+
 fn named_model(name: &str) -> Result<HomeModel> {
     HomeModel::named(name).ok_or_else(|| {
         let known: Vec<String> =
@@ -358,7 +373,7 @@ pub(super) fn is_trusted(found: &Metadata) -> bool {
 }
 
 /// Whether the note that was read was written by root or this user.
-pub(super) fn is_believed(note: &Attachment) -> bool {
+pub(crate) fn is_believed(note: &Attachment) -> bool {
     is_ours(note.owner, note.mode, note.links.into())
 }
 
@@ -588,17 +603,28 @@ fn tiers(
 ) -> Result<(Vec<TierSpec>, Option<Made>)> {
     if let Some(note) = note.filter(|note| !note.tiers.is_empty()) {
         refuse_another_medium(wish, note, place)?;
-        return Ok((noted_tiers(place, note, wish.fast.as_slice())?, None));
+        let mut specs = noted_tiers(place, note, wish.fast.as_slice())?;
+        if let Some(said) = &wish.overwrite {
+            if !specs.iter().all(|spec| spec.medium == Medium::Ephemeral) {
+                return Err(Error::Usage(format!(
+                    "{} is attached, and its tier may have the only copy of a block; leave \
+                     --overwrite out. Nothing was changed",
+                    place.path().display()
+                )));
+            }
+            specs.iter_mut().for_each(|spec| spec.overwrite_device = Some(said.clone()));
+        }
+        return Ok((specs, None));
     }
     let Some(fast) = &wish.fast else {
         return Err(Error::Usage(format!(
-            "{} is not attached; say where the fast storage is: --fast DIR (a DAX file system), or \
-             --fast DEVICE",
+            "{} is not attached; say where the fast storage is: --fast DIR or --fast DEVICE",
             place.path().display()
         )));
     };
     let medium = medium(wish);
-    let wished = Wish { fast, size: wish.size.bytes(), medium, home: place.path() };
+    let overwrite = wish.overwrite.as_deref();
+    let wished = Wish { fast, size: wish.size.bytes(), medium, home: place.path(), overwrite };
     let (spec, made) = wished.spec()?;
     Ok((vec![spec], made))
 }
@@ -631,18 +657,19 @@ pub(crate) fn noted_tiers(
         other_members(fast, &mut specs, place)?;
     }
     let named_by_other = fast.is_empty() && !is_believed(note);
-    for spec in &specs {
-        for member in &spec.members {
+    for spec in &mut specs {
+        for member in &mut spec.members {
+            if named_by_other {
+                return Err(Error::Usage(format!(
+                    "the note of {} was not written by root or you, and names the tier {}; if that \
+                     is the right one, say --fast with it or with its directory. Nothing was \
+                     changed",
+                    place.path().display(),
+                    member.display()
+                )));
+            }
+            find_device(note, member, spec.medium, !fast.is_empty())?;
             match member.symlink_metadata() {
-                _ if named_by_other => {
-                    return Err(Error::Usage(format!(
-                        "the note of {} was not written by root or you, and names the tier {}; if \
-                         that is the right one, say --fast with \
-                         it or with its directory. Nothing was changed",
-                        place.path().display(),
-                        member.display()
-                    )));
-                }
                 Ok(_) => tier::ours(member, false)?,
                 // Clean copies only, gone with a reboot or a stop: the tier is made again.
                 Err(_) if spec.medium == Medium::Volatile => {
@@ -668,6 +695,25 @@ pub(crate) fn noted_tiers(
         }
     }
     Ok(specs)
+}
+
+/// Of a member on a block device: where it is now.
+fn find_device(note: &Attachment, member: &mut PathBuf, medium: Medium, given: bool) -> Result<()> {
+    let is_ephemeral = medium == Medium::Ephemeral;
+    if given {
+        // An emptied disk has nothing that could be known.
+        return if is_ephemeral { Ok(()) } else { device::refuse_another(note, member) };
+    }
+    match device::noted(note, member) {
+        Ok(found) => {
+            if let Some(found) = found {
+                *member = found;
+            }
+            Ok(())
+        }
+        Err(_) if is_ephemeral && device::is_one(member) => Ok(()),
+        Err(e) => Err(e),
+    }
 }
 
 /// How a home was attached, for who brings it back. What is not believed is left out: the note may

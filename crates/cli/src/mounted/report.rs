@@ -107,7 +107,7 @@ impl Attached {
         }
         if self.flash {
             out.push_str(
-                "  flash:     the tier is a file on a disk; what is written is durable \
+                "  flash:     the tier is on a disk; what is written is durable \
                           when it is synced, in the tier\n",
             );
         }

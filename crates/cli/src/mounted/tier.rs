@@ -26,6 +26,7 @@ use tiersmith_dir::{Dir, Found};
 use tiersmith_store::home::{Home, RealHome};
 use tiersmith_store::{Medium, TierSpec, attachment};
 
+use super::device;
 use crate::error::{Error, Result};
 
 /// How long another attach of the same home may take to fail or to have attached it.
@@ -91,6 +92,8 @@ pub(super) struct Wish<'a> {
     pub(super) size: u64,
     pub(super) medium: Medium,
     pub(super) home: &'a Path,
+    /// What the block device is called by a user who wants it overwritten.
+    pub(super) overwrite: Option<&'a str>,
 }
 
 impl Wish<'_> {
@@ -108,11 +111,20 @@ impl Wish<'_> {
                 path.display()
             )));
         }
-        Ok((TierSpec::new("fast", path, self.medium, self.size), made))
+        if !device::is_one(&path) && self.overwrite.is_some() {
+            return Err(Error::Usage(format!(
+                "--overwrite is for a block device, and {} is none; leave it out",
+                path.display()
+            )));
+        }
+        let overwrite_device = self.overwrite.map(str::to_owned);
+        let spec = TierSpec::new("fast", path, self.medium, self.size);
+        Ok((TierSpec { overwrite_device, ..spec }, made))
     }
 
     fn member(&self) -> Result<(PathBuf, Option<Made>)> {
         let (dir, name, path) = place(self.fast, self.home)?;
+        device::refuse_to_make(&path)?;
         self.file(dir, name, path)
     }
 
@@ -155,7 +167,8 @@ pub(crate) fn place(fast: &Path, subject: &Path) -> Result<(Dir, OsString, PathB
     });
     found.map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Error::Usage(format!(
-            "there is no {}; give a directory on the fast storage, a file in one, or a DAX device",
+            "there is no {}; give a directory on the fast storage, a file in one, a DAX device \
+             or a block device",
             fast.display()
         )),
         _ => Error::Io { what: "find", path: fast.into(), source },
@@ -191,7 +204,8 @@ pub(super) fn refuse_unmounted(member: &Path) -> Result<()> {
 /// # Errors
 /// When it cannot be made.
 pub(super) fn make_again(member: &Path, home: &Path) -> Result<()> {
-    let wish = Wish { fast: member, size: 0, medium: Medium::Volatile, home };
+    device::refuse_to_make(member)?;
+    let wish = Wish { fast: member, size: 0, medium: Medium::Volatile, home, overwrite: None };
     let (dir, name) = Dir::holding(member).map_err(|source| Error::Io {
         what: "make the tier",
         path: member.into(),
@@ -310,7 +324,13 @@ mod tests {
         std::fs::create_dir(&home).unwrap();
         let fast = dir.path().join("fast");
         std::fs::create_dir(&fast).unwrap();
-        let wish = Wish { fast: &fast, size: 8 << 20, medium: Medium::Emulated, home: &home };
+        let wish = Wish {
+            fast: &fast,
+            size: 8 << 20,
+            medium: Medium::Emulated,
+            home: &home,
+            overwrite: None,
+        };
         let (spec, made) = wish.spec().unwrap();
         let metadata = std::fs::metadata(&spec.members[0]).unwrap();
         assert_eq!((metadata.mode() & 0o7777, metadata.uid()), (0o600, whose()));
@@ -329,7 +349,13 @@ mod tests {
         let (home, fast) = (real.join("db"), real.join("fast"));
         std::fs::create_dir(&home).unwrap();
         std::fs::create_dir(&fast).unwrap();
-        let wish = Wish { fast: &fast, size: 24 << 20, medium: Medium::Emulated, home: &home };
+        let wish = Wish {
+            fast: &fast,
+            size: 24 << 20,
+            medium: Medium::Emulated,
+            home: &home,
+            overwrite: None,
+        };
         // Two attaches at once: this one made the file, the other one found it empty and was faster
         // to the home's lock.
         let (spec, made) = wish.spec().unwrap();
@@ -366,7 +392,13 @@ mod tests {
         let (home, other, tier) = (real.join("db"), real.join("other"), real.join("shared.tier"));
         std::fs::create_dir(&home).unwrap();
         std::fs::create_dir(&other).unwrap();
-        let wish = Wish { fast: &tier, size: 24 << 20, medium: Medium::Emulated, home: &home };
+        let wish = Wish {
+            fast: &tier,
+            size: 24 << 20,
+            medium: Medium::Emulated,
+            home: &home,
+            overwrite: None,
+        };
         let (spec, made) = wish.spec().unwrap();
         let (_, others_made) = Wish { home: &other, ..wish }.spec().unwrap();
         let attached =
@@ -382,7 +414,13 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().canonicalize().unwrap();
-        let inside = Wish { fast: &home, size: 8 << 20, medium: Medium::Emulated, home: &home };
+        let inside = Wish {
+            fast: &home,
+            size: 8 << 20,
+            medium: Medium::Emulated,
+            home: &home,
+            overwrite: None,
+        };
         assert!(inside.spec().unwrap_err().to_string().contains("inside the home"));
         assert_eq!(std::fs::read_dir(&home).unwrap().count(), 0, "something was left");
         let open = home.join("open.tier");

@@ -4,11 +4,12 @@
 //! A write is durable when `fdatasync` after it has returned; with direct I/O too, since a device
 //! may have a cache of its own.
 //!
-//! **Invariant**: the file is noted before it is made and removed at the end.
+//! **Invariants**: the file is noted before it is made and removed at the end; a device is opened
+//! to be read only.
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
@@ -96,6 +97,59 @@ pub fn measure_beside(
     })
 }
 
+/// Measures reads of a block device, all over it. It is opened to be read only: what is on it is
+/// somebody's.
+///
+/// # Errors
+/// No block device, or one that this user may not read; [`Error::Interrupted`].
+pub fn measure_device(
+    device: &Path,
+    seconds: f64,
+    queue: Queue,
+    leftovers: &Leftovers,
+    progress: &dyn Fn(&str),
+) -> Result<Place> {
+    queue.check()?;
+    let open = |more: OFlags| {
+        let mut options = OpenOptions::new();
+        let flags = more | OFlags::NONBLOCK | OFlags::NOCTTY;
+        options.read(true).custom_flags(flags.bits().cast_signed()).open(device)
+    };
+    let buffered = open(OFlags::empty()).during("open", device)?;
+    let is_one = |file: &File| file.metadata().map(|found| found.file_type().is_block_device());
+    let bytes = rustix::fs::seek(&buffered, rustix::fs::SeekFrom::End(0)).unwrap_or(0);
+    if !is_one(&buffered).during("look at", device)? || bytes < AREA_BYTES / 8 {
+        let reason = "it is no block device of 8 MiB or more; give one, or a directory".into();
+        return Err(Error::Place { what: "probe", path: device.into(), reason });
+    }
+    let mut measurements = Vec::new();
+    for size in SIZES {
+        if leftovers.stopped() {
+            return Err(Error::Interrupted);
+        }
+        progress(&format!("read of {size} bytes"));
+        let direct = open(OFlags::DIRECT).ok();
+        let direct = direct.filter(|file| file.read_at(Buffer::new(size).get(), 0).is_ok());
+        let (operation, at_once) = (Operation::Read, queue.waiting());
+        let how = how(direct.is_some(), operation);
+        let what = What { operation, size_bytes: size, how, at_once, seconds };
+        let file = direct.as_ref().unwrap_or(&buffered);
+        measurements.push(one(file, &what, queue, bytes).during("measure", device)?);
+    }
+    Ok(Place {
+        path: device.display().to_string(),
+        is_on: "a block device".into(),
+        access_mode: "disk".into(),
+        persistent: true,
+        notes: vec![
+            "Reads only: nothing is written to a device, because what is on it is somebody's."
+                .into(),
+        ],
+        measurements,
+        cross_check: None,
+    })
+}
+
 /// The file that is measured.
 struct Area {
     direct: Option<File>,
@@ -160,7 +214,7 @@ impl Area {
                 let how = how(direct.is_some(), operation);
                 let at_once = queue.waiting();
                 let what = What { operation, size_bytes: size, how, at_once, seconds };
-                let ours = one(file, &what, queue).during("measure", &self.path)?;
+                let ours = one(file, &what, queue, AREA_BYTES).during("measure", &self.path)?;
                 if let Some(checking) = &mut checking {
                     progress(&format!("{} of {size} bytes, by fio", operation.name()));
                     checking.after(&what, direct.is_some(), &self.path, &ours)?;
@@ -190,9 +244,9 @@ fn how(direct: bool, operation: Operation) -> &'static str {
     }
 }
 
-fn one(file: &File, what: &What<'_>, queue: Queue) -> io::Result<Measurement> {
+fn one(file: &File, what: &What<'_>, queue: Queue, bytes: u64) -> io::Result<Measurement> {
     let size = what.size_bytes as u64;
-    let places = AREA_BYTES / size;
+    let places = bytes / size;
     timed(what, |number| {
         let mut random = fastrand::Rng::with_seed(size ^ u64::from(number) << 32);
         let mut buffer = Buffer::new(what.size_bytes);

@@ -65,7 +65,7 @@ pub(crate) const LANES_AT: u64 = 12288;
 pub(crate) const LOG_MIN: u64 = 64 << 10;
 pub(crate) const MAGIC: &[u8; 8] = b"TSMITHST";
 /// The magic of development builds, whose versions 1 to 3 were others than those that follow.
-const DEVELOPMENT_MAGIC: &[u8; 8] = b"TIERSMTH";
+pub(crate) const DEVELOPMENT_MAGIC: &[u8; 8] = b"TIERSMTH";
 /// Instead of the magic while a tier is being formatted.
 pub(crate) const FORMATTING: &[u8; 8] = b"TIERFMT_";
 pub(crate) const HOME_PATH_MAX: usize = 1024;

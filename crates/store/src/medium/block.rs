@@ -16,6 +16,7 @@
 
 use super::held::Held;
 use super::log::Log;
+use super::raw;
 use super::{BlockMedium, Durability, Mapped, Medium, Pin, Ticket, Use, Written, hash_bytes};
 use crate::address::FRAME;
 use crate::error::{MediumError, Result};
@@ -35,6 +36,8 @@ pub(crate) struct OnSectors {
     device: Arc<Device>,
     /// Where the memory is not mapped.
     pub(super) log: Option<Arc<Log>>,
+    /// It is a block device with something of somebody else's, which goes before it is formatted.
+    must_clear: bool,
     /// Held by who changes a part of a sector: the rest of it is read before.
     changing: Mutex<()>,
 }
@@ -42,7 +45,8 @@ pub(crate) struct OnSectors {
 impl OnSectors {
     #[cfg(feature = "testing")]
     pub(crate) fn new(meta: Mapped, device: Device) -> Self {
-        Self { meta, device: Arc::new(device), log: None, changing: Mutex::new(()) }
+        let device = Arc::new(device);
+        Self { meta, device, log: None, must_clear: false, changing: Mutex::new(()) }
     }
 
     /// Opens a file that has everything, and may grow to `max_len` bytes; `len`: make it, with so
@@ -82,7 +86,55 @@ impl OnSectors {
         let log = Arc::new(Log::on(device.clone()));
         let mapping = Arc::new(Mapping::journaled(device.path(), len, max_len, log.clone())?);
         let meta = Mapped::new(mapping, Medium::Flash).with_log(log.clone());
-        Ok(Self { meta, device, log: Some(log), changing: Mutex::new(()) })
+        Ok(Self { meta, device, log: Some(log), must_clear: false, changing: Mutex::new(()) })
+    }
+
+    /// Opens a block device, which is used whole. `meant` is how the user called it, who wants it
+    /// overwritten.
+    ///
+    /// # Errors
+    /// As [`Device::open_raw`] and [`raw::admit`]; nothing was written.
+    pub(crate) fn open_raw(place: &Held, owner: Option<u32>, meant: Option<&str>) -> Result<Self> {
+        let device = Device::open_raw(&place.dir, &place.name, owner).map_err(raw::open_error)?;
+        if !device.report().survives_power_cut {
+            return Err(Error::InMemory { path: place.path.clone() }.into());
+        }
+        let must_clear = match device.raw() {
+            Some(found) => raw::admit(&device, found, meant)?,
+            None => false,
+        };
+        // It does not grow.
+        let len = device.sectors().bytes(device.sector_size());
+        let len = len.expect("BUG: the length of a device fits");
+        Ok(Self { must_clear, ..Self::with_log(device, len)? })
+    }
+
+    /// Whether what is there is nobody's business: the user wants it overwritten.
+    pub(crate) fn must_clear(&self) -> bool {
+        self.must_clear
+    }
+
+    /// Whether it is a block device.
+    pub(crate) fn is_raw(&self) -> bool {
+        self.device.raw().is_some()
+    }
+
+    /// Before it is formatted: takes away what somebody else had on a block device.
+    ///
+    /// # Durability
+    /// Durable on return; a cut leaves something of what was there, or the mark that it is being
+    /// formatted.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn take_over(&self) -> Result<()> {
+        let Some(found) = self.device.raw().filter(|_| self.must_clear) else { return Ok(()) };
+        raw::clear(found)?;
+        // What was read before to look for superblocks would be written back with the first word.
+        if let Some(log) = &self.log {
+            log.read_anew();
+        }
+        Ok(())
     }
 
     pub(super) fn sector(&self) -> usize {
@@ -171,9 +223,10 @@ impl BlockMedium for OnSectors {
     fn report(&self) -> String {
         if self.log.is_some() {
             let (path, bytes) = (self.device.path().display(), self.len());
+            let what = if self.is_raw() { "on a block device" } else { "in a file" };
             return format!(
-                "{path}: flash, {bytes} bytes in a file, by pread, pwrite and fdatasync; metadata \
-                 in DRAM, durable by a log there"
+                "{path}: flash, {bytes} bytes {what}, by pread, pwrite and fdatasync; metadata in \
+                 DRAM, durable by a log there"
             );
         }
         format!("{}\nblocks on {}", self.meta.report(), self.device.report())

@@ -22,6 +22,7 @@ mod block;
 pub(crate) mod held;
 pub(crate) mod log;
 mod mapped;
+mod raw;
 
 use crate::address::FRAME;
 use crate::error::Result;
@@ -31,6 +32,9 @@ pub(crate) use block::OnSectors;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use mapped::TAKES_TIME;
 pub(crate) use mapped::{InPlace, Mapped, Opening, PreparedWrite, Use, prepare_all, prepare_word};
+
+pub use raw::devices_of;
+pub(crate) use raw::open_to_read;
 
 // The rest of what the store has of that crate: nobody else names it.
 pub use tiersmith_pmem::SigbusWatch;
@@ -259,6 +263,14 @@ impl Backing {
         match self {
             Backing::Mapped(_) => None,
             Backing::OnSectors(medium) => medium.log.as_deref(),
+        }
+    }
+
+    /// Its device of sectors.
+    pub(crate) fn on_sectors(&self) -> Option<&OnSectors> {
+        match self {
+            Backing::Mapped(_) => None,
+            Backing::OnSectors(medium) => Some(medium),
         }
     }
 

@@ -8,7 +8,7 @@ use super::{Member, Tier};
 use crate::address::FRAME;
 use crate::cache::policy::{Chosen, Policy};
 use crate::cache::what_if::Miniatures;
-use crate::error::{Error, Result};
+use crate::error::{Error, MediumError, Result};
 use crate::format::entry::{Place, seal_value};
 use crate::format::record::BATCH_RECORD;
 use crate::format::slot::SLOT;
@@ -82,10 +82,25 @@ pub(crate) fn map_members(
         let existing =
             place.was(FileType::RegularFile).map_or(0, |was| was.st_size.cast_unsigned());
         let wanted = if existing == 0 { spec.size } else { existing };
+        let is_raw = place.was(FileType::BlockDevice).is_some();
+        if is_raw && matches!(spec.medium, Medium::Emulated | Medium::Volatile) {
+            return Err(Error::Options(format!(
+                "{} is a block device, which can be flash or ephemeral only; leave emulate and \
+                 volatile out, or give a file",
+                place.path.display()
+            )));
+        }
+        if is_raw && spec.medium == Medium::Persistent {
+            let (path, file_system) = (place.path.clone(), "a block device".into());
+            return Err(MediumError::NotDax { path, file_system }.into());
+        }
         if spec.medium.is_on_disk() {
             let (len, max_len) =
                 (if existing == 0 { wanted } else { 0 }, spec.max_size.max(wanted));
-            let medium = OnSectors::open(place, len, max_len, owner)?;
+            let medium = match is_raw {
+                true => OnSectors::open_raw(place, owner, spec.overwrite_device.as_deref())?,
+                false => OnSectors::open(place, len, max_len, owner)?,
+            };
             made.push(medium.file().and_then(|file| tiersmith_dir::Found::of(file).ok()));
             let medium = Backing::OnSectors(Box::new(medium));
             return Ok(Member { medium, path: place.path.clone() });
@@ -166,7 +181,8 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
         // and is written when copy 0 is whole.
         let cut_while_formatting = copies.iter().any(|(bytes, _)| &bytes[..8] == FORMATTING);
         let nothing = copies.iter().all(|(bytes, _)| bytes.iter().all(|b| *b == 0));
-        if nothing || cut_while_formatting || spec.overwrite {
+        let given_up = medium.on_sectors().is_some_and(OnSectors::must_clear);
+        if nothing || cut_while_formatting || spec.overwrite || given_up {
             empty.push(member.path.display().to_string());
             continue;
         }
@@ -350,6 +366,10 @@ pub(crate) fn format(
     files: u64,
 ) -> Result<Vec<Superblock>> {
     let len = members.iter().map(|m| m.medium.len()).min().unwrap_or(0);
+    // A block device is used whole, whatever size a file would get.
+    let raw = members.iter().filter_map(|m| m.medium.on_sectors()).any(OnSectors::is_raw);
+    let whole = TierSpec { size: len, max_size: len, grow_by: 0, ..spec.clone() };
+    let spec = if raw { &whole } else { spec };
     let minimum = spec_minimum(spec, len);
     if len < minimum {
         return Err(Error::Options(format!(
@@ -404,6 +424,7 @@ pub(crate) fn format(
     for (member, start) in members.iter().zip(&geometry.data_start) {
         member.medium.mapped().set_metadata_range(*start);
     }
+    members.iter().filter_map(|m| m.medium.on_sectors()).try_for_each(OnSectors::take_over)?;
     let_go(members, before);
     // The old superblocks go first, an 8-byte word each: a cut among the new structures leaves
     // neither them under an old superblock nor something that could be anybody's.

@@ -132,6 +132,7 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("cli/src/health.rs", &[".exists("], LOOKS),
     ("cli/src/hot/server.rs", &[".canonicalize("], LOOKS),
     ("cli/src/mounted/control.rs", &["fs::read_to_string("], PROC),
+    ("cli/src/mounted/device.rs", &[".symlink_metadata(", "fs::metadata("], LOOKS),
     ("cli/src/mounted/give_back.rs", &[".symlink_metadata("], LOOKS),
     (
         "cli/src/mounted/links.rs",

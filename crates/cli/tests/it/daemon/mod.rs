@@ -4,6 +4,8 @@
 //! Nothing here asks a mounted file system: who serves it is found by the links under `/proc`, what
 //! is mounted by the kernel's list.
 
+pub(crate) mod loops;
+
 use std::cell::Cell;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -199,6 +199,13 @@ impl Log {
         pages(at, len).try_for_each(|page| self.load(&mut state, memory, page))
     }
 
+    /// Forgets what was read: the device was changed past the log, before anything was stored.
+    pub(crate) fn read_anew(&self) {
+        let mut state = self.state.lock();
+        debug_assert!(state.changes == 0, "BUG: what was stored would be lost");
+        state.loaded.clear();
+    }
+
     fn load(&self, state: &mut State, memory: &dyn Bytes, page: u64) -> Result<()> {
         if state.loaded.contains(&page) {
             return Ok(());
