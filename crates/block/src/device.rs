@@ -142,9 +142,6 @@ impl Device {
     #[must_use]
     pub fn report(&self) -> Report {
         let (kind, survives_power_cut) = match &self.medium {
-            Medium::File(file) if file.in_memory() && file.raw().is_some() => {
-                ("a block device in memory", false)
-            }
             Medium::File(file) if file.in_memory() => ("a file on a file system in memory", false),
             Medium::File(file) if file.raw().is_some() => ("a block device", true),
             Medium::File(_) => ("a file", true),

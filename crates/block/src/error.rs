@@ -54,13 +54,20 @@ pub enum Error {
         by: String,
     },
     /// This account may not open the block device.
-    #[error(
-        "{path} may be opened by root or its group only; work as root (sudo), or give a file on a \
-         disk", path = .path.display()
-    )]
+    #[error("{path} may not be opened: {remedy}", path = .path.display())]
     NotPermitted {
         /// What was opened.
         path: PathBuf,
+        /// Why, and what to do.
+        remedy: &'static str,
+    },
+    /// It cannot be known that the block device is safe to use.
+    #[error("{path} is not taken: {why}", path = .path.display())]
+    Unproved {
+        /// What was opened.
+        path: PathBuf,
+        /// What is not known, and what to do.
+        why: String,
     },
     /// The block device has sectors larger than what is written as one.
     #[error(

@@ -134,13 +134,17 @@ impl DeviceFile {
     /// Opens a block device for this process alone. Nothing is written.
     pub(crate) fn open_raw(dir: &Dir, name: &OsStr, owner: Option<u32>) -> Result<Self, Error> {
         let (raw, file) = RawDevice::open(dir, name, owner)?;
-        let (direct, in_memory) = (past_the_copy(&file), raw.in_memory());
-        Ok(Self { file, direct, in_memory, raw: Some(raw) })
+        let Some(direct) = past_the_copy(&file) else {
+            let why = "it cannot be read past what the kernel keeps of it in memory (O_DIRECT; \
+                       /proc is needed)";
+            return Err(Error::Unproved { path: dir.path_of(name), why: why.into() });
+        };
+        Ok(Self { file, direct: Some(direct), in_memory: false, raw: Some(raw) })
     }
 
     pub(crate) fn raw(&self) -> Option<Raw<'_>> {
         let device = self.raw.as_ref()?;
-        Some(Raw { device, file: &self.file })
+        Some(Raw { device, file: &self.file, direct: self.direct.as_ref()? })
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {

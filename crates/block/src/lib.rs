@@ -60,5 +60,8 @@ pub use device::Device;
 pub use error::Error;
 pub use file::OpenOptions;
 pub use health::{Disk, Health};
-pub use raw::{Foreign, Raw, block_devices, open_to_read};
+pub use raw::{
+    Foreign, Raw, begins_of, block_devices, is_kept, is_persistent_memory, open_to_read,
+    remedy_of_denied,
+};
 pub use report::Report;

@@ -54,8 +54,8 @@ pub enum Error {
     },
     /// A block device holds something that is not Tiersmith's.
     #[error(
-        "{path} is not empty: there is {what}. Nothing was changed. {clear}To use the device \
-         anyway, which destroys all that is on it: --overwrite '{identity}'",
+        "{path} is not empty: there is {what}. Nothing was changed. If nobody needs that, this \
+         destroys all that is on the device, and uses it: --overwrite '{identity}'{why}",
         path = .path.display()
     )]
     NotEmpty {
@@ -63,15 +63,15 @@ pub enum Error {
         path: PathBuf,
         /// What was found.
         what: String,
-        /// How to clear it, or nothing.
-        clear: String,
+        /// Why it is called so, or nothing.
+        why: String,
         /// What the device is called by who wants it overwritten.
         identity: String,
     },
     /// A block device is another one than the user wants overwritten.
     #[error(
-        "{path} is '{identity}', and '{said}' is to be overwritten: it is another device. Nothing \
-         was changed; look which one you mean (`lsblk -o NAME,SIZE,SERIAL,WWN,PARTUUID`)",
+        "{path} is '{identity}'{why}, and '{said}' is to be overwritten: it is another device. \
+         Nothing was changed; look which one you mean (`lsblk -o NAME,SIZE,SERIAL,WWN,PARTUUID`)",
         path = .path.display()
     )]
     WrongDevice {
@@ -81,6 +81,8 @@ pub enum Error {
         said: String,
         /// What it is called.
         identity: String,
+        /// Why it is called so, or nothing.
+        why: String,
     },
     /// A tier of a format that this program does not read.
     #[error("{} is a Tiersmith tier of another format: {reason}. Nothing was changed",

@@ -85,7 +85,7 @@ pub use lend::{LendingStats, holders::LentInUse};
 pub use medium::SigbusWatch;
 /// Whether an open file is open anywhere else, for doors that keep files of their own.
 pub use medium::is_only_opening;
-pub use medium::{Durability, Medium, devices_of};
+pub use medium::{Devices, Durability, Medium, OnDevice, devices_of};
 pub use mover::pace::Moved;
 pub use mover::scrub::Scrubbed;
 pub use mover::unreadable::LostBlock;

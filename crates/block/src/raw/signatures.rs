@@ -16,6 +16,10 @@ use std::ops::Range;
 /// of them.
 pub(crate) const EDGE: u64 = 1 << 20;
 
+/// Places between the two that are looked at, and bytes of each.
+const SAMPLES: u64 = 256;
+const SAMPLE: u64 = 4096;
+
 /// Where a mark is.
 #[derive(Clone, Copy, Debug)]
 enum At {
@@ -95,6 +99,7 @@ const MARKS: &[(&str, At, &[u8])] = &[
     ("swap space", Start(4086), b"SWAP-SPACE"),
     ("swap space", Start(8182), b"SWAPSPACE2"),
     ("swap space", Start(16374), b"SWAPSPACE2"),
+    ("swap space", Start(32758), b"SWAPSPACE2"),
     ("swap space", Start(65526), b"SWAPSPACE2"),
     ("a hibernated system", Start(4086), b"S1SUSPEND"),
     ("a hibernated system", Start(4086), b"S2SUSPEND"),
@@ -181,29 +186,42 @@ const ZFS_LABEL: u64 = 256 << 10;
 /// Reads bytes of a device.
 pub(crate) type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> io::Result<()>;
 
+/// A mark that was found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// For people.
+    pub(crate) what: &'static str,
+    /// Its bytes.
+    pub(crate) range: Range<u64>,
+}
+
 /// The first mark of somebody else's on a device of `len` bytes. Of `ours` it is known what they
 /// are.
 ///
 /// # Errors
 /// What the device says.
-pub(crate) fn find(read: Read<'_>, len: u64, ours: &[Range<u64>]) -> io::Result<Option<String>> {
+pub(crate) fn find(read: Read<'_>, len: u64, ours: &[Range<u64>]) -> io::Result<Option<Mark>> {
     for (what, at, mark) in MARKS {
         let Some(at) = at.offset(len) else { continue };
         let end = at + mark.len() as u64;
-        if end > len || ours.iter().any(|ours| ours.start <= at && end <= ours.end) {
+        if end > len || is_in(ours, &(at..end)) {
             continue;
         }
         let mut found = [0; 32];
         let found = &mut found[..mark.len()];
         read(at, found)?;
         if found == *mark {
-            return Ok(Some(format!("{what} (at byte {at})")));
+            return Ok(Some(Mark { what, range: at..end }));
         }
     }
-    zfs(read, len)
+    zfs(read, len, ours)
 }
 
-fn zfs(read: Read<'_>, len: u64) -> io::Result<Option<String>> {
+fn is_in(ours: &[Range<u64>], range: &Range<u64>) -> bool {
+    ours.iter().any(|ours| ours.start <= range.start && range.end <= ours.end)
+}
+
+fn zfs(read: Read<'_>, len: u64, ours: &[Range<u64>]) -> io::Result<Option<Mark>> {
     let whole = len / ZFS_LABEL * ZFS_LABEL;
     let labels = [Some(0), Some(ZFS_LABEL)]
         .into_iter()
@@ -215,28 +233,49 @@ fn zfs(read: Read<'_>, len: u64) -> io::Result<Option<String>> {
             let number = block.first_chunk().map(|word| u64::from_le_bytes(*word));
             number == Some(ZFS_UBERBLOCK) || number == Some(ZFS_UBERBLOCK.swap_bytes())
         };
-        if let Some(n) = ring.chunks(1024).position(is_one) {
+        let place = |n: usize| {
             let at = label + ZFS_LABEL / 2 + n as u64 * 1024;
-            return Ok(Some(format!("a member of a ZFS pool (at byte {at})")));
+            at..at + 8
+        };
+        let mut found = ring.chunks(1024).enumerate().filter(|(_, block)| is_one(block));
+        if let Some((n, _)) = found.find(|(n, _)| !is_in(ours, &place(*n))) {
+            return Ok(Some(Mark { what: "a member of a ZFS pool", range: place(n) }));
         }
     }
     Ok(None)
 }
 
-/// The first byte within [`EDGE`] of either end that is not zero.
+/// The first byte within [`EDGE`] of either end that is not zero, or at one of [`SAMPLES`] places
+/// between.
 ///
 /// # Errors
 /// What the device says.
 pub(crate) fn first_data(read: Read<'_>, len: u64) -> io::Result<Option<u64>> {
     let edge = EDGE.min(len);
     for from in [0, len - edge] {
-        let mut bytes = vec![0; edge as usize];
-        read(from, &mut bytes)?;
-        if let Some(n) = bytes.iter().position(|byte| *byte != 0) {
-            return Ok(Some(from + n as u64));
+        if let Some(at) = first_in(read, from..from + edge)? {
+            return Ok(Some(at));
+        }
+    }
+    let between = len.saturating_sub(2 * edge);
+    let apart = (between / SAMPLES / SAMPLE * SAMPLE).max(SAMPLE);
+    for n in (0..SAMPLES).take_while(|n| (n + 1) * apart <= between) {
+        let from = edge + n * apart;
+        if let Some(at) = first_in(read, from..from + SAMPLE)? {
+            return Ok(Some(at));
         }
     }
     Ok(None)
+}
+
+/// The first byte of some that is not zero.
+///
+/// # Errors
+/// What the device says.
+pub(crate) fn first_in(read: Read<'_>, range: Range<u64>) -> io::Result<Option<u64>> {
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    read(range.start, &mut bytes)?;
+    Ok(bytes.iter().position(|byte| *byte != 0).map(|n| range.start + n as u64))
 }
 
 impl At {
@@ -264,7 +303,7 @@ mod tests {
 
     const LEN: u64 = 80 << 20;
 
-    fn look(image: &[u8], ours: &[Range<u64>]) -> Option<String> {
+    fn look(image: &[u8], ours: &[Range<u64>]) -> Option<Mark> {
         let read = |at: u64, into: &mut [u8]| {
             into.copy_from_slice(&image[at as usize..][..into.len()]);
             Ok(())
@@ -281,8 +320,32 @@ mod tests {
             let place = at as usize..at as usize + mark.len();
             image[place.clone()].copy_from_slice(mark);
             let found = look(&image, &[]).unwrap();
-            assert!(found.starts_with(what) || found.ends_with(&format!("byte {at})")), "{found}");
+            assert!(found.what == *what || found.range.start == at, "{found:?}");
             assert_eq!(look(&image, std::slice::from_ref(&(at..at + 32))), None, "{what}");
+            image[place].fill(0);
+        }
+    }
+
+    /// As programs write them, not as the table has them.
+    #[test]
+    fn what_the_commonest_programs_write_is_named() {
+        let golden: [(u64, &[u8], &str); 9] = [
+            (0x1fe, b"\x55\xaa", "MBR"),
+            (0x200, b"EFI PART\0\0\x01\0", "GPT"),
+            ((80 << 20) - 512, b"EFI PART\0\0\x01\0", "GPT"),
+            (0x200, b"LABELONE\x01\0\0\0\0\0\0\0", "LVM2"),
+            (0x218, b"LVM2 001", "LVM2"),
+            (0x1000, b"\xfc\x4e\x2b\xa9\x01\0\0\0", "mdraid 1.2"),
+            ((80 << 20) - 0x2000, b"\xfc\x4e\x2b\xa9\x01\0\0\0", "mdraid 1.0"),
+            (0, b"LUKS\xba\xbe\0\x02", "LUKS"),
+            (0x438, b"\x53\xef\x01\0", "ext4"),
+        ];
+        let mut image = vec![0; LEN as usize];
+        for (at, bytes, what) in golden {
+            let place = at as usize..at as usize + bytes.len();
+            image[place.clone()].copy_from_slice(bytes);
+            let found = look(&image, &[]).unwrap();
+            assert!(found.what.contains(what), "{what}: {found:?}");
             image[place].fill(0);
         }
     }
@@ -298,7 +361,7 @@ mod tests {
                 {
                     let mut image = vec![0; len];
                     image[label + (128 << 10) + 5 * 1024..][..8].copy_from_slice(&number);
-                    assert!(look(&image, &[]).unwrap().contains("ZFS"));
+                    assert!(look(&image, &[]).unwrap().what.contains("ZFS"));
                 }
             }
         }
@@ -320,5 +383,8 @@ mod tests {
             assert_eq!(data(&image), Some(at as u64));
             image[at] = 0;
         }
+        // Between them, where a file system was.
+        image[2 << 20..(2 << 20) + (64 << 10)].fill(1);
+        assert_eq!(data(&image), Some(2 << 20));
     }
 }

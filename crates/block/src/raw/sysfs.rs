@@ -4,22 +4,32 @@
 //! proc_pid_mountinfo(5), proc_swaps(5).
 //!
 //! The places of sysfs and /proc are parameters, so that tests can describe devices that are not
-//! there. **Deliberately absent**: anything that opens the device.
+//! there. What is not known counts against the device: it is not taken.
+//! **Deliberately absent**: anything that opens the device; a loop device above it is asked what it
+//! is over.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
+
+use super::ioctls::{self, LoopFile};
+use crate::memory;
 
 /// Where the kernel tells of devices and of processes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel<'a> {
     pub(crate) sysfs: &'a Path,
     pub(crate) proc: &'a Path,
+    /// What the loop device with this node is over; `None`: it cannot be asked.
+    pub(crate) ask_loop: fn(&Node) -> Option<LoopFile>,
 }
 
 /// This machine's.
 pub(crate) fn this() -> Kernel<'static> {
-    Kernel { sysfs: Path::new("/sys"), proc: Path::new("/proc") }
+    let ask_loop = |node: &Node| ioctls::loop_file(&node.path());
+    Kernel { sysfs: Path::new("/sys"), proc: Path::new("/proc"), ask_loop }
 }
 
 /// A block device: a disk, a partition, a volume.
@@ -90,62 +100,156 @@ impl Node {
         if self.is_partition() { Node::at(self.folder.parent()?) } else { None }
     }
 
-    /// Whether what is written there is in memory only.
-    pub(crate) fn is_in_memory(&self) -> bool {
-        let digits = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
+    /// Whether it is persistent memory, or a part of it, whose place is below a DAX file system.
+    pub(crate) fn is_persistent_memory(&self) -> bool {
+        let name = self.disk().unwrap_or_else(|| self.clone()).name();
+        name.strip_prefix("pmem").is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit()))
+    }
+
+    /// Whether it is a part of this machine's memory.
+    fn is_memory(&self) -> bool {
+        let digits = |rest: &str| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit());
         let name = self.name();
-        ["ram", "zram"].iter().any(|kind| name.strip_prefix(kind).is_some_and(digits))
+        ["ram", "zram", "nullb"].iter().any(|kind| name.strip_prefix(kind).is_some_and(digits))
     }
 
-    /// The file below a loop device, or below the one that it is a partition of.
-    pub(crate) fn backing_file(&self) -> Option<PathBuf> {
-        let disk = self.disk();
-        text(&disk.as_ref().unwrap_or(self).folder.join("loop/backing_file")).map(PathBuf::from)
+    /// Whether reads of it wait for somebody to act: a volume that is suspended, a disk that is
+    /// gone or blocked.
+    pub(crate) fn is_stopped(&self) -> bool {
+        let state = text(&self.folder.join("device/state"));
+        text(&self.folder.join("dm/suspended")).is_some_and(|suspended| suspended != "0")
+            || state.is_some_and(|s| matches!(&s[..], "blocked" | "offline" | "transport-offline"))
     }
 
-    /// What tells it from other devices, wherever it is plugged in and whatever it is called:
-    /// serial number, world wide name, the uuid of a partition or a volume. `None`: it has nothing
-    /// like that.
-    pub(crate) fn ids(&self, kernel: Kernel<'_>) -> Vec<String> {
-        let mut ids = Vec::new();
+    fn is_loop(&self) -> bool {
+        self.folder.join("loop").exists()
+    }
+
+    /// Why what is written there may be gone with the power, down to the last device below it.
+    pub(crate) fn not_kept(&self, kernel: Kernel<'_>) -> Option<String> {
+        let (mut seen, mut next): (Vec<Node>, _) = (Vec::new(), vec![self.clone()]);
+        while let Some(node) = next.pop() {
+            if seen.contains(&node) {
+                continue;
+            }
+            let path = node.path();
+            if node.is_memory() {
+                return Some(format!("{} is memory", path.display()));
+            }
+            if node.is_loop() {
+                let unknown = || Some(format!("nobody can say what {} is over", path.display()));
+                let Some(file) = (kernel.ask_loop)(&node) else { return unknown() };
+                let below = if file.is_device() { file.rdevice } else { file.device };
+                let below = Node::of(kernel, below);
+                match file.is_device() {
+                    true if below.is_none() => return unknown(),
+                    true => {}
+                    false => match node.file_in_memory(kernel, &file) {
+                        None => return unknown(),
+                        Some(true) => {
+                            return Some(format!("{} is over a file in memory", path.display()));
+                        }
+                        Some(false) => {}
+                    },
+                }
+                next.extend(below);
+            }
+            next.extend(node.made_of());
+            seen.push(node);
+        }
+        None
+    }
+
+    /// Whether the file below a loop device is in memory, if that can be known.
+    fn file_in_memory(&self, kernel: Kernel<'_>, file: &LoopFile) -> Option<bool> {
+        let path = text(&self.folder.join("loop/backing_file")).map(PathBuf::from);
+        let is_it = |path: &PathBuf| {
+            fs::metadata(path)
+                .is_ok_and(|found| (found.dev(), found.ino()) == (file.device, file.inode))
+        };
+        if let Some(path) = path.filter(is_it) {
+            return Some(memory::has_path(&path));
+        }
+        // It was removed or renamed, or is in another container.
+        let number =
+            format!("{}:{}", rustix::fs::major(file.device), rustix::fs::minor(file.device));
+        let list = fs::read(kernel.proc.join("self/mountinfo")).ok()?;
+        let list = String::from_utf8_lossy(&list).into_owned();
+        list.lines().find_map(|line| {
+            let (front, back) = line.split_once(" - ")?;
+            let kind = back.split(' ').next()?;
+            let here = front.split(' ').nth(2)? == number;
+            here.then_some(matches!(kind, "tmpfs" | "ramfs" | "devtmpfs"))
+        })
+    }
+
+    /// What tells it from other devices, wherever it is plugged in and whatever it is called: world
+    /// wide name, serial number, the uuid of a partition or a volume. Others may have the same.
+    pub(crate) fn ids(&self) -> Vec<String> {
         if self.is_partition() {
             let uevent = fs::read_to_string(self.folder.join("uevent")).unwrap_or_default();
-            ids.extend(
-                uevent.lines().find_map(|line| line.strip_prefix("PARTUUID=")).map(Into::into),
-            );
-            if ids.is_empty() {
-                ids.extend(self.link_in(kernel, "by-partuuid"));
-            }
-            return ids;
+            let uuid = uevent.lines().find_map(|line| line.strip_prefix("PARTUUID="));
+            return uuid.map(Into::into).into_iter().collect();
         }
-        for file in ["device/serial", "serial", "wwid", "device/wwid", "dm/uuid", "md/uuid"] {
-            let found = text(&self.folder.join(file));
-            ids.extend(found.map(|id| id.split_whitespace().collect::<Vec<_>>().join("_")));
-        }
+        // The serial number of NVMe is the controller's, which may have many disks.
+        let files: &[&str] = match self.name().starts_with("nvme") {
+            true => &["wwid"],
+            false => &["wwid", "device/wwid", "device/serial", "serial", "dm/uuid", "md/uuid"],
+        };
+        let found = files.iter().filter_map(|file| text(&self.folder.join(file)));
+        let mut ids: Vec<String> =
+            found.map(|id| id.split_whitespace().collect::<Vec<_>>().join("_")).collect();
         ids.retain(|id| !id.is_empty());
         ids.dedup();
         ids
     }
 
-    /// The name of a link of udev's that leads here.
-    fn link_in(&self, kernel: Kernel<'_>, folder: &str) -> Option<String> {
-        // Beside the real sysfs is the real /dev.
-        let dev = kernel.sysfs.parent()?.join("dev/disk").join(folder);
-        let leads_here =
-            |path: &Path| fs::metadata(path).is_ok_and(|found| found.rdev() == self.number());
-        let entries = fs::read_dir(dev).ok()?.flatten();
-        let found = entries.map(|entry| entry.path()).find(|path| leads_here(path))?;
-        Some(found.file_name()?.to_string_lossy().into_owned())
+    /// Its ids that no other device of this machine has, and who else has the rest.
+    pub(crate) fn ids_of_its_own(&self, kernel: Kernel<'_>) -> (Vec<String>, Vec<Node>) {
+        let below = self.below(kernel);
+        let mut others = Node::all(kernel);
+        others.retain(|node| node.number() != self.number() && !below.contains(node));
+        let (mut own, mut shared) = (Vec::new(), Vec::new());
+        for id in self.ids() {
+            let same: Vec<&Node> = others.iter().filter(|node| node.ids().contains(&id)).collect();
+            if same.is_empty() {
+                own.push(id);
+            }
+            shared.extend(same.into_iter().cloned());
+        }
+        (own, shared)
+    }
+
+    /// Other nodes of the very same disk: it is seen on two ways.
+    fn twins(&self, kernel: Kernel<'_>) -> Vec<Node> {
+        let disk = self.disk().unwrap_or_else(|| self.clone());
+        let name_of = |node: &Node| {
+            text(&node.folder.join("wwid")).or_else(|| text(&node.folder.join("device/wwid")))
+        };
+        let Some(name) = name_of(&disk) else { return Vec::new() };
+        let mut all = Node::all(kernel);
+        all.retain(|node| {
+            !node.is_partition() && *node != disk && name_of(node).as_ref() == Some(&name)
+        });
+        all
+    }
+
+    /// The devices directly below it, as sysfs has them, and the disk of a partition.
+    fn made_of(&self) -> Vec<Node> {
+        let slaves = fs::read_dir(self.folder.join("slaves")).into_iter().flatten().flatten();
+        let lower = slaves.filter_map(|slave| Node::at(&slave.path().canonicalize().ok()?));
+        lower.chain(self.disk()).collect()
     }
 
     /// The devices that this one is made of, down to the last, and the disk of a partition.
-    pub(crate) fn below(&self) -> Vec<Node> {
+    pub(crate) fn below(&self, kernel: Kernel<'_>) -> Vec<Node> {
         let mut all: Vec<Node> = Vec::new();
         let mut next = vec![self.clone()];
         while let Some(node) = next.pop() {
-            let slaves = fs::read_dir(node.folder.join("slaves")).into_iter().flatten().flatten();
-            let lower = slaves.filter_map(|slave| Node::at(&slave.path().canonicalize().ok()?));
-            for lower in lower.chain(node.disk()) {
+            let file = if node.is_loop() { (kernel.ask_loop)(&node) } else { None };
+            let device = file.filter(LoopFile::is_device);
+            let device = device.and_then(|file| Node::of(kernel, file.rdevice));
+            for lower in node.made_of().into_iter().chain(device) {
                 if !all.contains(&lower) {
                     all.push(lower.clone());
                     next.push(lower);
@@ -155,7 +259,8 @@ impl Node {
         all
     }
 
-    fn partitions(&self) -> Vec<Node> {
+    /// Those that the kernel knows, also when their table is gone.
+    pub(crate) fn partitions(&self) -> Vec<Node> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let mut found: Vec<Node> = entries
             .filter(|entry| entry.path().join("partition").exists())
@@ -165,10 +270,14 @@ impl Node {
         found
     }
 
-    /// Who uses it, its partitions, or the disk that it is part of.
+    /// It, its partitions, and the disk that it is part of.
+    pub(crate) fn family(&self) -> Vec<Node> {
+        [self.clone()].into_iter().chain(self.partitions()).chain(self.disk()).collect()
+    }
+
+    /// Who uses it, its partitions, the disk that it is part of, or the same disk by another name.
     pub(crate) fn used(&self, kernel: Kernel<'_>) -> Option<String> {
-        let family = [self.clone()].into_iter().chain(self.partitions()).chain(self.disk());
-        for node in family {
+        for node in self.family() {
             if let Some(by) = node.used_itself(kernel) {
                 return Some(match &node == self {
                     true => by,
@@ -176,7 +285,47 @@ impl Node {
                 });
             }
         }
-        None
+        self.twins(kernel).iter().flat_map(Node::family).find_map(|node| {
+            let by = node.used_itself(kernel)?;
+            Some(format!("the same disk as {} (by its WWN), which is {by}", node.path().display()))
+        })
+    }
+
+    /// A process other than this one that has it open, its partitions, or the disk that it is part
+    /// of. Of other users' processes only root is told.
+    pub(crate) fn opener(&self, kernel: Kernel<'_>) -> Option<String> {
+        let numbers: Vec<(u32, u32)> =
+            self.family().iter().map(|node| (node.major, node.minor)).collect();
+        let own = fs::read_link(kernel.proc.join("self")).unwrap_or_default();
+        let processes = fs::read_dir(kernel.proc).ok()?.flatten().map(|entry| entry.path());
+        let is_other = |process: &PathBuf| {
+            let name = process.file_name().unwrap_or_default();
+            name.as_encoded_bytes().iter().all(u8::is_ascii_digit) && *name != *own.as_os_str()
+        };
+        processes.filter(is_other).find_map(|process| {
+            let has = fs::read_dir(process.join("fd")).ok()?.flatten().any(|entry| {
+                // A server is not waited for.
+                let found = rustix::fs::statx(
+                    CWD,
+                    entry.path(),
+                    AtFlags::STATX_DONT_SYNC,
+                    StatxFlags::TYPE,
+                );
+                found.is_ok_and(|found| {
+                    FileType::from_raw_mode(found.stx_mode.into()) == FileType::BlockDevice
+                        && numbers.contains(&(found.stx_rdev_major, found.stx_rdev_minor))
+                })
+            });
+            let name = || text(&process.join("comm")).unwrap_or_else(|| "?".into());
+            let pid = || process.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            has.then(|| format!("open in process {} ({})", pid(), name()))
+        })
+    }
+
+    /// Whether the lists of who uses what are there to be read.
+    pub(crate) fn is_told_of(kernel: Kernel<'_>) -> bool {
+        fs::metadata(kernel.proc.join("self/mountinfo")).is_ok()
+            && fs::read_dir(kernel.sysfs.join("class/block")).is_ok()
     }
 
     fn used_itself(&self, kernel: Kernel<'_>) -> Option<String> {
@@ -224,12 +373,27 @@ impl Node {
         (!holders.is_empty()).then(|| format!("held by {}", holders.join(", ")))
     }
 
-    /// A loop device does not hold what is below it.
+    /// A loop device does not hold what is below it. Its path says little: the node may have been
+    /// anywhere.
     fn behind_a_loop(&self, kernel: Kernel<'_>) -> Option<String> {
-        let over = Node::all(kernel).into_iter().find(|node| {
-            !node.is_partition() && node.backing_file().is_some_and(|file| self.is(&file))
-        })?;
-        Some(format!("held by {}", over.name()))
+        let mut loops = Node::all(kernel);
+        loops.retain(|node| node != self && node.is_loop());
+        loops.iter().find_map(|over| match (kernel.ask_loop)(over) {
+            Some(file) => {
+                (file.rdevice == self.number()).then(|| format!("held by {}", over.name()))
+            }
+            None => {
+                let path = text(&over.folder.join("loop/backing_file")).map(PathBuf::from);
+                Some(match path.is_some_and(|path| self.is(&path)) {
+                    true => format!("held by {}", over.name()),
+                    false => format!(
+                        "perhaps below {}, which cannot be asked what it is over (work as root, \
+                         where all loop devices are in /dev)",
+                        over.name()
+                    ),
+                })
+            }
+        })
     }
 
     /// Whether a path leads to this device. Only what is in /dev is asked: elsewhere a server may
@@ -274,6 +438,31 @@ mod tests {
 
     use super::*;
     use std::os::unix::fs::symlink;
+
+    /// What a fake loop device is over: numbers in a file.
+    fn ask_loop(node: &Node) -> Option<LoopFile> {
+        let said = text(&node.folder.join("loop/status"))?;
+        let mut numbers = said.split(' ').map(|number| number.parse().unwrap());
+        let mut next = || numbers.next().unwrap();
+        Some(LoopFile { device: next(), inode: next(), rdevice: next() })
+    }
+
+    /// One more device of a machine.
+    fn add(top: &Path, name: &str, number: &str) -> PathBuf {
+        let real = top.join("sys/devices").join(name);
+        fs::create_dir_all(real.join("slaves")).unwrap();
+        fs::write(real.join("dev"), number).unwrap();
+        let last = name.rsplit('/').next().unwrap();
+        symlink(&real, top.join("sys/dev/block").join(number)).unwrap();
+        symlink(&real, top.join("sys/class/block").join(last)).unwrap();
+        real
+    }
+
+    fn put(folder: &Path, file: &str, text: &str) {
+        let path = folder.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
 
     /// A machine with a disk `sda` of two partitions, a volume over the second, and a loop device.
     fn machine() -> tempfile::TempDir {
@@ -321,7 +510,7 @@ mod tests {
 
     fn node(top: &Path, major: u32, minor: u32) -> Option<String> {
         let (sysfs, proc) = (top.join("sys"), top.join("proc"));
-        let kernel = Kernel { sysfs: &sysfs, proc: &proc };
+        let kernel = Kernel { sysfs: &sysfs, proc: &proc, ask_loop };
         Node::of(kernel, rustix::fs::makedev(major, minor)).unwrap().used(kernel)
     }
 
@@ -347,16 +536,132 @@ mod tests {
     fn a_device_is_told_by_its_serial_or_uuid_and_knows_what_it_is_made_of() {
         let top = machine();
         let (sysfs, proc) = (top.path().join("sys"), top.path().join("proc"));
-        let kernel = Kernel { sysfs: &sysfs, proc: &proc };
+        let kernel = Kernel { sysfs: &sysfs, proc: &proc, ask_loop };
         let node = |major, minor| Node::of(kernel, rustix::fs::makedev(major, minor)).unwrap();
-        assert_eq!(node(8, 0).ids(kernel), ["naa.5000_c500"]);
-        assert_eq!(node(8, 1).ids(kernel), ["aaaa-01"]);
-        assert_eq!(node(253, 0).ids(kernel), ["LVM-abc"]);
-        assert_eq!(node(7, 0).ids(kernel), [""; 0]);
+        assert_eq!(node(8, 0).ids(), ["naa.5000_c500"]);
+        assert_eq!(node(8, 1).ids(), ["aaaa-01"]);
+        assert_eq!(node(253, 0).ids(), ["LVM-abc"]);
+        assert_eq!(node(7, 0).ids(), [""; 0]);
         assert_eq!(node(8, 0).bytes(), 1 << 20);
         assert_eq!(Node::all(kernel).len(), 5);
-        let below: Vec<String> = node(253, 0).below().iter().map(Node::name).collect();
+        let below: Vec<String> = node(253, 0).below(kernel).iter().map(Node::name).collect();
         assert_eq!(below, ["sda2", "sda"]);
-        assert!(!node(8, 0).is_in_memory());
+        assert_eq!(node(8, 0).not_kept(kernel), None);
+    }
+
+    #[test]
+    fn what_two_devices_have_names_neither_and_the_serial_number_of_nvme_names_no_disk() {
+        let top = machine();
+        let (sysfs, proc) = (top.path().join("sys"), top.path().join("proc"));
+        let kernel = Kernel { sysfs: &sysfs, proc: &proc, ask_loop };
+        let of = |minor| Node::of(kernel, rustix::fs::makedev(259, minor)).unwrap();
+        for n in 1..=2 {
+            let disk = add(top.path(), &format!("nvme0n{n}"), &format!("259:{n}"));
+            put(&disk, "device/serial", "CONTROLLER\n");
+            if n == 1 {
+                put(&disk, "wwid", "eui.1\n");
+            }
+        }
+        assert_eq!(of(1).ids_of_its_own(kernel), (vec!["eui.1".into()], vec![]));
+        assert_eq!(of(2).ids_of_its_own(kernel), (vec![], vec![]), "the controller's");
+        for n in 3..=4 {
+            let disk = add(top.path(), &format!("vd{n}"), &format!("259:{n}"));
+            put(&disk, "serial", "CLONED\n");
+        }
+        assert_eq!(of(3).ids_of_its_own(kernel), (vec![], vec![of(4)]));
+        assert_eq!(of(4).ids_of_its_own(kernel), (vec![], vec![of(3)]));
+    }
+
+    #[test]
+    fn a_disk_that_is_in_use_by_its_other_name_is_in_use() {
+        let top = machine();
+        let other = add(top.path(), "sdb", "8:16");
+        put(&other, "device/wwid", "naa.5000 c500\n");
+        assert_eq!(node(top.path(), 8, 0), None);
+        let mountinfo = top.path().join("proc/self/mountinfo");
+        fs::write(mountinfo, "22 1 8:16 / /mnt rw - ext4 /dev/sdb rw\n").unwrap();
+        for minor in [0, 1] {
+            let by = node(top.path(), 8, minor).unwrap();
+            assert!(by.contains("the same disk as /dev/sdb"), "{by}");
+        }
+    }
+
+    #[test]
+    fn a_loop_device_says_itself_what_it_is_over_and_if_it_does_not_nothing_is_taken() {
+        let top = machine();
+        let over = top.path().join("sys/devices/loop0");
+        put(&over, "loop/backing_file", "/somewhere/else\n");
+        assert!(node(top.path(), 8, 0).unwrap().contains("cannot be asked"));
+        put(&over, "loop/status", "5 6 0");
+        assert_eq!(node(top.path(), 8, 0), None);
+        let number = rustix::fs::makedev(8, 1);
+        put(&over, "loop/status", &format!("5 6 {number}"));
+        assert_eq!(node(top.path(), 8, 1).unwrap(), "held by loop0");
+        assert!(node(top.path(), 8, 0).unwrap().contains("held by loop0"));
+    }
+
+    #[test]
+    fn memory_is_found_below_volumes_and_loop_devices_and_what_is_unknown_is_not_kept() {
+        let top = machine();
+        let (sysfs, proc) = (top.path().join("sys"), top.path().join("proc"));
+        let kernel = Kernel { sysfs: &sysfs, proc: &proc, ask_loop };
+        let kept = |major, minor| {
+            Node::of(kernel, rustix::fs::makedev(major, minor)).unwrap().not_kept(kernel)
+        };
+        let over = sysfs.join("devices/loop0");
+        put(&over, "loop/backing_file", "/gone (deleted)\n");
+        assert!(kept(7, 0).unwrap().contains("nobody can say what /dev/loop0"));
+        let device = rustix::fs::makedev(0, 99);
+        put(&over, "loop/status", &format!("{device} 7 0"));
+        assert!(kept(7, 0).unwrap().contains("nobody can say"));
+        let mounts = |kind| {
+            let line = format!("9 1 0:99 / /x rw - {kind} {kind} rw\n");
+            fs::write(proc.join("self/mountinfo"), line).unwrap();
+        };
+        mounts("tmpfs");
+        assert_eq!(kept(7, 0).unwrap(), "/dev/loop0 is over a file in memory");
+        mounts("xfs");
+        assert_eq!(kept(7, 0), None);
+        // Over a disk, whose node is on devtmpfs.
+        put(&over, "loop/status", &format!("5 7 {}", rustix::fs::makedev(8, 2)));
+        assert_eq!(kept(7, 0), None);
+        let below: Vec<String> = Node::of(kernel, rustix::fs::makedev(7, 0))
+            .unwrap()
+            .below(kernel)
+            .iter()
+            .map(Node::name)
+            .collect();
+        assert_eq!(below, ["sda2", "sda"]);
+        // A volume over compressed memory, and a loop device over that.
+        let volume = add(top.path(), "dm-1", "253:1");
+        let memory = add(top.path(), "zram0", "252:0");
+        symlink(&memory, volume.join("slaves/zram0")).unwrap();
+        assert_eq!(kept(253, 1).unwrap(), "/dev/zram0 is memory");
+        put(&over, "loop/status", &format!("5 7 {}", rustix::fs::makedev(253, 1)));
+        assert_eq!(kept(7, 0).unwrap(), "/dev/zram0 is memory");
+    }
+
+    #[test]
+    fn what_waits_for_somebody_is_stopped_and_persistent_memory_is_known_by_its_name() {
+        let top = machine();
+        let volume = add(top.path(), "dm-1", "253:1");
+        put(&volume, "dm/suspended", "0\n");
+        let at = |folder: &Path| Node::at(folder).unwrap();
+        assert!(!at(&volume).is_stopped());
+        put(&volume, "dm/suspended", "1\n");
+        assert!(at(&volume).is_stopped());
+        let disk = top.path().join("sys/devices/sda");
+        put(&disk, "device/state", "running\n");
+        assert!(!at(&disk).is_stopped());
+        put(&disk, "device/state", "offline\n");
+        assert!(at(&disk).is_stopped());
+        for (n, name) in ["pmem0", "pmem1s", "pmem0.1", "pmem0/pmem0p1"].into_iter().enumerate() {
+            let folder = add(top.path(), name, &format!("259:{}", 50 + n));
+            if name.contains('/') {
+                put(&folder, "partition", "1");
+            }
+            assert!(at(&folder).is_persistent_memory(), "{name}");
+        }
+        assert!(!at(&disk).is_persistent_memory());
     }
 }

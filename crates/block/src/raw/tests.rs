@@ -35,7 +35,11 @@ fn found(image: &[u8]) -> Option<Foreign> {
         into.copy_from_slice(&image[at as usize..][..into.len()]);
         Ok(())
     };
-    foreign(&read, image.len() as u64, &[], !image.starts_with(MARK)).unwrap()
+    let len = image.len() as u64;
+    match signatures::find(&read, len, &[]).unwrap() {
+        Some(mark) => Some(mark.into()),
+        None => data(&read, len, !image.starts_with(MARK)).unwrap(),
+    }
 }
 
 /// A cut leaves it refused, or with nothing; and the mark is never beside something of somebody
@@ -97,19 +101,43 @@ fn a_cut_while_a_device_is_taken_over_leaves_it_refused_or_marked_and_nothing_be
 
 #[test]
 fn taking_over_takes_away_every_mark_and_a_cut_after_any_call_keeps_the_refusal() {
-    let mut image = vec![0; LEN];
-    for (at, mark) in signatures::places(LEN as u64) {
-        image.fill(0);
-        image[at as usize..][..mark.len()].copy_from_slice(mark);
-        assert!(found(&image).is_some_and(|found| found.is_known), "{at}");
-        for op in ops(LEN) {
+    // So long that every mark fits.
+    let mut image = vec![0; 80 << 20];
+    let len = image.len();
+    let places = signatures::places(len as u64);
+    assert!(MIDDLE.iter().all(|m| places.iter().any(|(at, _)| (*m..m + BLOCK).contains(at))));
+    let ops = ops(len);
+    for (at, mark) in places {
+        let place = at as usize..at as usize + mark.len();
+        image[place.clone()].copy_from_slice(mark);
+        assert!(found(&image).is_some_and(|found| found.mark.is_some()), "{at}");
+        for op in &ops {
             if let Op::Write(at, bytes) = op {
-                image[at as usize..][..bytes.len()].copy_from_slice(&bytes);
+                image[*at as usize..][..bytes.len()].copy_from_slice(bytes);
             }
             assert_safe(&image, &format!("the mark at {at}"));
         }
         assert!(image.starts_with(MARK) && found(&image).is_none(), "{at}");
+        image[place].fill(0);
+        image[..MARK.len()].fill(0);
     }
+}
+
+#[test]
+fn a_file_system_whose_partition_table_is_lost_is_found() {
+    let mut image = vec![0; 16 << 20];
+    image[(1 << 20) + 0x438..][..2].copy_from_slice(b"\x53\xef");
+    let seen = found(&image).unwrap();
+    assert!(seen.what.contains("ext4") && seen.mark.unwrap().start == (1 << 20) + 0x438);
+    // In the second of two partitions, where no table looks.
+    image.fill(0);
+    image[9 << 20..10 << 20].fill(7);
+    assert!(found(&image).unwrap().what.contains("data of a kind"));
+    // Where a tier was, only what is behind it must be zeros.
+    image[..MARK.len()].copy_from_slice(MARK);
+    assert_eq!(found(&image), None);
+    image[15 << 20] = 1;
+    assert!(found(&image).unwrap().what.contains("byte 15728640 "));
 }
 
 #[test]

@@ -164,7 +164,13 @@ pub(super) fn measure(
 ) -> Result<Place> {
     let progress = |what: &str| line.say(&format!("{}: {what}", dir.display()));
     if mounted::device::is_one(dir) {
-        return Ok(file::measure_device(dir, seconds, queue, leftovers, &progress)?);
+        let mode = match tiersmith_block::is_persistent_memory(dir) {
+            true if dir.as_os_str().as_encoded_bytes().ends_with(b"s") => "sector",
+            true => "raw",
+            false => "disk",
+        };
+        let is = (mode, tiersmith_block::is_kept(dir));
+        return Ok(file::measure_device(dir, is, seconds, queue, leftovers, &progress)?);
     }
     let is_on = FileSystem::of(dir);
     if is_on.dax || is_on.in_memory() {

@@ -9,7 +9,7 @@
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use tiersmith_store::{Attachment, MemberLabel, devices_of};
+use tiersmith_store::{Attachment, Devices, OnDevice, devices_of};
 
 use crate::error::{Error, Result};
 
@@ -53,24 +53,30 @@ pub(crate) fn noted(note: &Attachment, member: &Path) -> Result<Option<PathBuf>>
     if let Some(said) = not_permitted(member) {
         return Err(said);
     }
-    if has(note, member) {
+    let on = is_one(member).then(|| OnDevice::look(member));
+    if matches!(&on, Some(Ok(on)) if on.is_of(&note.id)) {
         return Ok(Some(member.to_path_buf()));
     }
-    let found = devices_of(&note.id);
+    let Devices { found, mut unread } = devices_of(&note.id);
+    unread.retain(|(device, _)| device != member);
     let shown =
         || found.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ");
     match &found[..] {
         [one] => Ok(Some(one.clone())),
+        // What is wrong with it says whoever opens it.
+        [] if matches!(on, Some(Ok(OnDevice::Unusable(_)))) => Ok(Some(member.to_path_buf())),
         [] => Err(Error::Usage(format!(
-            "{} is attached to the tier on {}, {}, and no other block device has it. Plug it in \
+            "{} is attached to the tier on {}, {}, and no other block device has it{}. Plug it in \
              (or `losetup` it) and try again. Nothing was changed, and nothing is lost as long as \
              that device is not",
             note.home.display(),
             member.display(),
-            match is_one(member) {
-                true => "which is another device now",
-                false => "which is not there",
-            }
+            match on {
+                None => "which is not there".into(),
+                Some(Err(e)) => format!("which cannot be read ({e})"),
+                Some(Ok(_)) => "which has no tier of it now".to_owned(),
+            },
+            but(&unread)
         ))),
         _ => Err(Error::Usage(format!(
             "the tier of {} is on several devices, {}: all but one are copies, and some blocks of \
@@ -88,19 +94,31 @@ pub(crate) fn noted(note: &Attachment, member: &Path) -> Result<Option<PathBuf>>
 /// # Errors
 /// Says where the tier is.
 pub(super) fn refuse_another(note: &Attachment, given: &Path) -> Result<()> {
-    if !is_one(given) || has(note, given) {
+    if !is_one(given) {
         return Ok(());
     }
     if let Some(said) = not_permitted(given) {
         return Err(said);
     }
-    let found = devices_of(&note.id);
+    match OnDevice::look(given) {
+        Ok(on) if on.is_of(&note.id) => return Ok(()),
+        // What is wrong with it says whoever opens it.
+        Ok(OnDevice::Unusable(_)) => return Ok(()),
+        Ok(_) => {}
+        Err(e) => {
+            return Err(Error::Usage(format!(
+                "{} cannot be read: {e}. Nothing was changed",
+                given.display()
+            )));
+        }
+    }
+    let Devices { found, unread } = devices_of(&note.id);
     let is_on = match found.first() {
         Some(device) => format!("it is on {0}: say --fast {0}", device.display()),
         None => {
             let members = note.tiers.iter().flat_map(|tier| &tier.members);
             let was: Vec<String> = members.map(|path| path.display().to_string()).collect();
-            format!("it was on {}, and no block device has it now", was.join(", "))
+            format!("it was on {}, and no block device has it now{}", was.join(", "), but(&unread))
         }
     };
     Err(Error::Usage(format!(
@@ -110,14 +128,65 @@ pub(super) fn refuse_another(note: &Attachment, given: &Path) -> Result<()> {
     )))
 }
 
+/// Where the member of an attached home is that is said to be gone for good.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    At(PathBuf),
+    Gone,
+    /// Nobody can say that it is gone: why, and what to do.
+    Unknown(String),
+}
+
+/// Looks for a member that is on a block device; `None`: it never was on one.
+pub(super) fn presence(note: &Attachment, member: &Path) -> Option<Presence> {
+    let is_device = is_one(member);
+    if !is_device && (!is_among_devices(member) || member.symlink_metadata().is_ok()) {
+        return None;
+    }
+    let on = is_device.then(|| OnDevice::look(member));
+    if matches!(&on, Some(Ok(on)) if on.is_of(&note.id)) {
+        return Some(Presence::At(member.to_path_buf()));
+    }
+    let Devices { found, unread } = devices_of(&note.id);
+    if let Some(at) = found.into_iter().next() {
+        return Some(Presence::At(at));
+    }
+    let name = member.display();
+    Some(match on {
+        Some(Err(e)) => Presence::Unknown(format!("{name} cannot be read ({e})")),
+        Some(Ok(OnDevice::Unusable(why))) => Presence::Unknown(format!(
+            "{name} has a tier, {why}. If it is of no use, clear its beginning (dd if=/dev/zero \
+             of={name} bs=1M count=1 conv=fsync)"
+        )),
+        _ if !unread.is_empty() => Presence::Unknown(format!(
+            "it may be on a device that cannot be read ({}). Work as root, or take that device \
+             away",
+            listed(&unread)
+        )),
+        _ => Presence::Gone,
+    })
+}
+
+fn listed(unread: &[(PathBuf, String)]) -> String {
+    let all: Vec<String> =
+        unread.iter().map(|(device, why)| format!("{}: {why}", device.display())).collect();
+    all.join("; ")
+}
+
+fn but(unread: &[(PathBuf, String)]) -> String {
+    match unread.is_empty() {
+        true => String::new(),
+        false => format!(" (of these nobody can say: {})", listed(unread)),
+    }
+}
+
 /// Whether a device has the tier of the home, or one that is on its way there or back.
-fn has(note: &Attachment, device: &Path) -> bool {
-    let label = tiersmith_block::open_to_read(device).and_then(|file| MemberLabel::read(&file));
-    label.is_ok_and(|label| label.is_some_and(|label| label.attachment == note.id))
+pub(super) fn has(note: &Attachment, device: &Path) -> bool {
+    OnDevice::look(device).is_ok_and(|on| on.is_of(&note.id))
 }
 
 /// Whether this user may not even look.
-pub(super) fn is_denied(device: &Path) -> bool {
+fn is_denied(device: &Path) -> bool {
     tiersmith_block::open_to_read(device)
         .is_err_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
 }
@@ -125,8 +194,9 @@ pub(super) fn is_denied(device: &Path) -> bool {
 fn not_permitted(device: &Path) -> Option<Error> {
     is_denied(device).then(|| {
         Error::Usage(format!(
-            "{} may be opened by root or its group only; work as root (sudo). Nothing was changed",
-            device.display()
+            "{} may not be opened: {}. Nothing was changed",
+            device.display(),
+            tiersmith_block::remedy_of_denied()
         ))
     })
 }

@@ -22,7 +22,7 @@ use tiersmith_store::home::{Home, RealHome};
 use tiersmith_store::{AttachedHome, Attachment, Medium, Options, TierSpec, attachment};
 
 use super::control::{self, Reply, Request};
-use super::device;
+use super::device::{self, Presence};
 use super::leavings::{self, Removed, ToRemove};
 use super::place::{Mounts, Place};
 use super::plan;
@@ -146,7 +146,7 @@ fn detach_unserved(place: &Place, fast: &[PathBuf], give_up: GiveUp) -> Result<D
     };
     refuse::not_permitted(place.path(), &plan::owner_of(&note)?)?;
     refuse::in_use(place.path(), &note.files, false)?;
-    if give_up == GiveUp::Tier || (fast.is_empty() && nobody_misses_it(&note)) {
+    if give_up == GiveUp::Tier || nobody_misses_it(&note, fast) {
         return lose_tier(place, &note, done);
     }
     let made = plan::is_believed(&note) && note.door.contains_key(plan::key::MADE);
@@ -341,12 +341,23 @@ pub(super) fn finish_interrupted(place: &Place) -> Result<Removed> {
     leavings::remove(place, &home.identity().map_err(looking)?)
 }
 
-/// Whether the home's tiers are on emptied disks that only ever had clean copies.
-fn nobody_misses_it(note: &Attachment) -> bool {
-    let is_gone = |member: &PathBuf| {
-        member.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+/// Whether the home's tiers are on emptied disks that only ever had clean copies: to attach them
+/// would format those.
+fn nobody_misses_it(note: &Attachment, fast: &[PathBuf]) -> bool {
+    let is_gone = |member: &PathBuf| match device::noted(note, member) {
+        Ok(Some(_)) => false,
+        Ok(None) => {
+            member.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+        }
+        // Another device, or none, or several: home has everything.
+        Err(_) => true,
     };
-    is_ephemeral(note) && note.tiers.iter().flat_map(|tier| &tier.members).all(is_gone)
+    let is_blank = |device: &PathBuf| device::is_one(device) && !device::has(note, device);
+    is_ephemeral(note)
+        && match fast.is_empty() {
+            true => note.tiers.iter().flat_map(|tier| &tier.members).all(is_gone),
+            false => fast.iter().any(is_blank),
+        }
 }
 
 /// Whether all tiers have clean copies only, on disks.
@@ -355,22 +366,31 @@ fn is_ephemeral(note: &Attachment) -> bool {
 }
 
 /// Where a member is, if it is anywhere. Another device may have the name of one that is gone.
-fn is_there(note: &Attachment, member: &Path) -> Option<PathBuf> {
-    if device::is_one(member) || device::is_among_devices(member) {
-        match device::noted(note, member) {
-            Ok(Some(found)) => return Some(found),
-            Ok(None) => {}
-            Err(_) => return device::is_denied(member).then(|| member.to_path_buf()),
-        }
-    }
-    let found = member.symlink_metadata().is_ok_and(|m| !m.is_file() || m.size() > 0);
-    found.then(|| member.to_path_buf())
+fn is_there(note: &Attachment, member: &Path) -> Presence {
+    let as_a_file = || {
+        let found = member.symlink_metadata().is_ok_and(|m| !m.is_file() || m.size() > 0);
+        if found { Presence::At(member.to_path_buf()) } else { Presence::Gone }
+    };
+    device::presence(note, member).unwrap_or_else(as_a_file)
 }
 
 /// The tier is gone for good: the directory as home has it.
 fn lose_tier(place: &Place, note: &Attachment, mut done: Detached) -> Result<Detached> {
-    let mut members = note.tiers.iter().flat_map(|tier| &tier.members);
-    let there = members.find_map(|member| is_there(note, member));
+    let members = note.tiers.iter().flat_map(|tier| &tier.members);
+    let mut there = None;
+    for member in members {
+        match is_there(note, member) {
+            Presence::At(found) => there = Some(found),
+            Presence::Unknown(why) if !is_ephemeral(note) => {
+                return Err(Error::Usage(format!(
+                    "nobody can say that the tier of {} is gone: {why}; and try again. Nothing was \
+                     changed, and nothing is lost",
+                    place.path().display()
+                )));
+            }
+            Presence::Unknown(_) | Presence::Gone => {}
+        }
+    }
     if let Some(member) = there.as_ref().filter(|_| !is_ephemeral(note)) {
         return Err(Error::Usage(format!(
             "the tier is there ({}): detach without --force-without-tier, and nothing is lost. If \
@@ -405,7 +425,8 @@ fn lose_tier(place: &Place, note: &Attachment, mut done: Detached) -> Result<Det
     }
     if is_ephemeral(note) {
         let left = there.map_or("is not there".to_owned(), |member| {
-            format!("was not used; {} may be removed", member.display())
+            let what = if device::is_one(&member) { "is free" } else { "may be removed" };
+            format!("was not used; {} {what}", member.display())
         });
         done.remarks.push(format!("the tier {left}. It had clean copies only: nothing is lost"));
         return Ok(done);

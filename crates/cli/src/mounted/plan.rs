@@ -711,7 +711,12 @@ fn find_device(note: &Attachment, member: &mut PathBuf, medium: Medium, given: b
             }
             Ok(())
         }
-        Err(_) if is_ephemeral && device::is_one(member) => Ok(()),
+        // A stop may have emptied it, or another disk has its name now: only the user knows.
+        Err(e) if is_ephemeral => Err(Error::Usage(format!(
+            "{e}. The tier had clean copies only. If a stop has emptied its disk, say which one it \
+             is, and the tier is made anew there: --fast {}",
+            member.display()
+        ))),
         Err(e) => Err(e),
     }
 }

@@ -225,8 +225,8 @@ fn attach_as_what_it_is(wish: &Attach, place: &Place, plan: &mut Plan) -> Result
                 format!("{e}; for memory that does not survive a power cut say --volatile")
             } else {
                 format!(
-                    "{e}. The tier has clean copies only, so nothing is lost: remove its file, or \
-                     name another place with --fast"
+                    "{e}. The tier has clean copies only, so nothing is lost: name another place \
+                     with --fast, or remove its file if it is one"
                 )
             }));
         }

@@ -30,6 +30,7 @@ mod mounted_status;
 mod packages;
 mod planted;
 mod power_cuts;
+mod raw_dangers;
 mod raw_devices;
 mod redis;
 mod screen;

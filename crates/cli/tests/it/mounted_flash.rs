@@ -137,7 +137,7 @@ fn a_disk_that_is_emptied_at_a_stop_has_copies_that_a_kill_keeps_and_a_stop_cost
     let whole = fs::read(&member).unwrap();
     fs::write(&member, vec![1; whole.len()]).unwrap();
     let said = refused(&["attach", site.home_str()]);
-    assert!(said.contains("nothing is lost: remove its file"), "{said}");
+    assert!(said.contains("nothing is lost: name another place"), "{said}");
     fs::write(&member, &whole).unwrap();
     let again = attach(&[]);
 

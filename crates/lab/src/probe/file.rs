@@ -98,12 +98,13 @@ pub fn measure_beside(
 }
 
 /// Measures reads of a block device, all over it. It is opened to be read only: what is on it is
-/// somebody's.
+/// somebody's. The caller knows its access mode, and whether it is persistent.
 ///
 /// # Errors
 /// No block device, or one that this user may not read; [`Error::Interrupted`].
 pub fn measure_device(
     device: &Path,
+    (access_mode, persistent): (&str, bool),
     seconds: f64,
     queue: Queue,
     leftovers: &Leftovers,
@@ -139,8 +140,8 @@ pub fn measure_device(
     Ok(Place {
         path: device.display().to_string(),
         is_on: "a block device".into(),
-        access_mode: "disk".into(),
-        persistent: true,
+        access_mode: access_mode.into(),
+        persistent,
         notes: vec![
             "Reads only: nothing is written to a device, because what is on it is somebody's."
                 .into(),

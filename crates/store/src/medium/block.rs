@@ -96,13 +96,14 @@ impl OnSectors {
     /// As [`Device::open_raw`] and [`raw::admit`]; nothing was written.
     pub(crate) fn open_raw(place: &Held, owner: Option<u32>, meant: Option<&str>) -> Result<Self> {
         let device = Device::open_raw(&place.dir, &place.name, owner).map_err(raw::open_error)?;
-        if !device.report().survives_power_cut {
-            return Err(Error::InMemory { path: place.path.clone() }.into());
+        let mut must_clear = false;
+        if let Some(found) = device.raw() {
+            match raw::admit(&device, found, meant)? {
+                raw::Admitted::InUse => found.unlock(),
+                raw::Admitted::Free => {}
+                raw::Admitted::ToClear => must_clear = true,
+            }
         }
-        let must_clear = match device.raw() {
-            Some(found) => raw::admit(&device, found, meant)?,
-            None => false,
-        };
         // It does not grow.
         let len = device.sectors().bytes(device.sector_size());
         let len = len.expect("BUG: the length of a device fits");
@@ -117,6 +118,13 @@ impl OnSectors {
     /// Whether it is a block device.
     pub(crate) fn is_raw(&self) -> bool {
         self.device.raw().is_some()
+    }
+
+    /// It is formatted: others may look at the device again.
+    pub(crate) fn formatted(&self) {
+        if let Some(device) = self.device.raw() {
+            device.unlock();
+        }
     }
 
     /// Before it is formatted: takes away what somebody else had on a block device.

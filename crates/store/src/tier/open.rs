@@ -18,7 +18,9 @@ use crate::format::superblock::{
 };
 use crate::medium::held::Held;
 use crate::medium::log::{Log, Place as LogPlace};
-use crate::medium::{Backing, BlockMedium, Durability, Mapped, Medium, OnSectors, Opening};
+use crate::medium::{
+    Backing, BlockMedium, Durability, Mapped, Medium, OnSectors, Opening, is_persistent_memory,
+};
 use crate::options::{Options, TierSpec};
 use crate::planted::Planted;
 use crate::sync::Mutex;
@@ -82,7 +84,10 @@ pub(crate) fn map_members(
         let existing =
             place.was(FileType::RegularFile).map_or(0, |was| was.st_size.cast_unsigned());
         let wanted = if existing == 0 { spec.size } else { existing };
-        let is_raw = place.was(FileType::BlockDevice).is_some();
+        let is_block_device = place.was(FileType::BlockDevice).is_some();
+        // Its place is below a DAX file system: that says the mapping, which refuses it.
+        let is_memory = is_block_device && is_persistent_memory(&place.path);
+        let is_raw = is_block_device && !is_memory;
         if is_raw && matches!(spec.medium, Medium::Emulated | Medium::Volatile) {
             return Err(Error::Options(format!(
                 "{} is a block device, which can be flash or ephemeral only; leave emulate and \
@@ -94,7 +99,7 @@ pub(crate) fn map_members(
             let (path, file_system) = (place.path.clone(), "a block device".into());
             return Err(MediumError::NotDax { path, file_system }.into());
         }
-        if spec.medium.is_on_disk() {
+        if spec.medium.is_on_disk() && !is_memory {
             let (len, max_len) =
                 (if existing == 0 { wanted } else { 0 }, spec.max_size.max(wanted));
             let medium = match is_raw {
@@ -108,11 +113,11 @@ pub(crate) fn map_members(
         let medium = Mapped::open(Opening {
             path: &place.path,
             directory: place.directory().map_err(Error::io("cannot hold", &place.path))?,
-            kind: spec.medium,
+            kind: if is_memory { Medium::Persistent } else { spec.medium },
             // A device's metadata says 0 bytes; zero asks for all it has.
-            len: if device { 0 } else { wanted / FRAME as u64 * FRAME as u64 },
+            len: if device || is_memory { 0 } else { wanted / FRAME as u64 * FRAME as u64 },
             max_len: spec.max_size,
-            create: existing == 0 && !device,
+            create: existing == 0 && !device && !is_memory,
             preallocate: spec.preallocate,
             owner,
         })?;
@@ -464,6 +469,7 @@ pub(crate) fn format(
     }
     write_superblocks(members, &superblocks, Planted::None);
     members.iter().filter_map(|member| member.medium.log()).try_for_each(Log::check)?;
+    members.iter().filter_map(|m| m.medium.on_sectors()).for_each(OnSectors::formatted);
     Ok(superblocks)
 }
 

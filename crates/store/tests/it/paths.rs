@@ -94,12 +94,15 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
         &[
             ".canonicalize(",
             ".exists(",
+            "CWD",
             "fs::metadata(",
             "fs::read(",
             "fs::read_dir(",
+            "fs::read_link(",
             "fs::read_to_string(",
         ],
-        "below /sys and /proc, which only the kernel writes; in /dev only a device's number",
+        "below /sys and /proc, which only the kernel writes; in /dev, behind a process's \
+         descriptors and below a loop device only a number",
     ),
     ("cli/src/command/attach_sqlite.rs", &["fs::metadata("], LOOKS),
     ("cli/src/command/awr.rs", &[".exists("], CALLER),

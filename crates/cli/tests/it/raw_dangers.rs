@@ -1,0 +1,289 @@
+//! A block device that must not be taken, or not be given up: what a review found.
+//!
+//! **Invariant**: each refusal is held against all bytes of the device, before and after.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::daemon::loops::{Loop, has};
+use crate::daemon::{Site, can_mount, good, json, refused, text, tiersmith};
+use crate::raw_devices::{SMALL, assert_there, follow, refuses, run, write_blocks};
+
+/// An attached home whose daemon was killed, and what it had synced.
+fn killed(site: &Site, device: &Loop, more: &[&str]) -> Vec<u8> {
+    let mut arguments = vec!["attach", site.home_str(), "--fast", device.str(), "--json"];
+    arguments.extend(more);
+    let attached = json(&good(&arguments));
+    let newest = write_blocks(site, 9);
+    site.kill_daemon(&attached);
+    newest
+}
+
+fn put(path: &Path, at: u64, bytes: &[u8]) {
+    let file = File::options().write(true).open(path).unwrap();
+    file.write_all_at(bytes, at).unwrap();
+    file.sync_all().unwrap();
+}
+
+#[test]
+fn the_medium_decides_and_not_what_the_kernel_has_kept_of_it() {
+    if !can_mount("a device that was changed past the kernel") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let Some(device) = Loop::new(&site, "disk", SMALL) else { return };
+    // Kept in memory while somebody has it open.
+    let mut open = File::open(&device.path).unwrap();
+    open.read_exact(&mut vec![0; 4 << 20]).unwrap();
+    put(device.image(), 0x438, b"\x53\xef");
+    let said = refused(&["attach", site.home_str(), "--fast", device.str()]);
+    assert!(said.contains("ext4"), "{said}");
+    drop(open);
+}
+
+#[test]
+fn partitions_that_the_kernel_knows_without_a_table_are_somebodys() {
+    if !can_mount("a device with partitions") || !has("addpart") || !has("delpart") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let Some(device) = Loop::new(&site, "disk", SMALL) else { return };
+    run("addpart", &[device.str(), "1", "8192", "8192"]);
+    let said = refuses(&site, &device, "the kernel knows partitions", &[]);
+    assert!(said.contains(&format!("{}p1", device.str())), "{said}");
+    let identity = device.identity();
+    let take = ["attach", site.home_str(), "--fast", device.str(), "--overwrite", &identity];
+    let said = refused(&take);
+    assert!(said.contains("partx --delete"), "{said}");
+    run("delpart", &[device.str(), "1"]);
+    good(&take);
+    good(&["detach", site.home_str()]);
+}
+
+#[test]
+fn a_loop_device_over_another_node_and_a_program_that_has_it_open_are_found() {
+    if !can_mount("a device in use") || !has("mknod") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let Some(device) = Loop::new(&site, "disk", SMALL) else { return };
+    let identity = device.identity();
+    let overwrite = ["--overwrite", &identity[..]];
+    let node = site.path().join("node");
+    let number = device.str().trim_start_matches("/dev/loop");
+    run("mknod", &[node.to_str().unwrap(), "b", "7", number]);
+    let Some(above) = Loop::over(&node) else { return };
+    refuses(&site, &device, "is held by loop", &overwrite);
+    drop(above);
+    let open = File::options().read(true).write(true).open(&device.path).unwrap();
+    let mut other = Command::new("sleep").arg("60").stdin(Stdio::from(open)).spawn().unwrap();
+    let said = refuses(&site, &device, "open in process", &overwrite);
+    assert!(said.contains(&format!("{} (sleep)", other.id())), "{said}");
+    other.kill().unwrap();
+    let _ = other.wait().unwrap();
+    good(&["attach", site.home_str(), "--fast", device.str()]);
+    good(&["detach", site.home_str()]);
+}
+
+#[test]
+fn a_mark_behind_a_tier_in_use_is_named_and_the_command_of_the_refusal_takes_it_away() {
+    if !can_mount("a tier over which somebody has written") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let Some(device) = Loop::new(&site, "disk", SMALL) else { return };
+    let newest = killed(&site, &device, &[]);
+    // mdadm -e 1.0, which leaves both copies of the superblock whole.
+    put(&device.path, (SMALL << 20) - 8192, b"\xfc\x4e\x2b\xa9");
+    let before = device.hash();
+    let said = refused(&["attach", site.home_str()]);
+    assert!(said.contains("mdraid 1.0") && said.contains("written"), "{said}");
+    assert_eq!(device.hash(), before);
+    follow(&said);
+    good(&["attach", site.home_str()]);
+    assert_there(&site, 9, &newest);
+    good(&["detach", site.home_str()]);
+    assert_there(&site, 9, &newest);
+    // Free, and something of nobody knows whom there.
+    put(&device.path, (SMALL << 20) - 100, b"7");
+    refuses(&site, &device, "data of a kind that is not known", &[]);
+}
+
+#[test]
+fn the_disk_of_a_partition_with_a_tier_in_use_is_not_overwritten() {
+    if !can_mount("a tier on a partition") || !has("addpart") || !has("delpart") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let Some(device) = Loop::new(&site, "disk", 2 * SMALL) else { return };
+    run("addpart", &[device.str(), "1", "8192", "98304"]);
+    let partition = format!("{}p1", device.str());
+    if !Path::new(&partition).exists() {
+        println!("skipped: a tier on a partition, because it has no node here");
+        run("delpart", &[device.str(), "1"]);
+        return;
+    }
+    let attached = json(&good(&["attach", site.home_str(), "--fast", &partition, "--json"]));
+    let newest = write_blocks(&site, 9);
+    site.kill_daemon(&attached);
+    let other = site.path().join("other");
+    fs::create_dir(&other).unwrap();
+    let before = device.hash();
+    let identity = device.identity();
+    let other = other.to_str().unwrap();
+    let said = refused(&["attach", other, "--fast", device.str(), "--overwrite", &identity]);
+    assert!(said.contains(&partition) && said.contains("in use"), "{said}");
+    assert_eq!(device.hash(), before);
+    good(&["attach", site.home_str()]);
+    assert_there(&site, 9, &newest);
+    good(&["detach", site.home_str()]);
+    run("delpart", &[device.str(), "1"]);
+}
+
+#[test]
+fn a_tier_that_is_there_twice_or_damaged_is_not_given_up_as_gone() {
+    if !can_mount("a tier that is not gone") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let Some(device) = Loop::new(&site, "disk", SMALL) else { return };
+    let newest = killed(&site, &device, &[]);
+    let give_up = ["detach", site.home_str(), "--force-without-tier"];
+    // Two that have it, and neither by the name of before.
+    let name = device.path.clone();
+    let image = device.detach();
+    let copy = site.path().join("images/copy");
+    fs::copy(&image, &copy).unwrap();
+    let Some(placeholder) = Loop::new(&site, "another", SMALL) else { return };
+    assert_eq!(placeholder.path, name, "the first free loop device is another");
+    let (one, two) = (Loop::over(&image).unwrap(), Loop::over(&copy).unwrap());
+    let said = refused(&give_up);
+    assert!(said.contains("the tier is there"), "{said}");
+    drop((one, two, placeholder));
+    // Both copies of the superblock damaged, by the name of before.
+    let device = Loop::over(&image).unwrap();
+    assert_eq!(device.path, name, "the first free loop device is another");
+    let mut copies = vec![0; 8192];
+    File::open(&device.path).unwrap().read_exact_at(&mut copies, 0).unwrap();
+    for at in [40, 4096 + 40] {
+        put(&device.path, at, &[0x5a; 64]);
+    }
+    let said = refused(&give_up);
+    assert!(said.contains("nobody can say") && said.contains("damaged"), "{said}");
+    let said = refused(&["attach", site.home_str()]);
+    assert!(said.contains("damaged") && !said.contains("another device"), "{said}");
+    put(&device.path, 0, &copies);
+    good(&["attach", site.home_str()]);
+    assert_there(&site, 9, &newest);
+    good(&["unmount", site.home_str()]);
+    // Gone for good, and another device has its name.
+    drop(device);
+    let Some(placeholder) = Loop::new(&site, "third", SMALL) else { return };
+    let before = placeholder.hash();
+    let ran = tiersmith(&give_up);
+    let said = text(&ran);
+    match said.split_once("cannot be read (").and_then(|(_, rest)| rest.split_once(':')) {
+        // In a sandbox there may be disks that nobody may open.
+        Some((disk, _)) => assert!(File::open(disk).is_err(), "{said}"),
+        None => assert!(ran.status.success() && said.contains("LOST"), "{said}"),
+    }
+    assert_eq!(placeholder.hash(), before);
+}
+
+#[test]
+fn a_tier_is_not_given_up_by_who_may_not_read_the_devices() {
+    if !can_mount("a tier that cannot be looked for") || !has("setpriv") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let Some(device) = Loop::new(&site, "disk", SMALL) else { return };
+    good(&["attach", site.home_str(), "--fast", device.str()]);
+    let _ = write_blocks(&site, 9);
+    good(&["unmount", site.home_str()]);
+    // The home's owner, for whom the device is called otherwise now.
+    let image = device.detach();
+    let Some(placeholder) = Loop::new(&site, "another", SMALL) else { return };
+    let Some(_device) = Loop::over(&image) else { return };
+    drop(placeholder);
+    run("chown", &["-R", "65534:65534", site.path().to_str().unwrap()]);
+    let program = site.path().join("tiersmith");
+    fs::copy(env!("CARGO_BIN_EXE_tiersmith"), &program).unwrap();
+    let ran = Command::new("setpriv")
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .arg(program)
+        .args(["detach", site.home_str(), "--force-without-tier"])
+        .output()
+        .unwrap();
+    let said = text(&ran);
+    assert_eq!(ran.status.code(), Some(2), "{said}");
+    assert!(said.contains("cannot be read") || said.contains("that cannot be"), "{said}");
+}
+
+#[test]
+fn an_ephemeral_device_that_is_blank_is_formatted_only_when_it_is_named() {
+    if !can_mount("an ephemeral device that was emptied") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let Some(device) = Loop::new(&site, "disk", SMALL) else { return };
+    let newest = killed(&site, &device, &["--ephemeral"]);
+    let blank = |device: &Loop| put(&device.path, 0, &vec![0; (SMALL as usize) << 20]);
+    blank(&device);
+    let before = device.hash();
+    let said = refused(&["attach", site.home_str()]);
+    assert!(said.contains(&format!("--fast {}", device.str())), "{said}");
+    assert_eq!(device.hash(), before, "it was formatted unasked");
+    let attached = json(&good(&["attach", site.home_str(), "--fast", device.str(), "--json"]));
+    assert_there(&site, 9, &newest);
+    site.kill_daemon(&attached);
+    for more in [&[][..], &["--fast", device.str()]] {
+        blank(&device);
+        let mut arguments = vec!["detach", site.home_str()];
+        arguments.extend(more);
+        let said = text(&good(&arguments));
+        assert!(said.contains("nothing is lost"), "{said}");
+        assert_eq!(device.hash(), before, "detach has formatted it");
+        assert_there(&site, 9, &newest);
+        if more.is_empty() {
+            let _ = killed(&site, &device, &["--ephemeral"]);
+        }
+    }
+}
+
+#[test]
+fn a_loop_device_over_a_file_in_memory_is_refused_also_when_the_file_has_no_name() {
+    if !can_mount("a device in memory") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let Ok(image) = tempfile::NamedTempFile::new_in("/dev/shm") else { return };
+    image.as_file().set_len(SMALL << 20).unwrap();
+    let Some(device) = Loop::over(image.path()) else { return };
+    drop(image);
+    let said = refused(&["attach", site.home_str(), "--fast", device.str()]);
+    assert!(said.contains("in memory"), "{said}");
+    let probed = json(&good(&["probe", device.str(), "--seconds", "0.02", "--json"]));
+    assert_eq!(probed["measured"][0]["persistent"], false, "{probed}");
+}
+
+#[test]
+fn without_sysfs_no_device_is_taken() {
+    if !can_mount("a machine without /sys") || !has("unshare") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let Some(device) = Loop::new(&site, "disk", SMALL) else { return };
+    let before = device.hash();
+    let ran = Command::new("unshare")
+        .args(["--mount", "sh", "-c", "mount -t tmpfs none /sys && exec \"$@\"", "sh"])
+        .arg(env!("CARGO_BIN_EXE_tiersmith"))
+        .args(["attach", site.home_str(), "--fast", device.str()])
+        .output()
+        .unwrap();
+    let said = text(&ran);
+    assert!(ran.status.code() == Some(2) && said.contains("/sys"), "{said}");
+    assert_eq!(device.hash(), before);
+}
