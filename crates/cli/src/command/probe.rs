@@ -170,7 +170,9 @@ pub(super) fn measure(
             false => "disk",
         };
         let is = (mode, tiersmith_block::is_kept(dir));
-        return Ok(file::measure_device(dir, is, seconds, queue, leftovers, &progress)?);
+        let mut place = file::measure_device(dir, is, seconds, queue, leftovers, &progress)?;
+        place.cross_check = fio.map(|_| Beside::skipped(beside::DEVICE));
+        return Ok(place);
     }
     let is_on = FileSystem::of(dir);
     if is_on.dax || is_on.in_memory() {

@@ -30,6 +30,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Why a mapping is not compared.
 pub const MAPPED: &str = "this place is measured mapped, and fio's engine for mappings ends a \
      write with msync, which is another operation";
+/// Why a device is not compared.
+pub const DEVICE: &str = "what is on a device is somebody's, and no other program is let near it";
 
 /// What fio found beside the figures of a place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
