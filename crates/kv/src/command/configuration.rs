@@ -5,7 +5,7 @@
 //! snapshot is what a durable write makes unneeded. `list-max-listpack-size` and
 //! `list-compress-depth` are too: they say how Redis lays a list out in its memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::acl::{Acl, for_configuration};
@@ -25,6 +25,8 @@ enum Takes {
     Signed(i64, i64),
     /// A number of bytes.
     Bytes,
+    /// A number of bytes, or a part of `maxmemory` in percent.
+    BytesOrPercent,
     YesNo,
     /// `class hard soft seconds`, several times; classes that are not named stay as they are.
     OutputLimits,
@@ -37,7 +39,7 @@ enum Takes {
     /// One of these.
     OneOf(&'static [&'static str]),
     /// One of these, whatever is said: what this server does.
-    Fixed(&'static [&'static str]),
+    Fixed(&'static [&'static str], &'static str),
 }
 
 struct Setting {
@@ -57,16 +59,20 @@ const fn setting(
     Setting { name, default, takes, changes }
 }
 
+/// Why settings about how durable writes are cannot be changed.
+const DURABLE: &str = "every write is durable in the tier";
+
 const SETTINGS: &[Setting] = &[
     setting("aclfile", "", Takes::Text, false),
     setting("acllog-max-len", "128", Takes::Number(0, 1 << 20), true),
-    setting("appendfsync", "always", Takes::Fixed(&["always"]), true),
-    setting("appendonly", "yes", Takes::Fixed(&["yes"]), true),
+    setting("appendfsync", "always", Takes::Fixed(&["always"], DURABLE), true),
+    setting("appendonly", "yes", Takes::Fixed(&["yes"], DURABLE), true),
     setting("bind", "127.0.0.1 -::1", Takes::Text, false),
     setting("busy-reply-threshold", "5000", Takes::Number(0, 1 << 40), true),
     setting("client-output-buffer-limit", OUTPUT_LIMITS, Takes::OutputLimits, true),
     setting("client-query-buffer-limit", "1073741824", Takes::Bytes, true),
-    setting("databases", "16", Takes::Fixed(&["16"]), false),
+    setting("daemonize", "no", Takes::Fixed(&["no"], "a service manager does that"), false),
+    setting("databases", "16", Takes::Fixed(&["16"], "the tier has as many"), false),
     setting("hash-max-listpack-entries", "512", Takes::Number(0, 1 << 62), true),
     setting("hash-max-listpack-value", "64", Takes::Bytes, true),
     setting("latency-monitor-threshold", "0", Takes::Number(0, 1 << 40), true),
@@ -80,6 +86,7 @@ const SETTINGS: &[Setting] = &[
     setting("lfu-decay-time", "1", Takes::Number(0, 1 << 31), true),
     setting("lfu-log-factor", "10", Takes::Number(0, 1 << 16), true),
     setting("maxmemory", "0", Takes::Bytes, true),
+    setting("maxmemory-clients", "0", Takes::BytesOrPercent, true),
     setting("maxmemory-policy", "noeviction", Takes::OneOf(POLICIES), true),
     setting("maxmemory-samples", "5", Takes::Number(1, 64), true),
     setting("notify-keyspace-events", "", Takes::Events, true),
@@ -159,6 +166,8 @@ pub(crate) struct Hot {
     pub(crate) replicas_least: u64,
     pub(crate) replicas_lag: u64,
     pub(crate) memory_most: u64,
+    /// Bytes of memory that all clients together may take; 0: any number.
+    pub(crate) clients_most: u64,
     pub(crate) policy: Policy,
     pub(crate) stream_node: NodeLimits,
     /// From how many microseconds on a command is slow; negative: none is.
@@ -202,24 +211,26 @@ impl Default for Configuration {
     }
 }
 
+/// Names that settings had before, and those of today.
+const OLD_NAMES: &[(&str, &str)] = &[
+    ("hash-max-ziplist-entries", "hash-max-listpack-entries"),
+    ("hash-max-ziplist-value", "hash-max-listpack-value"),
+    ("list-max-ziplist-size", "list-max-listpack-size"),
+    ("lua-time-limit", "busy-reply-threshold"),
+    ("min-slaves-max-lag", "min-replicas-max-lag"),
+    ("min-slaves-to-write", "min-replicas-to-write"),
+    ("repl-ping-slave-period", "repl-ping-replica-period"),
+    ("slave-announce-ip", "replica-announce-ip"),
+    ("slave-announce-port", "replica-announce-port"),
+    ("slave-priority", "replica-priority"),
+    ("slaveof", "replicaof"),
+    ("zset-max-ziplist-entries", "zset-max-listpack-entries"),
+    ("zset-max-ziplist-value", "zset-max-listpack-value"),
+];
+
 /// The name that a setting has today.
 fn current_name(name: &str) -> &str {
-    match name {
-        "lua-time-limit" => "busy-reply-threshold",
-        "hash-max-ziplist-entries" => "hash-max-listpack-entries",
-        "hash-max-ziplist-value" => "hash-max-listpack-value",
-        "list-max-ziplist-size" => "list-max-listpack-size",
-        "zset-max-ziplist-entries" => "zset-max-listpack-entries",
-        "zset-max-ziplist-value" => "zset-max-listpack-value",
-        "slaveof" => "replicaof",
-        "slave-priority" => "replica-priority",
-        "slave-announce-ip" => "replica-announce-ip",
-        "slave-announce-port" => "replica-announce-port",
-        "repl-ping-slave-period" => "repl-ping-replica-period",
-        "min-slaves-to-write" => "min-replicas-to-write",
-        "min-slaves-max-lag" => "min-replicas-max-lag",
-        name => name,
-    }
+    OLD_NAMES.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new)
 }
 
 fn find(name: &str) -> Option<&'static Setting> {
@@ -241,6 +252,19 @@ fn bytes(text: &str) -> Option<u64> {
         _ => return None,
     };
     digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// A number of bytes, or of percent from 0 to 100, as the setting has it.
+fn bytes_or_percent(name: &str, value: &str) -> Result<String, String> {
+    match (value.strip_suffix('%'), bytes(value)) {
+        (Some(percent), _) => match percent.parse::<u64>() {
+            Ok(percent @ 0..=100) => Ok(format!("{percent}%")),
+            Ok(_) => Err("percentage argument must be less or equal to 100".to_owned()),
+            Err(_) => Err(format!("`{name}` takes a number of bytes, or one like 5%")),
+        },
+        (None, Some(bytes)) => Ok(bytes.to_string()),
+        (None, None) => Err(format!("`{name}` takes a number of bytes, or one like 5%")),
+    }
 }
 
 /// `old` with what `value` says of some classes.
@@ -333,6 +357,7 @@ impl Configuration {
             Takes::Bytes => bytes(value)
                 .ok_or_else(|| format!("`{name}` takes a number of bytes, like 64mb"))?
                 .to_string(),
+            Takes::BytesOrPercent => bytes_or_percent(name, value)?,
             Takes::YesNo if matches!(value, "yes" | "no") => value.to_owned(),
             Takes::YesNo => return Err(format!("`{name}` takes yes or no")),
             Takes::OutputLimits => output_limits(self.text(name), value)?,
@@ -347,12 +372,9 @@ impl Configuration {
                 percentiles(value).ok_or_else(|| format!("`{name}` takes numbers from 0 to 100"))?
             }
             Takes::Text => value.to_owned(),
-            Takes::Fixed(only) if only.contains(&value) => value.to_owned(),
-            Takes::Fixed(only) => {
-                return Err(format!(
-                    "`{name}` is always `{}` here, because every write is durable in the tier",
-                    only.join(" or ")
-                ));
+            Takes::Fixed(only, _) if only.contains(&value) => value.to_owned(),
+            Takes::Fixed(only, why) => {
+                return Err(format!("`{name}` is always `{}` here: {why}", only.join(" or ")));
             }
         };
         self.values.insert(setting.name, value);
@@ -410,6 +432,12 @@ impl Configuration {
             replicas_least: self.number("min-replicas-to-write"),
             replicas_lag: self.number("min-replicas-max-lag"),
             memory_most: self.number("maxmemory"),
+            clients_most: match self.text("maxmemory-clients").strip_suffix('%') {
+                Some(percent) => {
+                    self.number("maxmemory") / 100 * percent.parse::<u64>().unwrap_or(0)
+                }
+                None => self.number("maxmemory-clients"),
+            },
             policy: Policy {
                 samples: self.number("maxmemory-samples") as usize,
                 log_factor: self.number("lfu-log-factor") as u32,
@@ -449,17 +477,9 @@ pub(crate) fn config(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         ("get", patterns @ [_, ..]) => {
             let fits = |name: &str| patterns.iter().any(|p| glob(p, name.as_bytes(), true));
             let values = &context.shared.configuration.values;
-            let mut found: Vec<_> =
-                values.iter().filter(|(name, _)| fits(name)).map(|(n, v)| (*n, v)).collect();
-            // A name that a setting had before is said only to who asks for exactly that.
-            let olds: Vec<String> = patterns.iter().map(|pattern| word(pattern)).collect();
-            for old in &olds {
-                if let Some(value) =
-                    values.get(current_name(old)).filter(|_| !fits(current_name(old)))
-                {
-                    found.push((old, value));
-                }
-            }
+            let olds = OLD_NAMES.iter().filter_map(|(old, new)| Some((*old, values.get(new)?)));
+            let all = values.iter().map(|(name, value)| (*name, value)).chain(olds);
+            let found: Vec<_> = all.filter(|(name, _)| fits(name)).collect();
             context.reply.map(found.len());
             for (name, value) in found {
                 context.reply.bulk(name.as_bytes());
@@ -468,6 +488,7 @@ pub(crate) fn config(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         }
         ("set", pairs @ [_, _, ..]) if pairs.len().is_multiple_of(2) => {
             let mut changed = context.shared.configuration.clone();
+            let mut seen = BTreeSet::new();
             for pair in pairs.chunks_exact(2) {
                 let (name, value) = (word(pair[0]), String::from_utf8_lossy(pair[1]));
                 let failed = |why: String| {
@@ -475,7 +496,13 @@ pub(crate) fn config(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
                         "ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"
                     ))
                 };
-                let fixed = find(&name).is_some_and(|one| !one.changes);
+                // What cannot be changed while the server runs can be said again, where Redis
+                // changes it: clients set all settings to what they were.
+                let fixed = find(&name).is_some_and(|one| {
+                    !one.changes
+                        && (matches!(one.takes, Takes::Fixed(..))
+                            || changed.text(one.name) != value)
+                });
                 if fixed {
                     return Err(failed("can't set immutable config".to_owned()));
                 }
@@ -483,6 +510,9 @@ pub(crate) fn config(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
                     return Err(Refusal::Words(format!(
                         "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
                     )));
+                }
+                if !seen.insert(current_name(&name).to_owned()) {
+                    return Err(failed("duplicate parameter".to_owned()));
                 }
                 changed.set(&name, &value).map_err(failed)?;
             }

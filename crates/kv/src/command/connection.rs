@@ -2,7 +2,7 @@
 
 use super::arguments::integer;
 use super::keys::database;
-use super::session::Replies;
+use super::session::{Replies, UNIX};
 use super::{
     Arguments, Context, Done, Refusal, Reply, SYNTAX, Session, Shared, acl, tracking, word,
     wrong_count,
@@ -209,8 +209,8 @@ pub(crate) fn client(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
                 context.reply.ok();
             }
             "off" => session.replies = Replies::Off,
-            "skip" if session.replies == Replies::On => session.replies = Replies::SkipNext,
-            "skip" => {}
+            "skip" if session.replies == Replies::Off => {}
+            "skip" => session.replies = Replies::SkipNext,
             _ => return Err(SYNTAX),
         },
         ("info", []) => {
@@ -253,7 +253,15 @@ pub(crate) fn client(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             }
             context.reply.integer(i64::from(waits));
         }
-        ("no-evict" | "no-touch", [_]) => context.reply.ok(),
+        ("no-evict", [how]) => {
+            session.stays = on_or_off(how)?;
+            context.reply.ok();
+        }
+        // Reads of a client that says so count nevertheless.
+        ("no-touch", [how]) => {
+            on_or_off(how)?;
+            context.reply.ok();
+        }
         ("tracking", [_, ..]) => tracking::set(context, args)?,
         ("caching", [answer]) => tracking::caching(context, answer)?,
         ("getredir", []) => tracking::redirection(context),
@@ -267,16 +275,24 @@ pub(crate) fn client(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     Ok(())
 }
 
+fn on_or_off(word: &[u8]) -> Result<bool, Refusal> {
+    match word.to_ascii_lowercase().as_slice() {
+        b"on" => Ok(true),
+        b"off" => Ok(false),
+        _ => Err(SYNTAX),
+    }
+}
+
 fn kill(context: &mut Context<'_>, options: &Arguments<'_>) -> Done {
-    let by_address = |address: &str| {
-        let marked = format!(" addr={address} ");
+    let field = |name: &'static str, value: &[u8]| {
+        let marked = format!(" {name}={} ", String::from_utf8_lossy(value));
         move |line: &str| line.contains(&marked)
     };
-    let mut chosen: Vec<u64> = Vec::new();
+    let mut chosen: Vec<(u64, String)> = context.shared.listed.clone();
     match options {
         [address] => {
-            let fits = by_address(&String::from_utf8_lossy(address));
-            chosen.extend(context.shared.listed.iter().filter(|(_, l)| fits(l)).map(|(id, _)| *id));
+            let fits = field("addr", address);
+            chosen.retain(|(_, line)| fits(line));
             if chosen.is_empty() {
                 return Err(Refusal::Said("ERR No such client"));
             }
@@ -284,38 +300,51 @@ fn kill(context: &mut Context<'_>, options: &Arguments<'_>) -> Done {
         }
         pairs if !pairs.is_empty() && pairs.len().is_multiple_of(2) => {
             let (mut keep_me, mut cuts_primary) = (true, false);
-            chosen.extend(context.shared.listed.iter().map(|(id, _)| *id));
             for pair in pairs.chunks_exact(2) {
                 match word(pair[0]).as_str() {
                     "id" => {
                         let id = integer(pair[1])
+                            .filter(|id| *id > 0)
                             .ok_or(Refusal::Said("ERR client-id should be greater than 0"))?;
-                        chosen.retain(|one| *one as i64 == id);
+                        chosen.retain(|(one, _)| *one as i64 == id);
                     }
-                    "addr" => {
-                        let fits = by_address(&String::from_utf8_lossy(pair[1]));
-                        let listed = &context.shared.listed;
-                        chosen.retain(|id| listed.iter().any(|(of, l)| of == id && fits(l)));
+                    name @ ("addr" | "laddr" | "user") => {
+                        let name = match name {
+                            "addr" => "addr",
+                            "laddr" => "laddr",
+                            _ if context.shared.acl.users.contains_key(pair[1]) => "user",
+                            _ => {
+                                return Err(Refusal::Words(format!(
+                                    "ERR No such user '{}'",
+                                    String::from_utf8_lossy(pair[1])
+                                )));
+                            }
+                        };
+                        let fits = field(name, pair[1]);
+                        chosen.retain(|(_, line)| fits(line));
                     }
                     "type" => {
                         let fits = of_type(pair[1])?;
-                        let listed = &context.shared.listed;
-                        chosen.retain(|id| listed.iter().any(|(of, l)| of == id && fits(l)));
+                        chosen.retain(|(_, line)| fits(line));
                         cuts_primary =
                             word(pair[1]) == "master" && context.shared.following.is_some();
                     }
-                    "skipme" => keep_me = word(pair[1]) != "no",
+                    "skipme" => match word(pair[1]).as_str() {
+                        "yes" => keep_me = true,
+                        "no" => keep_me = false,
+                        _ => return Err(SYNTAX),
+                    },
                     _ => return Err(SYNTAX),
                 }
             }
             let me = context.session.id;
-            chosen.retain(|id| !keep_me || *id != me);
+            chosen.retain(|(id, _)| !keep_me || *id != me);
             context.shared.cut_primary |= cuts_primary;
             context.reply.count(chosen.len() as u64 + u64::from(cuts_primary));
         }
         _ => return Err(SYNTAX),
     }
-    for id in chosen {
+    for (id, _) in chosen {
         if id == context.session.id {
             context.session.closing = true;
         } else {
@@ -328,30 +357,43 @@ fn kill(context: &mut Context<'_>, options: &Arguments<'_>) -> Done {
 /// Whether the line of a client is of one of this type. The primary of this server is no client.
 fn of_type(name: &[u8]) -> Result<impl Fn(&str) -> bool, Refusal> {
     let wanted: &[&str] = match word(name).as_str() {
-        "normal" => &[" flags=N", " flags=b", " flags=t"],
-        "slave" | "replica" => &[" flags=S"],
-        "pubsub" => &[" flags=P"],
+        "normal" => &["N", "O", "x", "b", "t", "d", "U", "e"],
+        "slave" | "replica" => &["S"],
+        "pubsub" => &["P"],
         "master" => &[],
         other => return Err(Refusal::Words(format!("ERR Unknown client type '{other}'"))),
     };
-    Ok(move |line: &str| wanted.iter().any(|flags| line.contains(flags)))
+    // The first of the flags says it.
+    Ok(move |line: &str| wanted.iter().any(|flag| line.contains(&format!(" flags={flag}"))))
 }
 
 /// A client in a line, as CLIENT LIST has it.
 pub(crate) fn describe(session: &Session, shared: &Shared) -> String {
-    let (redirect, mut flags) = shared.tracking.of(session.id).unwrap_or((-1, String::new()));
-    match session.subscriptions() {
-        _ if session.follows => flags.insert(0, 'S'),
-        0 if session.waiting.is_some() => flags.insert(0, 'b'),
-        0 if flags.is_empty() => flags.push('N'),
-        0 => {}
-        _ => flags.insert(0, 'P'),
+    let (redirect, tracking) = shared.tracking.of(session.id).unwrap_or((-1, String::new()));
+    let is_monitor = shared.monitors.contains(&session.id);
+    let all = [
+        (session.follows && !is_monitor, "S"),
+        (is_monitor, "O"),
+        (session.subscriptions() > 0, "P"),
+        (session.multi.is_some(), "x"),
+        (session.waiting.is_some(), "b"),
+        (true, tracking.as_str()),
+        (shared.broken.contains(&session.id), "d"),
+        (session.address == UNIX, "U"),
+        (session.stays, "e"),
+    ];
+    let mut flags: String = all.into_iter().filter(|(has, _)| *has).map(|(_, flag)| flag).collect();
+    if flags.is_empty() {
+        flags.push('N');
     }
+    let buffers = &session.buffers;
+    let (command, sub) = session.last_command;
+    let bar = if sub.is_empty() { "" } else { "|" };
     format!(
         "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db={} sub={} psub={} ssub=0 \
-         multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
-         tot-mem=0 \
-         events=r cmd={} user={} redir={} resp={} lib-name={} lib-ver={}\n",
+         multi={} qbuf={} qbuf-free={} argv-mem=0 multi-mem={} rbs={} rbp={} obl=0 oll=0 omem={} \
+         tot-mem={} events=r cmd={command}{bar}{sub} user={} redir={} resp={} lib-name={} \
+         lib-ver={}\n",
         session.id,
         session.address,
         session.here,
@@ -363,7 +405,13 @@ pub(crate) fn describe(session: &Session, shared: &Shared) -> String {
         session.channels.len(),
         session.patterns.len(),
         session.multi.as_ref().map_or(-1, |queued| queued.commands.len() as i64),
-        session.last_command,
+        buffers.input,
+        buffers.input_free,
+        session.multi.as_ref().map_or(0, |queued| queued.bytes),
+        buffers.output_size,
+        buffers.output_size,
+        buffers.output,
+        session.memory(),
         String::from_utf8_lossy(&session.identity.name),
         redirect,
         if session.resp3 { 3 } else { 2 },

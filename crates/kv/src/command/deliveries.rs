@@ -22,8 +22,11 @@ pub(crate) struct Delivery {
 pub(crate) enum What {
     /// To a channel that it is subscribed to, maybe by a pattern.
     Message { pattern: Option<Vec<u8>>, channel: Rc<[u8]>, payload: Rc<[u8]> },
+    /// A line of its own, for a client that monitors.
+    Line(Rc<[u8]>),
     /// What this client keeps of keys, or of all, is not true any more.
-    Invalid { tracker: u64, keys: Option<Rc<[Vec<u8>]>> },
+    /// Redirected: it is told because another one, or itself, named it.
+    Invalid { tracker: u64, redirected: bool, keys: Option<Rc<[Vec<u8>]>> },
 }
 
 impl Delivery {
@@ -32,6 +35,7 @@ impl Delivery {
             What::Message { pattern, channel, payload } => {
                 pattern.as_ref().map_or(0, Vec::len) + channel.len() + payload.len()
             }
+            What::Line(line) => line.len(),
             What::Invalid { keys, .. } => {
                 keys.iter().flat_map(|keys| keys.iter()).map(|key| key.len() + 16).sum()
             }
@@ -76,7 +80,7 @@ impl Deliveries {
         for delivery in self.all.split_off(len.min(self.all.len())) {
             match &delivery.what {
                 What::Invalid { .. } => self.all.push(delivery),
-                What::Message { .. } => self.waits_no_more(&delivery),
+                What::Message { .. } | What::Line(_) => self.waits_no_more(&delivery),
             }
         }
     }

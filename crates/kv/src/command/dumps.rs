@@ -16,23 +16,26 @@ pub(crate) fn dump(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 /// `RESTORE key ttl value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]`.
 pub(crate) fn restore(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let (mut replace, mut absolute) = (false, false);
+    let (mut idle_s, mut frequency) = (None, None);
     let mut options = args[4..].iter();
     while let Some(option) = options.next() {
         match word(option).as_str() {
             "replace" => replace = true,
             "absttl" => absolute = true,
-            // There is no eviction that these would matter to.
-            "idletime" => {
-                let idle = options.next().ok_or(SYNTAX)?;
-                if integer_or_refusal(idle)? < 0 {
-                    return Err(Refusal::Said("ERR Invalid IDLETIME value, must be >= 0"));
-                }
+            // They count if the policy asks for them, as in Redis.
+            "idletime" if frequency.is_none() => {
+                let idle = integer_or_refusal(options.next().ok_or(SYNTAX)?)?;
+                let idle = u64::try_from(idle);
+                idle_s = Some(
+                    idle.map_err(|_| Refusal::Said("ERR Invalid IDLETIME value, must be >= 0"))?,
+                );
             }
-            "freq" => {
-                let frequency = options.next().ok_or(SYNTAX)?;
-                if !(0..=255).contains(&integer_or_refusal(frequency)?) {
-                    return Err(Refusal::Said("ERR Invalid FREQ value, must be >= 0 and <= 255"));
-                }
+            "freq" if idle_s.is_none() => {
+                let counter = integer_or_refusal(options.next().ok_or(SYNTAX)?)?;
+                let counter = u8::try_from(counter);
+                frequency = Some(counter.map_err(|_| {
+                    Refusal::Said("ERR Invalid FREQ value, must be >= 0 and <= 255")
+                })?);
             }
             _ => return Err(SYNTAX),
         }
@@ -71,6 +74,7 @@ pub(crate) fn restore(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             context.notify(notice::NEW, "new", key);
         }
         context.keys.put_loaded(db, &item)?;
+        context.keys.set_use(key, idle_s, frequency);
         context.notify(notice::GENERIC, "restore", key);
     }
     context.reply.ok();

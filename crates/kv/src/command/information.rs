@@ -144,7 +144,9 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
                 line("total_net_input_bytes", &shared.bytes_in),
                 line("total_net_output_bytes", &shared.bytes_out),
                 line("expired_keys", &keys.expired()),
+                line("migrate_cached_sockets", &0),
                 line("evicted_keys", &keys.evicted()),
+                line("evicted_clients", &shared.evicted_clients),
                 line("pubsub_channels", &shared.channels.len()),
                 line("pubsub_patterns", &shared.patterns.len()),
                 line("tracking_total_keys", &tracked[1]),
@@ -153,6 +155,7 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
             ],
         ),
         ("Replication", super::replication::lines(shared, keys)),
+        ("CPU", processor_times()),
         ("Waits", waits.collect()),
         ("Commandstats", shared.statistics.command_lines(&shared.ticks)),
         ("Errorstats", shared.statistics.error_lines()),
@@ -166,6 +169,25 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
         ("Cluster", vec![line("cluster_enabled", &0)]),
         ("Keyspace", keyspace.collect()),
     ]
+}
+
+/// In which the kernel counts processor time for programs, on every machine that this runs on.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// Seconds of processor time: of the server, and of processes that it started, of which there are
+/// none.
+fn processor_times() -> Lines {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name before the last bracket may have spaces.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
+    let ticks: Vec<u64> = fields.skip(11).take(4).filter_map(|one| one.parse().ok()).collect();
+    let names =
+        ["used_cpu_user", "used_cpu_sys", "used_cpu_user_children", "used_cpu_sys_children"];
+    let line = |(name, ticks): (&&str, &u64)| {
+        let micros = ticks * 1_000_000 / TICKS_PER_SECOND;
+        ((*name).to_owned(), format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000))
+    };
+    names.iter().zip(&ticks).map(line).collect()
 }
 
 fn describe(context: &mut Context<'_>, row: &Row) {
@@ -315,6 +337,11 @@ pub(crate) fn debug(_context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
          and then \
          restart the server.",
     ))
+}
+
+/// As a Redis answers that is no part of a cluster.
+pub(crate) fn cluster(_context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
+    Err(Refusal::Said("ERR This instance has cluster support disabled"))
 }
 
 /// SAVE and its like: every write is durable already.

@@ -26,6 +26,7 @@ mod keys;
 mod latency;
 mod lcs;
 mod lists;
+mod monitor;
 mod notices;
 mod pubsub;
 mod replicas;
@@ -65,8 +66,8 @@ pub(crate) use notices::publish_events;
 pub(crate) use replicas::Phase;
 pub(crate) use replication::{Following, Link, Wanted, wanted};
 pub(crate) use reply::Reply;
-pub(crate) use scripting::{Bystanders, Running, Told, check_libraries, stats};
-pub(crate) use session::{Replies, Session, Shared};
+pub(crate) use scripting::{Bystanders, Running, Told, changes_nothing, check_libraries, stats};
+pub(crate) use session::{Buffers, Replies, Session, Shared, UNIX};
 pub(crate) use space::evict_until;
 pub(crate) use step::{refusals, step};
 pub use table::table_for_people;
@@ -141,7 +142,9 @@ fn execute(
 ) {
     let before = out.len();
     // SKIP is about the next command, not about the one that says it.
-    let skip = session.replies == Replies::SkipNext;
+    if session.replies == Replies::SkipNext {
+        session.replies = Replies::SkipThis;
+    }
     let mut context = Context { keys, shared, reply: Reply { out, resp3: session.resp3 }, session };
     dispatch(&mut context, arguments);
     if session.tracks && session.multi.is_none() {
@@ -151,10 +154,13 @@ fn execute(
             shared.tracking.end_caching(session.id);
         }
     }
-    if skip && session.replies == Replies::SkipNext {
+    let wanted = session.replies == Replies::On;
+    if session.replies == Replies::SkipThis {
         session.replies = Replies::On;
     }
-    if (skip || session.replies != Replies::On) && !pubsub::pushes(arguments) {
+    // What is pushed is no reply; an error is one, and so is QUEUED.
+    let pushed = || pubsub::pushes(arguments) && matches!(out.get(before), Some(b'*' | b'>'));
+    if !wanted && !pushed() {
         out.truncate(before);
     }
 }
@@ -174,6 +180,7 @@ fn dispatch(context: &mut Context<'_>, arguments: &Arguments<'_>) {
                 transactions::end(context);
                 let why = text.strip_prefix("ERR ").unwrap_or(&text);
                 text = format!("EXECABORT Transaction discarded because of: {why}").into();
+                monitor::abort(context);
             }
             context.shared.reject(&text, arguments);
             return context.reply.error(&text);
@@ -195,7 +202,7 @@ fn admit(
     if !row.takes(arguments.len()) {
         return Err(wrong_count(row.name));
     }
-    subcommands::check(row.name, arguments)?;
+    context.session.last_command = (row.name, subcommands::check(row.name, arguments)?);
     if !context.session.allowed && row.flags & flag::WITHOUT_AUTH == 0 {
         return Err(Refusal::Said("NOAUTH Authentication required."));
     }
@@ -217,6 +224,14 @@ fn admit(
     Ok(row)
 }
 
+/// A command and its subcommand, as far as they are known.
+pub(crate) fn full_name(arguments: &Arguments<'_>) -> (&'static str, &'static str) {
+    let row = arguments.first().and_then(|name| lookup(name));
+    row.map_or(("NULL", ""), |row| {
+        (row.name, subcommands::check(row.name, arguments).unwrap_or_default())
+    })
+}
+
 /// Runs a command; what it changed before it was refused is taken back.
 pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_>) {
     let ticks = context.shared.ticks;
@@ -232,6 +247,9 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
     }
     if context.session.tracks {
         tracking::begin(context, row, arguments);
+    }
+    if !context.shared.monitors.is_empty() {
+        monitor::begin(context, row, arguments);
     }
     context.keys.heap_mut().open_reserve(row.flags & flag::FREES != 0);
     let functions = scripting::writes(arguments);
@@ -268,7 +286,7 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
     }
     if let Err(refusal) = done {
         context.keys.heap_mut().take_back(before);
-        context.keys.forget_notices(noted);
+        context.keys.forget_notices(noted, matches!(refusal, Refusal::Full));
         context.reply.out.truncate(sent);
         if matches!(refusal, Refusal::Full) {
             context.shared.full = true;
@@ -283,6 +301,10 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
     notices::publish_events(context.keys, context.shared);
     if context.session.tracks {
         tracking::note_reads(context, row, arguments);
+    }
+    // One that found no space is done again, or was refused.
+    if admitted && !context.shared.monitors.is_empty() && !context.shared.full {
+        monitor::end(context, row, arguments);
     }
     let ended = ticks.now();
     if !context.shared.in_script {

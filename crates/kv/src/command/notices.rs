@@ -35,7 +35,7 @@ const ALL: u16 = class::GENERIC
     | class::MODULE;
 
 /// Commands that change keys, and look at some of them as one does that only reads.
-const READERS: [&str; 18] = [
+const READERS: [&str; 19] = [
     "bitop",
     "copy",
     "georadius",
@@ -49,6 +49,7 @@ const READERS: [&str; 18] = [
     "sinterstore",
     "sort",
     "sunionstore",
+    "xack",
     "xreadgroup",
     "zdiffstore",
     "zinterstore",

@@ -80,7 +80,8 @@ pub(crate) fn punsubscribe(context: &mut Context<'_>, args: &Arguments<'_>) -> D
 /// wants no replies.
 pub(super) fn pushes(args: &Arguments<'_>) -> bool {
     let all = ["subscribe", "psubscribe", "unsubscribe", "punsubscribe"];
-    args.len() > 1 && all.iter().any(|name| args[0].eq_ignore_ascii_case(name.as_bytes()))
+    let is = |said: &[u8]| all.iter().any(|name| said.eq_ignore_ascii_case(name.as_bytes()));
+    args.first().is_some_and(|said| is(said))
 }
 
 /// Sends a message to all who are subscribed to a channel; how many they are.

@@ -59,6 +59,28 @@ pub(crate) enum Replies {
     Off,
     /// Not that of the next command.
     SkipNext,
+    /// Not that of the command that runs.
+    SkipThis,
+}
+
+/// The address of a client of the socket in the file system.
+pub(crate) const UNIX: &str = "unix:0";
+/// Bytes that a subscription takes beside its name, here and where it is found by that.
+const NAME_BYTES: usize = 64;
+/// Bytes that a watched key takes beside its name.
+const WATCHED_BYTES: usize = 64;
+
+/// What a connection keeps in memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Buffers {
+    /// Bytes that have come and are not executed, with those of the command that runs.
+    pub(crate) input: usize,
+    /// Bytes that the buffer can take without growing.
+    pub(crate) input_free: usize,
+    /// Bytes of replies that are not sent.
+    pub(crate) output: usize,
+    /// Bytes that their buffer has.
+    pub(crate) output_size: usize,
 }
 
 /// What the server knows of a client.
@@ -69,7 +91,8 @@ pub(crate) struct Session {
     pub(crate) here: String,
     pub(crate) since: Instant,
     pub(crate) last: Instant,
-    pub(crate) last_command: &'static str,
+    /// Its last command, and the subcommand or nothing.
+    pub(crate) last_command: (&'static str, &'static str),
     pub(crate) name: String,
     pub(crate) library: [String; 2],
     pub(crate) db: u8,
@@ -97,6 +120,10 @@ pub(crate) struct Session {
     pub(crate) announced: Announced,
     /// It is told of changes of keys: CLIENT TRACKING.
     pub(crate) tracks: bool,
+    /// It is not cut because clients take too much memory: CLIENT NO-EVICT.
+    pub(crate) stays: bool,
+    /// What its connection kept in memory when somebody asked last.
+    pub(crate) buffers: Buffers,
     /// It goes when its replies are sent.
     pub(crate) closing: bool,
 }
@@ -110,7 +137,7 @@ impl Session {
             here,
             since: now,
             last: now,
-            last_command: "NULL",
+            last_command: ("NULL", ""),
             name: String::new(),
             library: Default::default(),
             db: 0,
@@ -129,12 +156,30 @@ impl Session {
             says_sync: false,
             announced: Announced::default(),
             tracks: false,
+            stays: false,
+            buffers: Buffers::default(),
             closing: false,
         }
     }
 
     pub(crate) fn subscriptions(&self) -> usize {
         self.channels.len() + self.patterns.len()
+    }
+
+    /// Bytes of memory that the client takes, about, with its buffers as they were last.
+    pub(crate) fn memory(&self) -> usize {
+        let names = self.channels.iter().chain(&self.patterns).map(Vec::len);
+        let watched = self.watching.iter().map(|one| one.key.len() + WATCHED_BYTES);
+        let queued = self.multi.as_ref().map_or(0, |queued| queued.bytes);
+        let Buffers { input, input_free, output_size, .. } = self.buffers;
+        size_of::<Session>()
+            + self.name.len()
+            + names.map(|len| len + NAME_BYTES).sum::<usize>()
+            + watched.sum::<usize>()
+            + queued
+            + input
+            + input_free
+            + output_size
     }
 }
 
@@ -158,6 +203,8 @@ pub(crate) struct Shared {
     pub(crate) refused: u64,
     pub(crate) connections: u64,
     pub(crate) rejected: u64,
+    /// Clients that were cut because all together took too much memory.
+    pub(crate) evicted_clients: u64,
     pub(crate) clients: usize,
     /// Clients that wait for a key.
     pub(crate) blocked: usize,
@@ -196,6 +243,8 @@ pub(crate) struct Shared {
     pub(crate) channels: HashMap<Vec<u8>, Vec<u64>>,
     pub(crate) patterns: HashMap<Vec<u8>, Vec<u64>>,
     pub(crate) deliveries: Deliveries,
+    /// Clients that are told of every command: MONITOR.
+    pub(crate) monitors: Vec<u64>,
     /// The interpreter of scripts, once there was one.
     pub(crate) scripts: Option<Box<Scripts>>,
     /// That of the libraries of functions.
@@ -272,6 +321,7 @@ impl Shared {
             refused: 0,
             connections: 0,
             rejected: 0,
+            evicted_clients: 0,
             clients: 0,
             blocked: 0,
             held_back: 0,
@@ -295,6 +345,7 @@ impl Shared {
             channels: HashMap::new(),
             patterns: HashMap::new(),
             deliveries: Deliveries::default(),
+            monitors: Vec::new(),
             scripts: None,
             libraries: None,
             libraries_unusable: None,
@@ -461,6 +512,7 @@ impl Shared {
         session.follows = false;
         session.tracks = false;
         self.tracking.end(session.id);
+        self.monitors.retain(|client| *client != session.id);
         self.note_who_watches(keys);
         for (all, of) in [
             (&mut self.channels, std::mem::take(&mut session.channels)),

@@ -39,7 +39,7 @@ pub(crate) struct SlowLog {
 }
 
 /// Whether an argument is a secret, as Redis says.
-fn is_secret(row: &Row, args: &Arguments<'_>, at: usize) -> bool {
+pub(super) fn is_secret(row: &Row, args: &Arguments<'_>, at: usize) -> bool {
     let is = |at: usize, name: &str| args.get(at).is_some_and(|one| word(one) == name);
     match row.name {
         "auth" => at > 0,

@@ -135,8 +135,10 @@ fn run(context: &mut Context<'_>, args: &Arguments<'_>, stores: bool) -> Done {
     let found = context.keys.get(context.session.db, args[1]);
     let mut all = elements(context, found.as_ref())?;
     let of = found.map_or(kind::LIST, |found| found.header.kind);
-    if matches!(of, kind::SET | kind::SET_NODE) && asked.keeps_order() && asked.store.is_some() {
-        // What is stored has an order that does not depend on how a set is kept.
+    let shown_to_all = asked.store.is_some() || context.shared.in_script;
+    if matches!(of, kind::SET | kind::SET_NODE) && asked.keeps_order() && shown_to_all {
+        // What is stored, or what a script sees, has an order that does not depend on how a set is
+        // kept.
         (asked.by, asked.alpha) = (None, true);
     }
     if !asked.keeps_order() {

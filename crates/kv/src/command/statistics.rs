@@ -111,6 +111,12 @@ impl Statistics {
         self.blamed = errors;
     }
 
+    /// The command that runs has failed by an error that was counted for another one.
+    #[cold]
+    pub(super) fn fails(&mut self) {
+        self.blamed = self.blamed.wrapping_sub(1);
+    }
+
     /// A command has run; how many error replies there were until now says whether it failed: each
     /// is counted for the innermost command that it belongs to.
     #[inline]
@@ -121,7 +127,7 @@ impl Statistics {
         ticks: u64,
         (errors, track): (u64, bool),
     ) {
-        let failed = errors > self.blamed;
+        let failed = errors != self.blamed;
         self.blamed = errors;
         let Some(calls) = self.of(row, args) else { return };
         calls.calls += 1;

@@ -105,8 +105,8 @@ fn tell_what_went(keys: &mut Keyspace, shared: &mut Shared, session: &Session, o
     let messages = shared.deliveries.len();
     shared.break_watches(keys);
     for one in shared.deliveries.take_own(messages, session.id) {
-        if let super::What::Invalid { tracker, keys } = &one.what {
-            super::say_invalid(session, out, *tracker, keys.as_deref());
+        if let super::What::Invalid { redirected, keys, .. } = &one.what {
+            super::say_invalid(session, out, *redirected, keys.as_deref());
         }
     }
 }
@@ -117,6 +117,7 @@ fn abort(context: &mut super::Context<'_>, refusal: &Refusal) -> bool {
     let text = format!("EXECABORT Transaction discarded because of: {}", refusal.text());
     context.shared.note_error(&text);
     context.reply.error(&text);
+    super::monitor::abort(context);
     false
 }
 

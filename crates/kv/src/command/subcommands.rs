@@ -50,6 +50,38 @@ const ALL: &[(&str, Subcommands)] = &[
         ],
     ),
     (
+        "cluster",
+        &[
+            ("addslots", -3),
+            ("addslotsrange", -4),
+            ("bumpepoch", 2),
+            ("count-failure-reports", 3),
+            ("countkeysinslot", 3),
+            ("delslots", -3),
+            ("delslotsrange", -4),
+            ("failover", -2),
+            ("flushslots", 2),
+            ("forget", 3),
+            ("getkeysinslot", 4),
+            ("help", 2),
+            ("info", 2),
+            ("keyslot", 3),
+            ("links", 2),
+            ("meet", -4),
+            ("myid", 2),
+            ("nodes", 2),
+            ("replicas", 3),
+            ("replicate", 3),
+            ("reset", -2),
+            ("saveconfig", 2),
+            ("set-config-epoch", 3),
+            ("setslot", -4),
+            ("shards", 2),
+            ("slaves", 3),
+            ("slots", 2),
+        ],
+    ),
+    (
         "command",
         &[
             ("count", 2),
@@ -138,28 +170,29 @@ pub(super) fn of(command: &str) -> Option<Subcommands> {
 /// Whether a command can run with its subcommand, if it has one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
-    Fits,
+    /// With this subcommand, or none.
+    Fits(&'static str),
     Unknown,
     WrongCount(&'static str),
 }
 
 pub(super) fn fit(command: &str, args: &Arguments<'_>) -> Fit {
-    let (Some(all), Some(name)) = (of(command), args.get(1)) else { return Fit::Fits };
+    let (Some(all), Some(name)) = (of(command), args.get(1)) else { return Fit::Fits("") };
     let small = word(name);
     let Some((known, arity)) = all.iter().find(|(known, _)| *known == small) else {
         return Fit::Unknown;
     };
     let wanted = usize::from(arity.unsigned_abs());
     match if *arity < 0 { args.len() >= wanted } else { args.len() == wanted } {
-        true => Fit::Fits,
+        true => Fit::Fits(known),
         false => Fit::WrongCount(known),
     }
 }
 
-/// Why a command cannot run with its subcommand, if it has one.
-pub(super) fn check(command: &str, args: &Arguments<'_>) -> Result<(), Refusal> {
+/// The subcommand of a command, which may be none, or why it cannot run with it.
+pub(super) fn check(command: &str, args: &Arguments<'_>) -> Result<&'static str, Refusal> {
     match fit(command, args) {
-        Fit::Fits => Ok(()),
+        Fit::Fits(name) => Ok(name),
         Fit::WrongCount(known) => Err(wrong_count(&format!("{command}|{known}"))),
         Fit::Unknown => Err(Refusal::Words(format!(
             "ERR unknown subcommand '{}'. Try {} HELP.",

@@ -11,8 +11,9 @@ use super::{Arguments, Context, Done, acl};
 use super::{
     acl as a, bitfield as bf, bits as b, configuration as cf, connection as c, dumps as d,
     failover as v, hashes as h, hyperloglog as y, information as i, keys as k, latency as la, lcs,
-    lists as l, pubsub as p, replicas as q, replication as r, scripting as g, sets as e,
-    slowlog as sl, sorted as z, sorting as o, streams as x, strings as s, transactions as t,
+    lists as l, monitor as mo, pubsub as p, replicas as q, replication as r, scripting as g,
+    sets as e, slowlog as sl, sorted as z, sorting as o, streams as x, strings as s,
+    transactions as t,
 };
 
 /// A command.
@@ -328,6 +329,7 @@ rows! {
         "acl" -2 N, [0 0 0], a::acl, "Users and what they may do";
         "bgrewriteaof" 1 ADMIN | N, [0 0 0], i::save, "Nothing: every write is durable";
         "bgsave" -1 ADMIN | N, [0 0 0], i::save, "Nothing: every write is durable";
+        "cluster" -2 N, [0 0 0], i::cluster, "Nothing: there is no cluster, and it says so";
         "command" -1 0, [0 0 0], i::command, "About commands";
         "config" -2 ADMIN | N, [0 0 0], cf::config, "Settings";
         "dbsize" 1 RF, [0 0 0], k::dbsize, "How many keys there are";
@@ -341,6 +343,7 @@ rows! {
         "latency" -2 ADMIN | N, [0 0 0], la::latency, "When something took long, and how long \
             commands take";
         "memory" -2 R, [0 0 0], i::memory, "The space a key takes";
+        "monitor" 1 ADMIN | N, [0 0 0], mo::monitor, "Tell this client of every command";
         "psync" -3 ADMIN | NOT_IN_MULTI | N, [0 0 0], q::psync, "Follow this server, from a place \
             on if that can be";
         "replconf" -1 ADMIN | N, [0 0 0], q::replconf, "What a replica says of itself";

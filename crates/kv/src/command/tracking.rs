@@ -21,6 +21,9 @@ use super::{Arguments, Context, Done, Refusal, Reply, Row, SYNTAX, Session, acl,
 /// Keys that leave a table that is too large at one go, and so many more at each further one.
 const EFFORT: usize = 100;
 
+/// Bytes that a prefix takes beside its name, for its client and where it is found.
+const PREFIX_BYTES: usize = 128;
+
 /// How a client is told.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tracker {
@@ -81,6 +84,12 @@ impl Tracking {
         let flags = [(true, 't'), (tracker.broken, 'R'), (tracker.broadcast, 'B')];
         let flags = flags.into_iter().filter(|(has, _)| *has).map(|(_, flag)| flag);
         Some((tracker.redirect as i64, flags.collect()))
+    }
+
+    /// Bytes of memory that the prefixes of a client take, about.
+    pub(crate) fn memory(&self, client: u64) -> usize {
+        let prefixes = self.clients.get(&client).into_iter().flat_map(|one| &one.prefixes);
+        prefixes.map(|name| name.len() + PREFIX_BYTES).sum()
     }
 
     /// Ends the tracking of a client. What the table has of it goes when its keys change.
@@ -227,7 +236,7 @@ impl Tracker {
         limit: u64,
     ) {
         let to = if self.redirect == 0 { client } else { self.redirect };
-        let what = What::Invalid { tracker: client, keys };
+        let what = What::Invalid { tracker: client, redirected: self.redirect != 0, keys };
         deliveries.push(Delivery { client: to, what }, limit);
     }
 }
@@ -237,14 +246,14 @@ impl Tracker {
 pub(crate) fn say_invalid(
     session: &Session,
     out: &mut Vec<u8>,
-    tracker: u64,
+    redirected: bool,
     keys: Option<&[Vec<u8>]>,
 ) {
     let mut reply = Reply { out, resp3: session.resp3 };
     if reply.resp3 {
         reply.push(2);
         reply.bulk(b"invalidate");
-    } else if session.subscriptions() > 0 && tracker != session.id {
+    } else if session.subscriptions() > 0 && redirected {
         reply.push(3);
         reply.bulk(b"message");
         reply.bulk(b"__redis__:invalidate");

@@ -162,6 +162,21 @@ impl Keyspace {
         }
     }
 
+    /// Notes how a key was used elsewhere, as far as the policy asks for it.
+    pub(crate) fn set_use(&mut self, key: &[u8], idle_s: Option<u64>, frequency: Option<u8>) {
+        let word = match (self.uses.policy.order, idle_s, frequency) {
+            (Order::Lru, Some(idle), _) => {
+                (self.now_ms.saturating_sub(idle.saturating_mul(1000)) / STEP_MS) as u32
+            }
+            (Order::Lfu, _, Some(count)) => {
+                1 << 31 | Uses::minute(self.now_ms) << 8 | u32::from(count)
+            }
+            _ => return,
+        };
+        let place = self.uses.place(self.heap.hash(key));
+        self.uses.table[place] = word;
+    }
+
     fn idle_steps(&self, hash: u64) -> u64 {
         let word = self.uses.table[self.uses.place(hash)];
         u64::from(((self.now_ms / STEP_MS) as u32).wrapping_sub(word))

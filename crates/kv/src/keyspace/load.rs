@@ -111,7 +111,7 @@ impl Keyspace {
         let noted = self.notice_count();
         let loaded = self.load_into(db, item);
         // As in Redis, a copy is no event.
-        self.forget_notices(noted);
+        self.forget_notices(noted, true);
         loaded
     }
 

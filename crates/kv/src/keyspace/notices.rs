@@ -26,6 +26,9 @@ pub(crate) mod class {
     pub(crate) const MISS: u16 = 1 << 13;
 }
 
+/// The event of a key that is not there.
+const MISS: &str = "keymiss";
+
 /// Something that happened to a key.
 #[derive(Debug)]
 pub(crate) struct Notice {
@@ -78,7 +81,7 @@ impl Keyspace {
     #[inline]
     pub(super) fn notify_miss(&mut self, db: u8, key: &[u8]) {
         if self.notices.misses {
-            self.notify(class::MISS, "keymiss", db, key);
+            self.notify(class::MISS, MISS, db, key);
         }
     }
 
@@ -88,9 +91,12 @@ impl Keyspace {
         self.notices.all.len()
     }
 
-    /// Forgets events behind the first `count`: what they tell was taken back.
-    pub(crate) fn forget_notices(&mut self, count: usize) {
-        self.notices.all.truncate(count);
+    /// Forgets events behind the first `count`: what they tell was taken back. That a key was not
+    /// there is true nevertheless, unless the command is done again (`misses_too`).
+    pub(crate) fn forget_notices(&mut self, count: usize, misses_too: bool) {
+        let behind = self.notices.all.split_off(count.min(self.notices.all.len()));
+        let stays = |one: &Notice| !misses_too && one.event == MISS;
+        self.notices.all.extend(behind.into_iter().filter(stays));
     }
 
     /// Takes the events, the first one first.

@@ -10,7 +10,7 @@ use rustix::net::{SendFlags, SocketFlags, sockopt};
 use super::client::Client;
 use super::listen::Listener;
 use super::secured::Secured;
-use crate::command::{Configuration, Identity, Session, Users};
+use crate::command::{Configuration, Identity, Session, UNIX, Users};
 
 /// What the configuration says of new connections.
 #[derive(Debug, Default)]
@@ -104,7 +104,7 @@ impl Door {
 /// Where a connection comes from, and where it arrived.
 fn addresses(socket: &OwnedFd, unix: bool) -> (String, String) {
     if unix {
-        return ("unix:0".to_owned(), "unix:0".to_owned());
+        return (UNIX.to_owned(), UNIX.to_owned());
     }
     let text = |address: Option<std::net::SocketAddr>| {
         address.map_or_else(|| "?:0".to_owned(), |address| address.to_string())

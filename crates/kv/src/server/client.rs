@@ -8,7 +8,7 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use super::request::Request;
 use super::secured::Secured;
-use crate::command::Session;
+use crate::command::{Buffers, Session};
 
 /// Bytes that are read at one go.
 const READ: usize = 64 << 10;
@@ -120,6 +120,16 @@ impl Client {
     pub(super) fn unsent(&self) -> usize {
         let sealed = self.secured.as_ref().is_some_and(|secured| secured.is_waiting());
         self.output.len() - self.sent + usize::from(sealed)
+    }
+
+    /// What is in memory for it.
+    pub(super) fn buffers(&self) -> Buffers {
+        Buffers {
+            input: self.input.len(),
+            input_free: self.input.capacity() - self.input.len(),
+            output: self.unsent(),
+            output_size: self.output.capacity(),
+        }
     }
 
     /// Encrypts and sends what there is to send.

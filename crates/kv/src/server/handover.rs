@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::Server;
 use super::client::Client;
-use crate::command::{Link, Phase, Session, Wanted, flag, lookup};
+use crate::command::{Link, Phase, Session, Wanted, changes_nothing, flag, lookup};
 
 impl Server {
     /// Whether a command has to wait until the pause is over.
@@ -13,22 +13,30 @@ impl Server {
         if session.follows {
             return false;
         }
-        let writes = |name: &[u8]| {
+        let writes = |command: &[&[u8]]| {
+            let Some(name) = command.first() else { return false };
             let script = [&b"eval"[..], b"evalsha", b"fcall", b"function"]
                 .iter()
                 .any(|runs| name.eq_ignore_ascii_case(runs));
             // Of PFCOUNT a Redis tells its replicas, too.
             let tells =
                 name.eq_ignore_ascii_case(b"publish") || name.eq_ignore_ascii_case(b"pfcount");
-            script || tells || lookup(name).is_some_and(|row| row.flags & flag::WRITE != 0)
+            let row = lookup(name);
+            // What is refused anyway is refused at once.
+            row.is_some_and(|row| row.takes(command.len()))
+                && (tells
+                    || script && !changes_nothing(&self.shared, command)
+                    || row.is_some_and(|row| row.flags & flag::WRITE != 0))
         };
+        let writes_queued =
+            |command: &Vec<Vec<u8>>| writes(&command.iter().map(Vec::as_slice).collect::<Vec<_>>());
         let Some(name) = arguments.first() else { return false };
         let ends = name.eq_ignore_ascii_case(b"exec");
         let queued = session.multi.iter().flat_map(|queued| &queued.commands);
-        let own = session.multi.is_none() && writes(name);
+        let own = session.multi.is_none() && writes(arguments);
         // Whoever ended a pause of all would wait for its end.
         let frees = name.eq_ignore_ascii_case(b"client") || name.eq_ignore_ascii_case(b"failover");
-        pause.all && !frees || own || ends && queued.into_iter().any(|command| writes(&command[0]))
+        pause.all && !frees || own || ends && queued.into_iter().any(writes_queued)
     }
 
     /// A client waits with what it sent until the pause is over.

@@ -18,6 +18,7 @@ mod backlog;
 mod blocked;
 mod busy;
 mod client;
+mod evict;
 mod handover;
 mod link;
 mod listen;
@@ -41,8 +42,8 @@ use tiersmith_events::Registry;
 use tiersmith_pmem::Mapping;
 
 use crate::command::{
-    Configuration, Delivery, OutputLimit, Reply, Session, Shared, Wanted, What, evict_until,
-    load_at_start, publish_events, say_invalid, step, wanted,
+    Buffers, Configuration, Delivery, OutputLimit, Replies, Reply, Session, Shared, Wanted, What,
+    evict_until, full_name, load_at_start, publish_events, say_invalid, step, wanted,
 };
 use crate::error::Error;
 use crate::format::DATABASE_COUNT;
@@ -246,6 +247,7 @@ impl Server {
             self.commit();
             self.serve_replicas();
             self.answer();
+            self.evict_clients();
             self.acknowledge();
             if self.keys.has_trash() {
                 let start = self.shared.events.start();
@@ -370,7 +372,8 @@ impl Server {
                     }
                     let cut = arguments.first().is_some_and(|name| is_browsers(name));
                     if !cut {
-                        self.one(&mut client.session, &arguments, &mut client.output);
+                        let left = (input.len() - done, input.capacity() - input.len());
+                        self.one(&mut client.session, &arguments, &mut client.output, left);
                     }
                     drop(arguments);
                     if cut || client.unsent() as u64 > self.output_limit(client) {
@@ -397,11 +400,25 @@ impl Server {
         }
     }
 
-    fn one(&mut self, session: &mut Session, arguments: &[&[u8]], out: &mut Vec<u8>) {
+    /// Executes a command; `left`: bytes of the input with those behind it, and what is free.
+    fn one(
+        &mut self,
+        session: &mut Session,
+        arguments: &[&[u8]],
+        out: &mut Vec<u8>,
+        left: (usize, usize),
+    ) {
         let Some(name) = arguments.first() else { return };
-        let (before, follows) = (out.len(), session.follows);
+        let (before, follows, tracked) = (out.len(), session.follows, session.tracks);
         let messages = self.shared.deliveries.len();
         if name.eq_ignore_ascii_case(b"client") && session.allowed {
+            session.last_command = full_name(arguments);
+            session.buffers = Buffers {
+                input: left.0,
+                input_free: left.1,
+                output: 0,
+                output_size: out.capacity(),
+            };
             self.list_clients(session);
         }
         if busy::may_run_script(session, name) {
@@ -409,7 +426,7 @@ impl Server {
         } else {
             step(&mut self.keys, &mut self.shared, session, arguments, out);
         }
-        if session.tracks {
+        if session.tracks || tracked {
             // It is told of its own changes before the reply to what it says next.
             let own = self.shared.deliveries.take_own(messages, session.id);
             own.iter().for_each(|one| say(session, out, &one.what));
@@ -474,6 +491,7 @@ impl Server {
 
     /// Makes the lines that CLIENT LIST and CLIENT KILL look at.
     fn list_clients(&mut self, asking: &Session) {
+        self.clients.values_mut().for_each(|client| client.session.buffers = client.buffers());
         let others = self.clients.values().map(|client| &client.session);
         let mut lines: Vec<(u64, String)> = others
             .chain(std::iter::once(asking))
@@ -655,6 +673,7 @@ impl Server {
             let idle = |client: &Client| {
                 client.session.subscriptions() == 0
                     && !client.session.follows
+                    && !self.shared.monitors.contains(&client.session.id)
                     && client.session.waiting.is_none()
                     && client.session.last.elapsed().as_secs() > patience
             };
@@ -680,8 +699,10 @@ fn say(session: &Session, out: &mut Vec<u8>, what: &What) {
             reply.bulk(channel);
             reply.bulk(payload);
         }
-        What::Invalid { tracker, keys } => {
-            say_invalid(session, out, *tracker, keys.as_deref());
+        What::Line(line) if session.replies == Replies::On => out.extend_from_slice(line),
+        What::Line(_) => {}
+        What::Invalid { redirected, keys, .. } => {
+            say_invalid(session, out, *redirected, keys.as_deref());
         }
     }
 }

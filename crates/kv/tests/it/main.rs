@@ -11,7 +11,9 @@ macro_rules! full_name {
 
 mod acl;
 mod bitfields;
+mod bullmq;
 mod catalogue;
+mod clients;
 mod crash;
 mod crash_support;
 mod differential;
@@ -26,6 +28,7 @@ mod hostile_primary;
 mod hostile_scripts;
 mod kill;
 mod limits;
+mod monitor;
 mod notices;
 mod primary;
 mod replica;

@@ -74,6 +74,68 @@ fn scripts_get_the_replies_that_redis_gives() {
 }
 
 #[test]
+fn scripts_return_and_pack_more_values_than_the_interpreter_lets_out_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = server(&directory, "");
+    let mut client = server.connect();
+    let many = "local t = {} for i = 1, 20000 do t[i] = 'value ' .. i end ";
+    let Value::List(all) = eval(&mut client, &format!("{many} return t"), &["0"]) else {
+        panic!("no list")
+    };
+    assert_eq!((all.len(), &all[19999]), (20000, &text("value 20000")));
+    let set = "local s = {} for i = 1, 20000 do s['m' .. i] = true end return {set = s}";
+    assert!(matches!(eval(&mut client, set, &["0"]), Value::List(all) if all.len() == 20000));
+    let map = "local m = {} for i = 1, 20000 do m['m' .. i] = i end ";
+    let packed = "local back = cmsgpack.unpack(cmsgpack.pack(m)) return back.m20000";
+    assert_eq!(eval(&mut client, &format!("{map} {packed}"), &["0"]), Value::Int(20000));
+}
+
+#[test]
+fn a_script_that_says_what_it_does_runs_only_where_that_may_be_done() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = server(&directory, "");
+    let mut said = vec![server.connect()];
+    let redis = Served::redis(directory.path());
+    said.extend(redis.iter().map(Served::connect));
+    let mut answers = Vec::new();
+    for client in &mut said {
+        let mut own = Vec::new();
+        client.say("SET x 1");
+        for setting in ["maxmemory 1", "maxmemory 0", "min-replicas-to-write 1"] {
+            client.say(&format!("CONFIG SET {setting}"));
+            for first in ["", "#!lua", "#!lua flags=no-writes", "#!lua flags=allow-oom"] {
+                for does in ["get", "incr"] {
+                    let script = format!("{first}\nreturn redis.call('{does}', KEYS[1])");
+                    for eval in ["EVAL", "EVAL_RO"] {
+                        own.push(client.ask(&[eval.as_bytes(), script.as_bytes(), b"1", b"x"]));
+                    }
+                }
+            }
+        }
+        client.say("CONFIG SET min-replicas-to-write 0");
+        // A seed is a number, also as a text; a set is sorted for who cannot know its order.
+        for script in [
+            "math.randomseed('10') return tostring(math.random())",
+            "math.randomseed('20') return tostring(math.random())",
+            "redis.call('SADD', 's', 'c', 'a', 'aa') return redis.call('SORT', 's', 'BY', '_')",
+            "return redis.call('CLUSTER', 'RESET')",
+        ] {
+            own.push(eval(client, script, &["0"]));
+        }
+        answers.push(own);
+    }
+    let refused = |code: &str| {
+        let is = |one: &&Value| matches!(one, Value::Error(text) if text.starts_with(code));
+        answers[0].iter().filter(is).count()
+    };
+    assert!(refused("OOM") >= 4 && refused("NOREPLICAS") >= 2, "{:?}", answers[0]);
+    match answers.get(1) {
+        Some(theirs) => assert_eq!(&answers[0], theirs),
+        None => println!("not compared: redis-server is not installed"),
+    }
+}
+
+#[test]
 fn commands_about_scripts_answer_as_redis_does() {
     let directory = tempfile::tempdir().unwrap();
     let Some(redis) = Served::redis(directory.path()) else {

@@ -58,8 +58,26 @@ fn said(served: &Served) -> (Vec<String>, Vec<Value>, Vec<Value>) {
     ] {
         client.say(line);
     }
-    client.ask(&[b"EVAL", b"redis.pcall('INCR', KEYS[1]) return 1", b"1", b"a"]);
-    client.ask(&[b"EVAL", b"return {err='MINE is this'}", b"0"]);
+    for script in [
+        "redis.pcall('INCR', KEYS[1]) return 1",
+        "return {err='MINE is this'}",
+        "return redis.call('INCR', KEYS[1])",
+        "return redis.pcall('INCR', KEYS[1])",
+        "return redis.call('NOTHING')",
+        "return redis.call('GET')",
+        "return redis.call('WATCH', 'a')",
+        "return redis.call()",
+        "return redis.call({})",
+        "return redis.error_reply('OWN words')",
+        "local ok, err = pcall(redis.call, 'INCR', KEYS[1]) return err",
+        "error('thrown')",
+        "error({err='TABLE thrown'})",
+        "return nothing",
+    ] {
+        client.ask(&[b"EVAL", script.as_bytes(), b"1", b"a"]);
+        client.ask(&[b"EVAL_RO", script.as_bytes(), b"1", b"a"]);
+    }
+    client.ask(&[b"EVAL_RO", b"return redis.call('SET', KEYS[1], 1)", b"1", b"a"]);
     for how in ["TIMEOUT", "ERROR"] {
         let Value::Int(id) = other.say("CLIENT ID") else { panic!("no id") };
         other.send(&[b"BLPOP", b"waited", b"0"]).unwrap();
@@ -124,7 +142,7 @@ fn commands_and_errors_are_counted_as_redis_counts_them() {
     let ours = server(directory.path(), "");
     let mine = said(&ours);
     let has = |line: &str| assert!(mine.0.contains(&line.to_owned()), "{line}: {:?}", mine.0);
-    has("cmdstat_set:calls=2,rejected_calls=4,failed_calls=0");
+    has("cmdstat_set:calls=2,rejected_calls=5,failed_calls=0");
     has("errorstat_EXECABORT:count=1");
     has("errorstat_UNBLOCKED:count=1");
     if let Some(redis) = Served::redis(directory.path()) {

@@ -133,6 +133,13 @@ const LINES: &[(usize, &str)] = &[
     (2, "INCR ctr"),
     (0, "EVAL |redis.call('get',KEYS[1])return(redis.call('incr',KEYS[1]))| 1 ctr"),
     (2, "INCR ctr"),
+    // Who tracks no more is told what changed before.
+    (0, "CLIENT TRACKING off"),
+    (0, "CLIENT TRACKING on"),
+    (0, "GET a"),
+    (0, "MULTI;FLUSHALL;CLIENT TRACKING off;EXEC"),
+    (0, "CLIENT TRACKING on BCAST"),
+    (0, "MULTI;SET a 1;CLIENT TRACKING off;EXEC"),
     (0, "RESET"),
 ];
 
@@ -302,5 +309,5 @@ fn keys_that_expire_are_told_and_so_is_one_that_is_told_for_another_and_gone() {
     let Value::List(parts) = client.say("CLIENT TRACKINGINFO") else { panic!("no list") };
     assert_eq!(parts[1], Value::List(["on", "broken_redirect"].map(text).into()));
     let Value::Text(list) = client.say("CLIENT LIST") else { panic!("no text") };
-    assert!(list.contains(" flags=tR ") && list.contains(&format!(" redir={id} ")), "{list}");
+    assert!(list.contains(" flags=tRU ") && list.contains(&format!(" redir={id} ")), "{list}");
 }

@@ -270,8 +270,8 @@ fn call(context: &mut Context<'_>, args: &Arguments<'_>, read_only: bool) -> Don
     })
 }
 
-/// Whether a function may run now.
-fn may_run(context: &Context<'_>, flags: Flags, read_only: bool) -> Done {
+/// Whether a function may run now, or a script that says what it does.
+pub(super) fn may_run(context: &Context<'_>, flags: Flags, read_only: bool) -> Done {
     let writes = !flags.has(Flags::NO_WRITES);
     // As of any command that writes, and before anything else is said of it.
     if context.shared.over_limit && writes && !flags.has(Flags::ALLOW_OOM) {
@@ -280,13 +280,13 @@ fn may_run(context: &Context<'_>, flags: Flags, read_only: bool) -> Done {
     if writes && context.keys.follows && !context.keys.for_primary {
         return Err(READ_ONLY);
     }
+    if writes && !context.keys.for_primary && context.shared.lacks_replicas() {
+        return Err(Refusal::Said("NOREPLICAS Not enough good replicas to write."));
+    }
     if writes && read_only {
         return Err(Refusal::Said(
             "ERR Can not execute a script with write flag using *_ro command.",
         ));
-    }
-    if writes && !context.keys.for_primary && context.shared.lacks_replicas() {
-        return Err(Refusal::Said("NOREPLICAS Not enough good replicas to write."));
     }
     Ok(())
 }

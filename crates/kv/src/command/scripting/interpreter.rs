@@ -16,7 +16,7 @@ use super::super::subcommands::{self, Fit};
 use super::super::{Arguments, Context, Refusal, Reply, Session, lookup, run};
 use super::library::{add, one, said};
 use super::register::{self, Registry};
-use super::values::{Room, number, read_reply, write_reply};
+use super::values::{COUNTED, Room, is_counted, number, read_reply, write_reply};
 use super::watchdog::{Running, Watchdog};
 use super::{Flags, bits, digest, first_line, json, msgpack, packed};
 use crate::planted::Planted;
@@ -126,19 +126,21 @@ impl std::fmt::Debug for Scripts {
 
 /// An error that scripts see as a table, as they do what a command says.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Raised(String);
-
-pub(super) fn raise<T>(text: impl Into<String>) -> mlua::Result<T> {
-    Err(mlua::Error::external(Raised(text.into())))
+#[error("{text}")]
+struct Raised {
+    text: String,
+    /// It is in the statistics already, as that of a command which the script called.
+    counted: bool,
 }
 
-/// The text of such an error.
-fn raised(error: &mlua::Error) -> Option<&str> {
+pub(super) fn raise<T>(text: impl Into<String>) -> mlua::Result<T> {
+    Err(mlua::Error::external(Raised { text: text.into(), counted: false }))
+}
+
+/// Such an error.
+fn raised(error: &mlua::Error) -> Option<&Raised> {
     match error {
-        mlua::Error::ExternalError(inner) => {
-            inner.downcast_ref::<Raised>().map(|raised| raised.0.as_str())
-        }
+        mlua::Error::ExternalError(inner) => inner.downcast_ref::<Raised>(),
         mlua::Error::CallbackError { cause, .. } => raised(cause),
         _ => None,
     }
@@ -220,11 +222,14 @@ fn random(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
 /// An error as a script may see it: what Rust raised is a text, or a table with one.
 fn shown(lua: &Lua, error: Value) -> mlua::Result<Value> {
     let Value::Error(error) = error else { return Ok(error) };
-    let Some(text) = raised(&error) else {
+    let Some(raised) = raised(&error) else {
         return Ok(Value::String(lua.create_string(message(&error))?));
     };
     let table = lua.create_table()?;
-    table.raw_set("err", text)?;
+    table.raw_set("err", raised.text.as_str())?;
+    if raised.counted {
+        table.raw_set(COUNTED, true)?;
+    }
     Ok(Value::Table(table))
 }
 
@@ -261,15 +266,20 @@ fn message(error: &mlua::Error) -> String {
 fn explain(lua: &Lua, error: &Value) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let text = match error {
-        Value::Table(error) => match error.raw_get::<Value>("err")? {
-            Value::String(text) => text,
-            _ => lua.create_string("ERR unknown error")?,
-        },
-        Value::Error(error) => {
-            let text =
-                raised(error).map_or_else(|| format!("ERR {}", message(error)), str::to_owned);
-            lua.create_string(text)?
+        Value::Table(error) => {
+            table.raw_set(COUNTED, is_counted(error)?)?;
+            match error.raw_get::<Value>("err")? {
+                Value::String(text) => text,
+                _ => lua.create_string("ERR unknown error")?,
+            }
         }
+        Value::Error(error) => match raised(error) {
+            Some(raised) => {
+                table.raw_set(COUNTED, raised.counted)?;
+                lua.create_string(&raised.text)?
+            }
+            None => lua.create_string(format!("ERR {}", message(error)))?,
+        },
         Value::String(text) => lua.create_string([b"ERR ", &*text.as_bytes()].concat())?,
         other => lua.create_string(format!("ERR {}", other.to_string()?))?,
     };
@@ -295,8 +305,9 @@ impl Scripts {
         libraries.set("random", random(&lua, &state)?)?;
         native.set("libraries", libraries)?;
         let own = Rc::clone(&state);
-        let seed = move |_: &Lua, seed: Value| {
-            own.seed(number(&seed).map_or(0, |seed| seed as i64));
+        let seed = move |lua: &Lua, seed: Value| {
+            // A text of digits is a number, as everywhere in Lua.
+            own.seed(lua.coerce_number(seed)?.map_or(0, |seed| seed as i64));
             Ok(())
         };
         native.set("seed", lua.create_function(seed)?)?;
@@ -372,6 +383,11 @@ impl Scripts {
 
     pub(super) fn has(&self, name: &str) -> bool {
         self.known.contains_key(name)
+    }
+
+    /// What a script that is known says of itself.
+    pub(super) fn flags(&self, name: &str) -> Flags {
+        self.known.get(name).map_or_else(Flags::default, |script| script.flags)
     }
 
     /// Makes a script known; `loaded`: by SCRIPT LOAD, so that it stays when those of EVAL go.
@@ -531,15 +547,24 @@ impl Scripts {
         });
         let (ok, value): (bool, Value) = self.lua.scope(|scope| {
             let call = scope.create_function(|lua, args: MultiValue| {
-                let out = caller.borrow_mut().call(&args);
+                let out = caller.borrow_mut().call(&args).or_else(raise)?;
                 match out.strip_prefix(b"-") {
-                    Some(error) => raise(String::from_utf8_lossy(error).trim_end()),
+                    Some(error) => {
+                        let text = String::from_utf8_lossy(error).trim_end().to_owned();
+                        Err(mlua::Error::external(Raised { text, counted: true }))
+                    }
                     None => read_reply(lua, &mut out.as_slice()),
                 }
             })?;
             let protected = scope.create_function(|lua, args: MultiValue| {
-                let out = caller.borrow_mut().call(&args);
-                read_reply(lua, &mut out.as_slice())
+                match caller.borrow_mut().call(&args) {
+                    Ok(out) => read_reply(lua, &mut out.as_slice()),
+                    Err(text) => {
+                        let table = lua.create_table()?;
+                        table.raw_set("err", text)?;
+                        Ok(Value::Table(table))
+                    }
+                }
             })?;
             let run = if script.of_library.is_some() { &self.run_function } else { &self.run };
             let may = scope.create_function(|_, args: MultiValue| {
@@ -552,11 +577,12 @@ impl Scripts {
         })?;
         match (ok, value) {
             (true, value) => {
-                let resp3 = self.state.resp3.get();
-                let sent = context.reply.out.len();
-                write_reply(&mut context.reply, &value, resp3, &mut Room::new())?;
-                if let Some(error) = context.reply.out[sent..].strip_prefix(b"-") {
-                    context.shared.note_error(&String::from_utf8_lossy(error));
+                let (resp3, shared) = (self.state.resp3.get(), &mut *context.shared);
+                let mut note = |text: &str| shared.note_error(text);
+                let mut room = Room::new(&mut note);
+                write_reply(&mut context.reply, &value, resp3, &mut room)?;
+                if room.has_counted {
+                    context.shared.statistics.fails();
                 }
             }
             (false, Value::Table(error)) => {
@@ -566,7 +592,10 @@ impl Scripts {
                 let chunk = if script.of_library.is_some() { LIBRARY_CHUNK } else { CHUNK };
                 let place = line.map_or_else(String::new, |line| format!(", on {chunk}:{line}."));
                 let text = format!("{text} script: {}{place}", ran.name);
-                context.shared.note_error(&text);
+                match is_counted(&error)? {
+                    true => context.shared.statistics.fails(),
+                    false => context.shared.note_error(&text),
+                }
                 context.reply.error(&text);
             }
             (false, other) => {
@@ -612,14 +641,30 @@ struct Caller<'a, 'b> {
 }
 
 impl Caller<'_, '_> {
-    /// Executes a command; its reply.
-    fn call(&mut self, args: &MultiValue) -> Vec<u8> {
+    /// Executes a command; its reply, or why this is none.
+    fn call(&mut self, args: &MultiValue) -> Result<Vec<u8>, &'static str> {
+        let mut words: Vec<Vec<u8>> = Vec::with_capacity(args.len());
+        for value in args {
+            match value {
+                Value::String(_) | Value::Integer(_) | Value::Number(_) => {
+                    words.push(bytes_of(value))
+                }
+                _ => return Err("ERR Lua redis lib command arguments must be strings or integers"),
+            }
+        }
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        if words.is_empty() {
+            return Err("ERR Please specify at least one argument for this redis lib call");
+        }
         let mut out = Vec::new();
-        if let Err(refusal) = self.execute(args, &mut out) {
-            self.context.shared.note_error(&refusal.text());
+        if let Err(refusal) = self.execute(&words, &mut out) {
+            let shared = &mut *self.context.shared;
+            shared.reject(&refusal.text(), &words);
+            // The script is not blamed for it as well.
+            shared.statistics.begin(shared.refused);
             Reply { out: &mut out, resp3: false }.error(&refusal.text());
         }
-        out
+        Ok(out)
     }
 
     /// Whether who runs the script may execute a command.
@@ -633,27 +678,10 @@ impl Caller<'_, '_> {
         Ok(acl::may(&mut self.context, row, &words))
     }
 
-    fn execute(&mut self, args: &MultiValue, out: &mut Vec<u8>) -> Result<(), Refusal> {
-        const NOT_STRINGS: Refusal =
-            Refusal::Said("ERR Lua redis lib command arguments must be strings or integers");
-        let mut words: Vec<Vec<u8>> = Vec::with_capacity(args.len());
-        for value in args {
-            match value {
-                Value::String(_) | Value::Integer(_) | Value::Number(_) => {
-                    words.push(bytes_of(value))
-                }
-                _ => return Err(NOT_STRINGS),
-            }
-        }
-        let Some(name) = words.first() else {
-            return Err(Refusal::Said(
-                "ERR Please specify at least one argument for this redis lib call",
-            ));
-        };
-        let row =
-            lookup(name).ok_or(Refusal::Said("ERR Unknown Redis command called from script"))?;
-        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        let fit = subcommands::fit(row.name, &words);
+    fn execute(&mut self, words: &Arguments<'_>, out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let row = lookup(words[0])
+            .ok_or(Refusal::Said("ERR Unknown Redis command called from script"))?;
+        let fit = subcommands::fit(row.name, words);
         if !row.takes(words.len()) || matches!(fit, Fit::WrongCount(_)) {
             return Err(Refusal::Said(
                 "ERR Wrong number of args calling Redis command from script",
@@ -665,9 +693,11 @@ impl Caller<'_, '_> {
         if row.flags & flag::NOT_IN_SCRIPT != 0 {
             return Err(Refusal::Said("ERR This Redis command is not allowed from script"));
         }
-        acl::refuse_in_script(&mut self.context, row, &words)?;
+        acl::refuse_in_script(&mut self.context, row, words)?;
         let writes = row.flags & flag::WRITE != 0;
-        if writes && self.read_only {
+        // Replicas are told of these two, and Redis takes that for writing.
+        let tells = matches!(row.name, "publish" | "pfcount");
+        if (writes || tells) && self.read_only {
             return Err(Refusal::Said(
                 "ERR Write commands are not allowed from read-only scripts.",
             ));
@@ -692,7 +722,7 @@ impl Caller<'_, '_> {
                 shared: &mut *context.shared,
                 reply: Reply { out, resp3 },
             };
-            run(&mut inner, row, &words);
+            run(&mut inner, row, words);
             // Before its first change a script may wait for space, as a command does.
             let full = std::mem::take(&mut context.shared.full);
             if !full || again || self.in_exec || self.watchdog.wrote.get() {

@@ -24,7 +24,7 @@ mod watchdog;
 use sha1::{Digest, Sha1};
 
 use super::arguments::integer_or_refusal;
-use super::{Arguments, Context, Done, Refusal, word};
+use super::{Arguments, Context, Done, Refusal, Shared, word};
 pub(crate) use functions::{fcall, fcall_ro, function, stats, writes};
 use interpreter::Ran;
 pub(crate) use interpreter::Scripts;
@@ -45,6 +45,8 @@ struct Flags(u8);
 impl Flags {
     const NO_WRITES: Flags = Flags(1);
     const ALLOW_OOM: Flags = Flags(2);
+    /// It said so at all, maybe that it has none.
+    const DECLARED: Flags = Flags(1 << 7);
     /// Their names, from the lowest bit on. The last three are about what this server does not
     /// have.
     const NAMES: [&str; 5] =
@@ -72,6 +74,7 @@ fn first_line(text: &[u8]) -> Result<(Flags, &[u8]), Refusal> {
     if !text.starts_with(b"#!") {
         return Ok((flags, text));
     }
+    flags.0 |= Flags::DECLARED.0;
     let end = text.iter().position(|byte| *byte == b'\n');
     let end = end.ok_or(Refusal::Said("ERR Invalid script shebang"))?;
     let line = String::from_utf8_lossy(&text[..end]);
@@ -103,6 +106,22 @@ fn split<'a>(args: &'a Arguments<'a>) -> Result<(&'a Arguments<'a>, &'a Argument
         .ok_or(Refusal::Said("ERR Number of keys can't be greater than number of args"))
 }
 
+/// Whether a command runs a script or function that says itself that it changes nothing, and is
+/// held to that.
+pub(crate) fn changes_nothing(shared: &Shared, args: &Arguments<'_>) -> bool {
+    let (Some(name), Some(what)) = (args.first(), args.get(1)) else { return false };
+    let flags = match word(name).as_str() {
+        "eval" => first_line(what).ok().map(|(flags, _)| flags),
+        "evalsha" => shared.scripts.as_ref().map(|scripts| scripts.flags(&word(what))),
+        "fcall" => {
+            let found = shared.libraries.as_ref().and_then(|all| all.function(what));
+            found.map(|(_, registered)| registered.flags)
+        }
+        _ => None,
+    };
+    flags.is_some_and(|flags| flags.has(Flags::NO_WRITES))
+}
+
 /// Does something with the interpreter, which is made if there is none yet.
 fn with<T>(
     context: &mut Context<'_>,
@@ -127,6 +146,10 @@ fn run(context: &mut Context<'_>, args: &Arguments<'_>, by_name: bool, read_only
             true => scripts.use_now(&name, false),
             false if by_name => return Err(NO_SCRIPT),
             false => scripts.load(&name, args[1], false)?,
+        }
+        let flags = scripts.flags(&name);
+        if flags.has(Flags::DECLARED) {
+            functions::may_run(context, flags, read_only)?;
         }
         // A second time would do twice what the first one did.
         context.shared.not_again = true;

@@ -135,25 +135,27 @@ fn pack(value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<(), Failure> {
 }
 
 fn pack_table(table: &Table, depth: usize, out: &mut Vec<u8>) -> Result<(), Failure> {
-    let pairs: Vec<(Value, Value)> = table.pairs().collect::<mlua::Result<_>>()?;
-    let (mut most, mut all) = (0, true);
-    for (key, _) in &pairs {
-        match key {
-            Value::Integer(key) if *key > 0 => most = most.max(*key),
+    // Two passes, because the interpreter lets few of its values be held from outside.
+    let (mut most, mut all, mut count) = (0, true, 0);
+    for pair in table.pairs::<Value, Value>() {
+        count += 1;
+        match pair?.0 {
+            Value::Integer(key) if key > 0 => most = most.max(key),
             _ => all = false,
         }
     }
-    if all && most as usize == pairs.len() {
-        head(out, pairs.len(), Some((0x90, 15)), [None, Some(0xdc), Some(0xdd)]);
+    if all && most as usize == count {
+        head(out, count, Some((0x90, 15)), [None, Some(0xdc), Some(0xdd)]);
         for at in 1..=most {
             pack(&table.raw_get::<Value>(at)?, depth, out)?;
         }
         return Ok(());
     }
-    head(out, pairs.len(), Some((0x80, 15)), [None, Some(0xde), Some(0xdf)]);
-    for (key, value) in &pairs {
-        pack(key, depth, out)?;
-        pack(value, depth, out)?;
+    head(out, count, Some((0x80, 15)), [None, Some(0xde), Some(0xdf)]);
+    for pair in table.pairs::<Value, Value>() {
+        let (key, value) = pair?;
+        pack(&key, depth, out)?;
+        pack(&value, depth, out)?;
     }
     Ok(())
 }

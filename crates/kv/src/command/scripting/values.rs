@@ -5,6 +5,8 @@ use mlua::{Lua, Table, Value};
 use super::super::Reply;
 use crate::format::entry::LENGTH_MAX;
 
+/// What an error's table says if the error was counted for a command that the script called.
+pub(super) const COUNTED: &str = "ignore_error_stats_update";
 /// Tables within tables that a reply may have.
 const DEPTH_MAX: u32 = 200;
 /// Values that it may have.
@@ -43,7 +45,12 @@ pub(super) fn read_reply(lua: &Lua, bytes: &mut &[u8]) -> mlua::Result<Value> {
     let count = || std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok());
     match kind {
         b'+' => single(lua, "ok", lua.create_string(text)?),
-        b'-' => single(lua, "err", lua.create_string(text)?),
+        b'-' => {
+            let table = lua.create_table_with_capacity(0, 2)?;
+            table.raw_set("err", lua.create_string(text)?)?;
+            table.raw_set(COUNTED, true)?;
+            Ok(Value::Table(table))
+        }
         b':' => Ok(Value::Number(count().ok_or_else(impossible)? as f64)),
         b',' => {
             let double = crate::number::float(text).unwrap_or(f64::NAN);
@@ -96,16 +103,20 @@ fn one_line(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace(['\r', '\n'], " ")
 }
 
-/// How much of a reply may still come.
-pub(super) struct Room {
+/// How much of a reply may still come, and the errors in it.
+pub(super) struct Room<'a> {
     depth: u32,
     /// Tables that lead back to themselves have no end.
     values: u32,
+    /// Is told of errors that are not in the statistics yet.
+    note_error: &'a mut dyn FnMut(&str),
+    /// There is one that was counted when a command said it.
+    pub(super) has_counted: bool,
 }
 
-impl Room {
-    pub(super) fn new() -> Room {
-        Room { depth: DEPTH_MAX, values: VALUES_MAX }
+impl<'a> Room<'a> {
+    pub(super) fn new(note_error: &'a mut dyn FnMut(&str)) -> Room<'a> {
+        Room { depth: DEPTH_MAX, values: VALUES_MAX, note_error, has_counted: false }
     }
 }
 
@@ -114,7 +125,7 @@ pub(super) fn write_reply(
     reply: &mut Reply<'_>,
     value: &Value,
     resp3: bool,
-    room: &mut Room,
+    room: &mut Room<'_>,
 ) -> mlua::Result<()> {
     room.values = room.values.saturating_sub(1);
     if reply.out.len() as u64 > LENGTH_MAX || room.values == 0 {
@@ -148,10 +159,15 @@ fn write_table(
     reply: &mut Reply<'_>,
     table: &Table,
     resp3: bool,
-    room: &mut Room,
+    room: &mut Room<'_>,
 ) -> mlua::Result<()> {
     if let Value::String(text) = table.raw_get::<Value>("err")? {
-        reply.error(&one_line(&text.as_bytes()));
+        let text = one_line(&text.as_bytes());
+        reply.error(&text);
+        match is_counted(table)? {
+            true => room.has_counted = true,
+            false => (room.note_error)(&text),
+        }
         return Ok(());
     }
     if let Value::String(text) = table.raw_get::<Value>("ok")? {
@@ -163,32 +179,39 @@ fn write_table(
         return Ok(());
     }
     if let Value::Table(map) = table.raw_get::<Value>("map")? {
-        let pairs: Vec<(Value, Value)> = map.pairs().collect::<mlua::Result<_>>()?;
-        reply.map(pairs.len());
-        for (key, value) in &pairs {
-            write_reply(reply, key, resp3, room)?;
-            write_reply(reply, value, resp3, room)?;
+        reply.map(count(&map)?);
+        for pair in map.pairs::<Value, Value>() {
+            let (key, value) = pair?;
+            write_reply(reply, &key, resp3, room)?;
+            write_reply(reply, &value, resp3, room)?;
         }
         return Ok(());
     }
     if let Value::Table(set) = table.raw_get::<Value>("set")? {
-        let members: Vec<(Value, Value)> = set.pairs().collect::<mlua::Result<_>>()?;
-        reply.set(members.len());
-        for (member, _) in &members {
-            write_reply(reply, member, resp3, room)?;
+        reply.set(count(&set)?);
+        for pair in set.pairs::<Value, Value>() {
+            write_reply(reply, &pair?.0, resp3, room)?;
         }
         return Ok(());
     }
-    let mut elements = Vec::new();
-    for at in 1.. {
-        match table.raw_get::<Value>(at)? {
-            Value::Nil => break,
-            element => elements.push(element),
-        }
+    let mut len = 0;
+    while !table.raw_get::<Value>(len + 1)?.is_nil() {
+        len += 1;
     }
-    reply.list(elements.len());
-    for element in &elements {
-        write_reply(reply, element, resp3, room)?;
+    reply.list(len);
+    for at in 1..=len {
+        write_reply(reply, &table.raw_get::<Value>(at)?, resp3, room)?;
     }
     Ok(())
+}
+
+/// How many pairs a table has. They are not kept meanwhile: the interpreter lets few of its values
+/// be held from outside.
+fn count(table: &Table) -> mlua::Result<usize> {
+    table.pairs::<Value, Value>().try_fold(0, |count, pair| pair.map(|_| count + 1))
+}
+
+/// Whether the error in a table is in the statistics already. Scripts see that, as in Redis.
+pub(super) fn is_counted(error: &Table) -> mlua::Result<bool> {
+    Ok(matches!(error.raw_get::<Value>(COUNTED)?, Value::Boolean(true)))
 }

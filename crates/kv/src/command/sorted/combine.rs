@@ -71,9 +71,7 @@ fn parse<'a>(
     name: &str,
 ) -> Result<Asked<'a>, Refusal> {
     let (keys, mut options) = split(args, name)?;
-    for key in keys {
-        source(context, key)?;
-    }
+    look_for(context, keys)?;
     let count = keys.len();
     let mut asked =
         Asked { keys, weights: vec![1.0; count], aggregate: Aggregate::Sum, scores: false };
@@ -104,6 +102,15 @@ fn parse<'a>(
         };
     }
     Ok(asked)
+}
+
+/// Looks whether keys hold what they may hold. Those that are not there were looked for then.
+fn look_for(context: &mut Context<'_>, keys: keys::Words<'_>) -> Done {
+    for key in keys {
+        source(context, key)?;
+    }
+    context.keys.note_misses(false);
+    Ok(())
 }
 
 /// The sorted set or set of a key, if it is there.
@@ -233,9 +240,7 @@ pub(crate) fn zdiffstore(context: &mut Context<'_>, args: &Arguments<'_>) -> Don
 
 pub(crate) fn zintercard(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let (keys, options) = split(&args[1..], "zintercard")?;
-    for key in keys {
-        source(context, key)?;
-    }
+    look_for(context, keys)?;
     let limit = limit_of(options)?;
     let weights = vec![1.0; keys.len()];
     let asked = Asked { keys, weights, aggregate: Aggregate::Sum, scores: false };

@@ -1,0 +1,114 @@
+//! MONITOR: a client is told of every command that runs, also of those of scripts, of a transaction
+//! and of the primary that is followed.
+//!
+//! As in Redis, commands for the administrator are left out, secrets are replaced by `(redacted)`,
+//! and a command that waited for a key is told once, when it began to wait. A line is sent when the
+//! batch of its command is durable.
+
+use std::fmt::Write;
+use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::deliveries::{Delivery, What};
+use super::session::UNIX;
+use super::{Arguments, Context, Done, Refusal, Row, flag, slowlog};
+
+pub(crate) fn monitor(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
+    if context.shared.in_exec {
+        return Err(Refusal::Said("ERR MONITOR isn't allowed for DENY BLOCKING client"));
+    }
+    let id = context.session.id;
+    if !context.session.follows && !context.shared.monitors.contains(&id) {
+        context.shared.monitors.push(id);
+        context.reply.ok();
+    }
+    Ok(())
+}
+
+/// Before a command runs: a script is told before what it calls.
+#[cold]
+pub(super) fn begin(context: &mut Context<'_>, row: &Row, args: &Arguments<'_>) {
+    if runs_a_script(row) {
+        tell(context, row, args);
+    }
+}
+
+/// After a command has run.
+#[cold]
+pub(super) fn end(context: &mut Context<'_>, row: &Row, args: &Arguments<'_>) {
+    if row.flags & flag::ADMIN == 0 && !runs_a_script(row) && context.shared.waking.is_none() {
+        tell(context, row, args);
+    }
+}
+
+/// A transaction that is given up is told of too, so that its end is seen.
+#[cold]
+pub(super) fn abort(context: &mut Context<'_>) {
+    if !context.shared.monitors.is_empty()
+        && let Some(row) = super::lookup(b"exec")
+    {
+        tell(context, row, &[b"exec"]);
+    }
+}
+
+fn runs_a_script(row: &Row) -> bool {
+    row.name.starts_with("eval") || row.name.starts_with("fcall")
+}
+
+fn tell(context: &mut Context<'_>, row: &Row, args: &Arguments<'_>) {
+    let line: Rc<[u8]> = line(context, row, args).into();
+    let limit = context.shared.configuration.hot.output.hard;
+    let shared = &mut *context.shared;
+    for client in &shared.monitors {
+        let what = What::Line(Rc::clone(&line));
+        shared.deliveries.push(Delivery { client: *client, what }, limit);
+    }
+}
+
+/// `+seconds.micros [db who] "word" ...`, as Redis writes it.
+fn line(context: &Context<'_>, row: &Row, args: &Arguments<'_>) -> Vec<u8> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let who = match context.session.address.as_str() {
+        _ if context.shared.in_script => "lua".to_owned(),
+        UNIX => format!("unix:{}", context.shared.configuration.text("unixsocket")),
+        address => address.to_owned(),
+    };
+    let mut line = String::new();
+    // Writing to a string does not fail.
+    let _ = write!(
+        line,
+        "+{}.{:06} [{} {who}]",
+        now.as_secs(),
+        now.subsec_micros(),
+        context.session.db
+    );
+    for (at, word) in args.iter().enumerate() {
+        line.push_str(" \"");
+        match slowlog::is_secret(row, args, at) {
+            true => line.push_str("(redacted)"),
+            false => word.iter().for_each(|byte| quote(*byte, &mut line)),
+        }
+        line.push('"');
+    }
+    line.push_str("\r\n");
+    line.into_bytes()
+}
+
+/// A byte within quotes.
+fn quote(byte: u8, line: &mut String) {
+    match byte {
+        b'\\' | b'"' => {
+            line.push('\\');
+            line.push(byte.into());
+        }
+        b'\n' => line.push_str("\\n"),
+        b'\r' => line.push_str("\\r"),
+        b'\t' => line.push_str("\\t"),
+        0x07 => line.push_str("\\a"),
+        0x08 => line.push_str("\\b"),
+        b' '..=b'~' => line.push(byte.into()),
+        _ => {
+            let _ = write!(line, "\\x{byte:02x}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! CLIENT and what it says of connections: as in a real Redis, and the limit of their memory.
+
+use crate::replica::{info, server, wait_for};
+use crate::served::{Client, Served, Value, text};
+
+const LINES: &[&str] = &[
+    "CLIENT KILL ID x",
+    "CLIENT KILL ID 0",
+    "CLIENT KILL ID -1",
+    "CLIENT KILL ID 999999",
+    "CLIENT KILL ID 10 x",
+    "CLIENT KILL TYPE x",
+    "CLIENT KILL USER nobody",
+    "CLIENT KILL SKIPME maybe",
+    "CLIENT KILL LADDR 1.2.3.4:5",
+    "CLIENT KILL ADDR 1.2.3.4:5",
+    "CLIENT KILL 1.2.3.4:5",
+    "CLIENT KILL USER other",
+    "CLIENT NO-EVICT maybe",
+    "CLIENT NO-EVICT on",
+    "CLIENT NO-EVICT off",
+    "CONFIG SET maxmemory 100mb maxmemory 200mb",
+    "CONFIG SET maxmemory 50mb maxmemory-clients 200%",
+    "CONFIG GET maxmemory",
+    "CONFIG SET maxmemory-clients 5%",
+    "CONFIG GET maxmemory-clients",
+    "CONFIG SET maxmemory-clients 0",
+    "CONFIG SET daemonize yes",
+    "CLUSTER INFO",
+    "CLUSTER NOTHING",
+    "CLUSTER RESET x y z",
+];
+
+fn said(served: &Served) -> Vec<Value> {
+    let mut client = served.connect();
+    client.say("ACL SETUSER other on nopass +@all");
+    LINES.iter().map(|line| client.say(line)).collect()
+}
+
+#[test]
+fn clients_are_chosen_and_refused_as_redis_does_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let ours = Served::start(directory.path());
+    let mine = said(&ours);
+    let Some(redis) = Served::redis(directory.path()) else {
+        println!("not compared: redis-server is not installed");
+        return;
+    };
+    for ((line, one), other) in LINES.iter().zip(&mine).zip(said(&redis)) {
+        assert_eq!(*one, other, "{line}");
+    }
+    // Whoever is another user goes, and nobody else.
+    for served in [&ours, &redis] {
+        let (mut client, mut goes) = (served.connect(), served.connect());
+        goes.say("AUTH other x");
+        assert_eq!(client.say("CLIENT KILL USER other"), Value::Int(1));
+        let gone = |goes: &mut Client| goes.send(&[b"PING"]).is_err() || goes.read().is_err();
+        wait_for("the connection ends", || gone(&mut goes));
+        assert_eq!(client.say("PING"), text("PONG"));
+    }
+}
+
+#[test]
+fn replies_that_nobody_wants_are_not_sent_and_messages_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let ours = Served::start(directory.path());
+    let redis = Served::redis(directory.path());
+    let lines = [
+        "CLIENT REPLY OFF",
+        "PING",
+        "UNSUBSCRIBE",
+        "PUNSUBSCRIBE",
+        "SUBSCRIBE",
+        "SUBSCRIBE a",
+        "UNSUBSCRIBE",
+        "CLIENT REPLY ON",
+        "CLIENT REPLY SKIP",
+        "CLIENT REPLY ON",
+        "CLIENT REPLY SKIP",
+        "PING",
+        "CLIENT REPLY SKIP",
+        "CLIENT REPLY SKIP",
+        "PING",
+        "CLIENT REPLY SKIP",
+        "UNSUBSCRIBE",
+        "CLIENT REPLY OFF",
+        "CLIENT REPLY SKIP",
+        "PING",
+        "CLIENT REPLY ON",
+    ];
+    let told = |served: &Served| {
+        let mut client = served.connect();
+        for line in lines {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            client.send(&words).unwrap();
+        }
+        client.send(&[b"ECHO", b"end"]).unwrap();
+        let mut all = Vec::new();
+        while all.last() != Some(&text("end")) {
+            all.push(client.read().unwrap());
+        }
+        all
+    };
+    let mine = told(&ours);
+    assert_eq!(mine.iter().filter(|one| **one == text("OK")).count(), 3, "{mine:?}");
+    match redis {
+        Some(redis) => assert_eq!(mine, told(&redis)),
+        None => println!("not compared: redis-server is not installed"),
+    }
+}
+
+#[test]
+fn a_client_that_tracks_for_itself_is_told_where_it_subscribes() {
+    let directory = tempfile::tempdir().unwrap();
+    let ours = Served::start(directory.path());
+    let redis = Served::redis(directory.path());
+    for served in std::iter::once(&ours).chain(&redis) {
+        let (mut client, mut writer) = (served.connect(), served.connect());
+        let Value::Int(id) = client.say("CLIENT ID") else { panic!("no number") };
+        client.say("GET key");
+        client.say(&format!("CLIENT TRACKING on BCAST REDIRECT {id}"));
+        client.say("SUBSCRIBE __redis__:invalidate");
+        writer.say("SET key 1");
+        let keys = Value::List(vec![text("key")]);
+        let told = Value::List(vec![text("message"), text("__redis__:invalidate"), keys]);
+        assert_eq!(client.read().unwrap(), told);
+    }
+}
+
+#[test]
+fn the_largest_clients_go_when_all_take_too_much_and_those_stay_that_said_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(directory.path(), "maxmemory-clients 16mb\n");
+    let (mut client, mut large, mut stays) = (served.connect(), served.connect(), served.connect());
+    let queue = |client: &mut Client, bytes: usize| {
+        let value = vec![b'x'; bytes];
+        client.say("MULTI");
+        client.send(&[b"SET", b"key", &value])?;
+        client.read()
+    };
+    stays.say("CLIENT NO-EVICT on");
+    assert_eq!(queue(&mut stays, 4 << 20).unwrap(), text("QUEUED"));
+    assert_eq!(queue(&mut large, 1 << 20).unwrap(), text("QUEUED"));
+    assert_eq!(info(&mut client, "evicted_clients"), "0");
+    // Its reply may come before it goes.
+    let mut second = served.connect();
+    let _ = queue(&mut second, 12 << 20);
+    wait_for("a client goes", || info(&mut client, "evicted_clients") == "1");
+    assert!(second.send(&[b"PING"]).is_err() || second.read().is_err());
+    assert_eq!(large.say("DISCARD"), text("OK"));
+    assert_eq!(stays.say("DISCARD"), text("OK"));
+}

@@ -1,0 +1,97 @@
+//! MONITOR: what a real Redis tells of the same commands.
+
+use crate::served::{Client, Served, Value};
+
+const LINES: &[&str] = &[
+    "SET a 1",
+    "get a",
+    "SELECT 3",
+    "SET quoted \"\\\u{7}\u{8}\t\u{1}\u{e9}",
+    "NOTHING at all",
+    "GET",
+    "INCR quoted",
+    "AUTH secret",
+    "AUTH somebody secret",
+    "HELLO 2 AUTH somebody secret",
+    "CONFIG GET maxmemory",
+    "CLIENT GETNAME",
+    "MULTI",
+    "SET b 2",
+    "LPUSH b 1",
+    "EXEC",
+    "MULTI",
+    "SET",
+    "EXEC",
+    "EXEC",
+    "MULTI",
+    "DISCARD",
+    "BLPOP waited 0.01",
+    "EVAL redis.call('set',KEYS[1],ARGV[1])redis.pcall('get') 1 k v",
+    "FUNCTION LOAD #!lua\u{20}name=l\nredis.register_function('f',function()return(1)end)",
+    "FCALL f 0",
+    "SELECT 0",
+];
+
+/// The lines that a monitor gets, without times and addresses.
+fn told(served: &Served) -> Vec<String> {
+    let (mut monitor, mut client) = (served.connect(), served.connect());
+    assert_eq!(monitor.say("MONITOR"), Value::Text("OK".to_owned()));
+    // A second time it gets no answer, and is told of everything once all the same.
+    monitor.send(&[b"MONITOR"]).unwrap();
+    for line in LINES {
+        let words: Vec<&[u8]> = match line.strip_prefix("FUNCTION LOAD ") {
+            Some(text) => vec![b"FUNCTION", b"LOAD", text.as_bytes()],
+            None => line.split(' ').map(str::as_bytes).collect(),
+        };
+        client.ask(&words);
+    }
+    client.say("ECHO end");
+    let mut all = Vec::new();
+    while all.last().is_none_or(|line: &String| !line.contains("\"end\"")) {
+        all.push(shown(&mut monitor));
+    }
+    all
+}
+
+fn shown(monitor: &mut Client) -> String {
+    let Value::Text(line) = monitor.read().unwrap() else { panic!("no line") };
+    let (_, rest) = line.split_once(" [").unwrap();
+    let (place, words) = rest.split_once(']').unwrap();
+    let (db, who) = place.split_once(' ').unwrap();
+    let who = if who == "lua" { "lua" } else { who.split(':').next().unwrap() };
+    format!("{db} {who}{words}")
+}
+
+#[test]
+fn a_monitor_is_told_of_what_redis_tells_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let ours = Served::start(directory.path());
+    let mine = told(&ours);
+    assert!(mine.iter().any(|line| line == "0 unix \"SET\" \"a\" \"1\""), "{mine:#?}");
+    assert!(mine.iter().all(|line| !line.contains("secret")), "{mine:#?}");
+    assert!(mine.iter().any(|line| line.starts_with("3 lua \"set\"")), "{mine:#?}");
+    let Some(redis) = Served::redis(directory.path()) else {
+        println!("not compared: redis-server is not installed");
+        return;
+    };
+    assert_eq!(mine, told(&redis));
+}
+
+#[test]
+fn a_monitor_that_resets_or_is_in_a_transaction_is_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let (mut monitor, mut client) = (served.connect(), served.connect());
+    monitor.say("MONITOR");
+    let Value::Text(list) = client.say("CLIENT LIST") else { panic!("no text") };
+    assert!(list.contains(" flags=OU "), "{list}");
+    assert_eq!(shown(&mut monitor), "0 unix \"CLIENT\" \"LIST\"");
+    monitor.say("RESET");
+    client.say("SET a 1");
+    assert_eq!(monitor.say("PING"), Value::Text("PONG".to_owned()));
+    for line in ["MULTI", "MONITOR"] {
+        client.say(line);
+    }
+    let Value::List(all) = client.say("EXEC") else { panic!("no list") };
+    assert!(matches!(&all[..], [Value::Error(said)] if said.contains("DENY BLOCKING")), "{all:?}");
+}
