@@ -189,6 +189,16 @@ impl Hot {
         let [normal, subscribed] = [self.output.hard, self.output_subscribed.hard];
         if normal == 0 || subscribed == 0 { 0 } else { normal.max(subscribed) }
     }
+
+    /// What may wait for a client that monitors: the limits of normal clients, as in Redis, and
+    /// where these have none, those of subscribers. A monitor that does not read must not take all
+    /// memory.
+    pub(crate) fn output_of_monitors(&self) -> OutputLimit {
+        match self.output {
+            OutputLimit { hard: 0, soft: 0, .. } => self.output_subscribed,
+            limit => limit,
+        }
+    }
 }
 
 /// Bytes that may wait for a client to take them; 0: any number.

@@ -370,10 +370,9 @@ fn of_type(name: &[u8]) -> Result<impl Fn(&str) -> bool, Refusal> {
 /// A client in a line, as CLIENT LIST has it.
 pub(crate) fn describe(session: &Session, shared: &Shared) -> String {
     let (redirect, tracking) = shared.tracking.of(session.id).unwrap_or((-1, String::new()));
-    let is_monitor = shared.monitors.contains(&session.id);
     let all = [
-        (session.follows && !is_monitor, "S"),
-        (is_monitor, "O"),
+        (session.follows, "S"),
+        (session.monitors, "O"),
         (session.subscriptions() > 0, "P"),
         (session.multi.is_some(), "x"),
         (session.waiting.is_some(), "b"),
@@ -387,8 +386,13 @@ pub(crate) fn describe(session: &Session, shared: &Shared) -> String {
         flags.push('N');
     }
     let buffers = &session.buffers;
-    let (command, sub) = session.last_command;
-    let bar = if sub.is_empty() { "" } else { "|" };
+    let command = session.last_command.map_or("NULL", |row| row.name);
+    let (bar, sub) = match session.last_command {
+        Some(row) if row.has_subcommands && !session.last_subcommand.is_empty() => {
+            ("|", session.last_subcommand)
+        }
+        _ => ("", ""),
+    };
     format!(
         "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db={} sub={} psub={} ssub=0 \
          multi={} qbuf={} qbuf-free={} argv-mem=0 multi-mem={} rbs={} rbp={} obl=0 oll=0 omem={} \

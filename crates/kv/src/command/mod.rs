@@ -154,13 +154,20 @@ fn execute(
             shared.tracking.end_caching(session.id);
         }
     }
-    let wanted = session.replies == Replies::On;
+    if session.replies != Replies::On {
+        keep_back(session, arguments, out, before);
+    }
+}
+
+/// Takes away the reply of a client that does not want it.
+#[cold]
+fn keep_back(session: &mut Session, arguments: &Arguments<'_>, out: &mut Vec<u8>, before: usize) {
     if session.replies == Replies::SkipThis {
         session.replies = Replies::On;
     }
     // What is pushed is no reply; an error is one, and so is QUEUED.
-    let pushed = || pubsub::pushes(arguments) && matches!(out.get(before), Some(b'*' | b'>'));
-    if !wanted && !pushed() {
+    let pushed = pubsub::pushes(arguments) && matches!(out.get(before), Some(b'*' | b'>'));
+    if !pushed {
         out.truncate(before);
     }
 }
@@ -202,7 +209,10 @@ fn admit(
     if !row.takes(arguments.len()) {
         return Err(wrong_count(row.name));
     }
-    context.session.last_command = (row.name, subcommands::check(row.name, arguments)?);
+    if row.has_subcommands {
+        context.session.last_subcommand = subcommands::check(row.name, arguments)?;
+    }
+    context.session.last_command = Some(row);
     if !context.session.allowed && row.flags & flag::WITHOUT_AUTH == 0 {
         return Err(Refusal::Said("NOAUTH Authentication required."));
     }
@@ -224,12 +234,13 @@ fn admit(
     Ok(row)
 }
 
-/// A command and its subcommand, as far as they are known.
-pub(crate) fn full_name(arguments: &Arguments<'_>) -> (&'static str, &'static str) {
-    let row = arguments.first().and_then(|name| lookup(name));
-    row.map_or(("NULL", ""), |row| {
-        (row.name, subcommands::check(row.name, arguments).unwrap_or_default())
-    })
+/// Notes which command a client says, as far as it is known, before it runs.
+pub(crate) fn note_command(session: &mut Session, arguments: &Arguments<'_>) {
+    session.last_command = arguments.first().and_then(|name| lookup(name));
+    session.last_subcommand = session
+        .last_command
+        .and_then(|row| subcommands::check(row.name, arguments).ok())
+        .unwrap_or_default();
 }
 
 /// Runs a command; what it changed before it was refused is taken back.
@@ -248,7 +259,8 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
     if context.session.tracks {
         tracking::begin(context, row, arguments);
     }
-    if !context.shared.monitors.is_empty() {
+    let monitored = !context.shared.monitors.is_empty();
+    if monitored {
         monitor::begin(context, row, arguments);
     }
     context.keys.heap_mut().open_reserve(row.flags & flag::FREES != 0);
@@ -303,7 +315,7 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
         tracking::note_reads(context, row, arguments);
     }
     // One that found no space is done again, or was refused.
-    if admitted && !context.shared.monitors.is_empty() && !context.shared.full {
+    if monitored && admitted && !context.shared.full {
         monitor::end(context, row, arguments);
     }
     let ended = ticks.now();

@@ -11,15 +11,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::deliveries::{Delivery, What};
 use super::session::UNIX;
-use super::{Arguments, Context, Done, Refusal, Row, flag, slowlog};
+use super::{Arguments, Context, Done, Refusal, Row, acl, flag, slowlog};
 
 pub(crate) fn monitor(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
     if context.shared.in_exec {
         return Err(Refusal::Said("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
-    let id = context.session.id;
-    if !context.session.follows && !context.shared.monitors.contains(&id) {
-        context.shared.monitors.push(id);
+    let session = &mut *context.session;
+    if !session.follows && !session.monitors {
+        session.monitors = true;
+        context.shared.monitors.push(session.id);
         context.reply.ok();
     }
     Ok(())
@@ -36,7 +37,11 @@ pub(super) fn begin(context: &mut Context<'_>, row: &Row, args: &Arguments<'_>) 
 /// After a command has run.
 #[cold]
 pub(super) fn end(context: &mut Context<'_>, row: &Row, args: &Arguments<'_>) {
-    if row.flags & flag::ADMIN == 0 && !runs_a_script(row) && context.shared.waking.is_none() {
+    let told = row.flags & flag::ADMIN == 0
+        && !runs_a_script(row)
+        && context.shared.waking.is_none()
+        && !acl::is_for_administrators(row, args);
+    if told {
         tell(context, row, args);
     }
 }
@@ -57,7 +62,7 @@ fn runs_a_script(row: &Row) -> bool {
 
 fn tell(context: &mut Context<'_>, row: &Row, args: &Arguments<'_>) {
     let line: Rc<[u8]> = line(context, row, args).into();
-    let limit = context.shared.configuration.hot.output.hard;
+    let limit = context.shared.configuration.hot.output_of_monitors().hard;
     let shared = &mut *context.shared;
     for client in &shared.monitors {
         let what = What::Line(Rc::clone(&line));

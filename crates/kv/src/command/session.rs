@@ -17,7 +17,7 @@ use super::scripting::{Bystanders, Libraries, Scripts, Unusable};
 use super::slowlog::SlowLog;
 use super::statistics::Statistics;
 use super::tracking::Tracking;
-use super::{Arguments, Configuration, lookup};
+use super::{Arguments, Configuration, Row, lookup};
 use crate::keyspace::{Keyspace, new_name};
 
 /// Commands that wait for their EXEC.
@@ -91,8 +91,10 @@ pub(crate) struct Session {
     pub(crate) here: String,
     pub(crate) since: Instant,
     pub(crate) last: Instant,
-    /// Its last command, and the subcommand or nothing.
-    pub(crate) last_command: (&'static str, &'static str),
+    /// Its last command that is known.
+    pub(crate) last_command: Option<&'static Row>,
+    /// The subcommand of its last command that had one.
+    pub(crate) last_subcommand: &'static str,
     pub(crate) name: String,
     pub(crate) library: [String; 2],
     pub(crate) db: u8,
@@ -124,6 +126,8 @@ pub(crate) struct Session {
     pub(crate) stays: bool,
     /// What its connection kept in memory when somebody asked last.
     pub(crate) buffers: Buffers,
+    /// It is told of every command: MONITOR.
+    pub(crate) monitors: bool,
     /// It goes when its replies are sent.
     pub(crate) closing: bool,
 }
@@ -137,7 +141,8 @@ impl Session {
             here,
             since: now,
             last: now,
-            last_command: ("NULL", ""),
+            last_command: None,
+            last_subcommand: "",
             name: String::new(),
             library: Default::default(),
             db: 0,
@@ -158,6 +163,7 @@ impl Session {
             tracks: false,
             stays: false,
             buffers: Buffers::default(),
+            monitors: false,
             closing: false,
         }
     }
@@ -512,7 +518,9 @@ impl Shared {
         session.follows = false;
         session.tracks = false;
         self.tracking.end(session.id);
-        self.monitors.retain(|client| *client != session.id);
+        if std::mem::take(&mut session.monitors) {
+            self.monitors.retain(|client| *client != session.id);
+        }
         self.note_who_watches(keys);
         for (all, of) in [
             (&mut self.channels, std::mem::take(&mut session.channels)),

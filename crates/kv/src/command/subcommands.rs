@@ -167,6 +167,26 @@ pub(super) fn of(command: &str) -> Option<Subcommands> {
     ALL.iter().find(|(name, _)| *name == command).map(|(_, all)| *all)
 }
 
+/// Whether a command has subcommands, for the table of commands.
+pub(super) const fn are_of(command: &str) -> bool {
+    let mut at = 0;
+    while at < ALL.len() {
+        if same(ALL[at].0.as_bytes(), command.as_bytes()) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+const fn same(one: &[u8], other: &[u8]) -> bool {
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
+}
+
 /// Whether a command can run with its subcommand, if it has one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {

@@ -7,7 +7,7 @@ use super::flag::{
     self, ADMIN, F, FAST, N, NOT_IN_MULTI, NOT_QUEUED, R, RF, SUBSCRIBED, W, WF, WFX, WITHOUT_AUTH,
     WX,
 };
-use super::{Arguments, Context, Done, acl};
+use super::{Arguments, Context, Done, acl, subcommands};
 use super::{
     acl as a, bitfield as bf, bits as b, configuration as cf, connection as c, dumps as d,
     failover as v, hashes as h, hyperloglog as y, information as i, keys as k, latency as la, lcs,
@@ -17,6 +17,7 @@ use super::{
 };
 
 /// A command.
+#[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// Arguments with the name; negative: at least.
@@ -25,6 +26,8 @@ pub(crate) struct Row {
     /// First key, last key (negative: from the end), step.
     pub(crate) keys: [i8; 3],
     pub(crate) group: &'static str,
+    /// Its first argument names what it does.
+    pub(crate) has_subcommands: bool,
     pub(crate) run: fn(&mut Context<'_>, &Arguments<'_>) -> Done,
     pub(crate) summary: &'static str,
 }
@@ -77,6 +80,7 @@ macro_rules! rows {
             flags: $flags,
             keys: [$first, $last, $step],
             group: $group,
+            has_subcommands: subcommands::are_of($name),
             run: $run,
             summary: $summary,
         },)+)+];

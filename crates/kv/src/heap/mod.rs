@@ -29,6 +29,7 @@ mod alloc;
 mod damage;
 mod hold;
 mod overlay;
+mod ranges;
 mod recover;
 mod units;
 
@@ -41,6 +42,7 @@ use crate::format::{ROOTS, Superblock, UNIT, USED};
 use crate::planted::Planted;
 pub use damage::Damage;
 use overlay::Overlay;
+use ranges::Ranges;
 use units::Units;
 
 /// Bytes below which a write through the caches and a flush beat a write past them.
@@ -76,7 +78,7 @@ pub struct Heap {
     map: Mapping,
     plan: Superblock,
     overlay: Overlay,
-    ranges: Vec<(u64, u64)>,
+    ranges: Ranges,
     ranges_hash: u64,
     /// Something has to be durable before the record is.
     fence_ahead: bool,
@@ -219,8 +221,9 @@ impl Heap {
     /// [`Heap::fresh`].
     #[inline]
     pub fn set(&mut self, at: u64, value: u64) {
-        debug_assert!(
-            !self.ranges.iter().any(|(from, len)| *from <= at && at < from + len),
+        #[cfg(debug_assertions)]
+        assert!(
+            !self.ranges.has(at),
             "BUG: a word at {at} in bytes whose checksum is in the record"
         );
         self.change(at, value);
@@ -258,7 +261,7 @@ impl Heap {
             self.map.nt_write(at, bytes);
         }
         self.ranges_hash = hash_bytes(bytes, self.ranges_hash);
-        self.ranges.push((at, bytes.len() as u64));
+        self.ranges.push(at, bytes.len() as u64);
     }
 
     /// Fills with zeros what nobody looks at before this transaction's words say so.
@@ -399,7 +402,7 @@ impl Heap {
             record::push_line(&mut body, line);
             lines += 1;
         }
-        for (at, len) in &self.ranges {
+        for (at, len) in self.ranges.iter() {
             record::push_range(&mut body, *at, *len);
         }
         let inline = body.len() as u64 <= self.plan.log_bytes;

@@ -21,6 +21,7 @@ use tiersmith_pmem::Mapping;
 
 use super::Heap;
 use super::overlay::Overlay;
+use super::ranges::Ranges;
 use super::units::Units;
 use crate::error::Error;
 use crate::format::record::{self, HEADER};
@@ -162,7 +163,7 @@ impl Heap {
             map,
             plan,
             overlay: Overlay::new(),
-            ranges: Vec::new(),
+            ranges: Ranges::default(),
             ranges_hash: 0,
             fence_ahead: false,
             frees: Vec::new(),

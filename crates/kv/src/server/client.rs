@@ -141,8 +141,18 @@ impl Client {
         self.sent += sent;
         if self.sent == self.output.len() {
             self.forget_sent();
+        } else {
+            self.forget_part();
         }
         if sent > 0 || self.unsent() == 0 { Io::Some(sent) } else { Io::Later }
+    }
+
+    /// Forgets what was sent of an output that is never empty, because its reader is slow.
+    fn forget_part(&mut self) {
+        if self.sent > KEEP && self.sent > self.output.len() / 2 {
+            self.output.drain(..self.sent);
+            self.sent = 0;
+        }
     }
 
     fn forget_sent(&mut self) {
@@ -166,7 +176,10 @@ impl Client {
                     all += sent;
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return if all > 0 { Io::Some(all) } else { Io::Later },
+                Err(Errno::AGAIN) => {
+                    self.forget_part();
+                    return if all > 0 { Io::Some(all) } else { Io::Later };
+                }
                 Err(_) => return Io::Gone,
             }
         }

@@ -43,7 +43,7 @@ use tiersmith_pmem::Mapping;
 
 use crate::command::{
     Buffers, Configuration, Delivery, OutputLimit, Replies, Reply, Session, Shared, Wanted, What,
-    evict_until, full_name, load_at_start, publish_events, say_invalid, step, wanted,
+    evict_until, load_at_start, note_command, publish_events, say_invalid, step, wanted,
 };
 use crate::error::Error;
 use crate::format::DATABASE_COUNT;
@@ -247,7 +247,9 @@ impl Server {
             self.commit();
             self.serve_replicas();
             self.answer();
-            self.evict_clients();
+            if self.shared.configuration.hot.clients_most > 0 {
+                self.evict_clients();
+            }
             self.acknowledge();
             if self.keys.has_trash() {
                 let start = self.shared.events.start();
@@ -412,14 +414,16 @@ impl Server {
         let (before, follows, tracked) = (out.len(), session.follows, session.tracks);
         let messages = self.shared.deliveries.len();
         if name.eq_ignore_ascii_case(b"client") && session.allowed {
-            session.last_command = full_name(arguments);
+            note_command(session, arguments);
             session.buffers = Buffers {
                 input: left.0,
                 input_free: left.1,
                 output: 0,
                 output_size: out.capacity(),
             };
-            self.list_clients(session);
+            if arguments.get(1).is_some_and(|name| looks_at_clients(name)) {
+                self.list_clients(session);
+            }
         }
         if busy::may_run_script(session, name) {
             self.step_beside_others(session, arguments, out);
@@ -537,7 +541,11 @@ impl Server {
             // Other limits count for the stream.
             return OutputLimit::default();
         }
-        if client.session.subscriptions() > 0 { hot.output_subscribed } else { hot.output }
+        match &client.session {
+            session if session.subscriptions() > 0 => hot.output_subscribed,
+            session if session.monitors => hot.output_of_monitors(),
+            _ => hot.output,
+        }
     }
 
     /// Bytes of replies that may wait for a client to take them.
@@ -673,7 +681,7 @@ impl Server {
             let idle = |client: &Client| {
                 client.session.subscriptions() == 0
                     && !client.session.follows
-                    && !self.shared.monitors.contains(&client.session.id)
+                    && !client.session.monitors
                     && client.session.waiting.is_none()
                     && client.session.last.elapsed().as_secs() > patience
             };
@@ -688,6 +696,12 @@ impl Server {
     }
 }
 
+/// Whether a subcommand of CLIENT is about others. With many clients the list takes its time, and
+/// each says CLIENT SETINFO when it connects.
+fn looks_at_clients(subcommand: &[u8]) -> bool {
+    ["kill", "list", "tracking"].iter().any(|one| subcommand.eq_ignore_ascii_case(one.as_bytes()))
+}
+
 /// Puts a message into a client's buffer, if it can take it.
 fn say(session: &Session, out: &mut Vec<u8>, what: &What) {
     match what {
@@ -699,7 +713,7 @@ fn say(session: &Session, out: &mut Vec<u8>, what: &What) {
             reply.bulk(channel);
             reply.bulk(payload);
         }
-        What::Line(line) if session.replies == Replies::On => out.extend_from_slice(line),
+        What::Line(line) if session.replies != Replies::Off => out.extend_from_slice(line),
         What::Line(_) => {}
         What::Invalid { redirected, keys, .. } => {
             say_invalid(session, out, *redirected, keys.as_deref());

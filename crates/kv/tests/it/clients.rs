@@ -51,12 +51,43 @@ fn clients_are_chosen_and_refused_as_redis_does_it() {
     }
     // Whoever is another user goes, and nobody else.
     for served in [&ours, &redis] {
-        let (mut client, mut goes) = (served.connect(), served.connect());
+        let (mut client, mut goes, mut stays) =
+            (served.connect(), served.connect(), served.connect());
+        assert_eq!(stays.say("PING"), text("PONG"));
         goes.say("AUTH other x");
         assert_eq!(client.say("CLIENT KILL USER other"), Value::Int(1));
         let gone = |goes: &mut Client| goes.send(&[b"PING"]).is_err() || goes.read().is_err();
         wait_for("the connection ends", || gone(&mut goes));
         assert_eq!(client.say("PING"), text("PONG"));
+        assert_eq!(stays.say("PING"), text("PONG"));
+    }
+}
+
+#[test]
+fn the_last_command_of_a_client_is_listed_with_its_subcommand() {
+    let directory = tempfile::tempdir().unwrap();
+    let ours = Served::start(directory.path());
+    let redis = Served::redis(directory.path());
+    for served in std::iter::once(&ours).chain(&redis) {
+        let (mut client, mut other) = (served.connect(), served.connect());
+        let Value::Int(id) = client.say("CLIENT ID") else { panic!("no number") };
+        let mut last = || {
+            let Value::Text(list) = other.say("CLIENT LIST") else { panic!("no text") };
+            let start = format!("id={id} ");
+            let line = list.lines().find(|line| line.starts_with(&start)).unwrap();
+            line.split_once(" cmd=").unwrap().1.split(' ').next().unwrap().to_owned()
+        };
+        assert_eq!(last(), "client|id");
+        for (line, expected) in [
+            ("GET a", "get"),
+            ("CONFIG GET maxmemory", "config|get"),
+            ("COMMAND", "command"),
+            ("OBJECT HELP", "object|help"),
+            ("SET a 1", "set"),
+        ] {
+            client.say(line);
+            assert_eq!(last(), expected, "{line}");
+        }
     }
 }
 
@@ -77,6 +108,7 @@ fn replies_that_nobody_wants_are_not_sent_and_messages_are() {
         "CLIENT REPLY SKIP",
         "CLIENT REPLY ON",
         "CLIENT REPLY SKIP",
+        "PING",
         "PING",
         "CLIENT REPLY SKIP",
         "CLIENT REPLY SKIP",
@@ -130,23 +162,26 @@ fn a_client_that_tracks_for_itself_is_told_where_it_subscribes() {
 #[test]
 fn the_largest_clients_go_when_all_take_too_much_and_those_stay_that_said_so() {
     let directory = tempfile::tempdir().unwrap();
-    let served = server(directory.path(), "maxmemory-clients 16mb\n");
-    let (mut client, mut large, mut stays) = (served.connect(), served.connect(), served.connect());
+    let served = server(directory.path(), "maxmemory-clients 28mb\n");
+    let (mut client, mut small, mut stays) = (served.connect(), served.connect(), served.connect());
     let queue = |client: &mut Client, bytes: usize| {
-        let value = vec![b'x'; bytes];
-        client.say("MULTI");
-        client.send(&[b"SET", b"key", &value])?;
+        client.send(&[b"SET", b"key", &vec![b'x'; bytes]])?;
         client.read()
     };
     stays.say("CLIENT NO-EVICT on");
-    assert_eq!(queue(&mut stays, 4 << 20).unwrap(), text("QUEUED"));
-    assert_eq!(queue(&mut large, 1 << 20).unwrap(), text("QUEUED"));
+    stays.say("MULTI");
+    for _ in 0..4 {
+        assert_eq!(queue(&mut stays, 4 << 20).unwrap(), text("QUEUED"));
+    }
+    small.say("MULTI");
+    assert_eq!(queue(&mut small, 1 << 20).unwrap(), text("QUEUED"));
     assert_eq!(info(&mut client, "evicted_clients"), "0");
-    // Its reply may come before it goes.
+    // It goes before it has as much as the one that stays. A reply may come before that.
     let mut second = served.connect();
-    let _ = queue(&mut second, 12 << 20);
-    wait_for("a client goes", || info(&mut client, "evicted_clients") == "1");
-    assert!(second.send(&[b"PING"]).is_err() || second.read().is_err());
-    assert_eq!(large.say("DISCARD"), text("OK"));
+    second.say("MULTI");
+    let gone = (0..6).any(|_| queue(&mut second, 4 << 20).is_err());
+    assert!(gone || second.send(&[b"PING"]).is_err() || second.read().is_err());
+    wait_for("it is counted", || info(&mut client, "evicted_clients") == "1");
+    assert_eq!(small.say("DISCARD"), text("OK"));
     assert_eq!(stays.say("DISCARD"), text("OK"));
 }

@@ -200,6 +200,70 @@ fn messages_of_a_script_do_not_collect_beyond_their_subscribers_limit() {
 }
 
 #[test]
+fn a_monitor_that_does_not_read_is_cut_at_the_limit_of_subscribers() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = server(directory.path(), "client-output-buffer-limit pubsub 1mb 0 0\n");
+    let before = memory(&server);
+    let mut other = server.connect();
+    let monitors = |other: &mut Client| {
+        let Value::Text(list) = other.say("CLIENT LIST") else { panic!("no text") };
+        list.lines().filter(|line| line.contains(" flags=OU ")).count()
+    };
+    let mut slow = server.connect();
+    slow.say("MONITOR");
+    let script = "local m = string.rep('x', 100000) for i = 1, 5000 do redis.call('echo', m .. i) \
+                  end";
+    assert_eq!(other.ask(&[b"EVAL", script.as_bytes(), b"0"]), Value::Nil);
+    assert_eq!(monitors(&mut other), 0);
+    let most = status(&server, "VmHWM");
+    assert!(most < before + (250 << 20), "{} MiB", most >> 20);
+
+    let mut slow = server.connect();
+    slow.say("MONITOR");
+    let value = vec![b'x'; 100_000];
+    for _ in 0..40 {
+        other.ask(&[b"ECHO", &value]);
+    }
+    assert_eq!(monitors(&mut other), 0);
+
+    // What is said of normal clients counts for those that monitor.
+    other.ask(&[b"CONFIG", b"SET", b"client-output-buffer-limit", b"normal 64mb 0 0"]);
+    let mut slow = server.connect();
+    slow.say("MONITOR");
+    for _ in 0..40 {
+        other.ask(&[b"ECHO", &value]);
+    }
+    assert_eq!(monitors(&mut other), 1);
+}
+
+#[test]
+fn what_a_slow_subscriber_has_taken_does_not_stay_in_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = server(directory.path(), "");
+    let (mut slow, mut other) = (server.connect(), server.connect());
+    slow.say("SUBSCRIBE c");
+    let message = vec![b'x'; 1 << 20];
+    let mut publish = || other.ask(&[b"PUBLISH", b"c", &message]);
+    for _ in 0..6 {
+        publish();
+    }
+    // It always has some to take, so that its buffer is never empty.
+    for _ in 0..100 {
+        publish();
+        let Value::List(said) = slow.read().unwrap() else { panic!("no message") };
+        assert_eq!(said.len(), 3);
+    }
+    let Value::Text(list) = other.say("CLIENT LIST") else { panic!("no text") };
+    let line = list.lines().find(|line| line.contains(" flags=PU ")).unwrap();
+    let number = |name: &str| -> u64 {
+        let field = line.split(' ').find_map(|field| field.strip_prefix(name)).unwrap();
+        field.parse().unwrap()
+    };
+    assert!(number("omem=") > 1 << 20, "{line}");
+    assert!(number("rbs=") < 40 << 20, "{line}");
+}
+
+#[test]
 fn scripts_that_eval_brought_go_before_they_fill_the_memory() {
     let directory = tempfile::tempdir().unwrap();
     let server = server(directory.path(), "");

@@ -15,6 +15,16 @@ const LINES: &[&str] = &[
     "HELLO 2 AUTH somebody secret",
     "CONFIG GET maxmemory",
     "CLIENT GETNAME",
+    "CLIENT LIST",
+    "CLIENT KILL ID 999999",
+    "CLIENT NO-EVICT off",
+    "CLIENT PAUSE 0",
+    "ACL WHOAMI",
+    "ACL SETUSER new on >secret",
+    "ACL GETUSER new",
+    "ACL DELUSER new",
+    "ACL HELP",
+    "DBSIZE",
     "MULTI",
     "SET b 2",
     "LPUSH b 1",
@@ -85,7 +95,8 @@ fn a_monitor_that_resets_or_is_in_a_transaction_is_none() {
     monitor.say("MONITOR");
     let Value::Text(list) = client.say("CLIENT LIST") else { panic!("no text") };
     assert!(list.contains(" flags=OU "), "{list}");
-    assert_eq!(shown(&mut monitor), "0 unix \"CLIENT\" \"LIST\"");
+    client.say("GET a");
+    assert_eq!(shown(&mut monitor), "0 unix \"GET\" \"a\"");
     monitor.say("RESET");
     client.say("SET a 1");
     assert_eq!(monitor.say("PING"), Value::Text("PONG".to_owned()));

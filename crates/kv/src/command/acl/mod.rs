@@ -308,6 +308,14 @@ fn merged(rules: &[&[u8]]) -> Result<Vec<Vec<u8>>, WrongRule> {
     }
 }
 
+/// Whether a command or its subcommand is for administrators, as the catalogue says.
+pub(super) fn is_for_administrators(row: &Row, args: &Arguments<'_>) -> bool {
+    let all = catalogue();
+    let admin = CATEGORIES.iter().position(|name| *name == "admin");
+    let found = all.of(row.name, args).and_then(|place| all.all.get(place));
+    found.zip(admin).is_some_and(|(command, admin)| command.is_in(admin))
+}
+
 /// The full name of a command, with its subcommand.
 fn full_name(row: &Row, args: &Arguments<'_>) -> String {
     let place = catalogue().of(row.name, args);
