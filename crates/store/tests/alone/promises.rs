@@ -581,6 +581,12 @@ const OPERATIONS: &[Measured] = &[
         &[(waits::BATCH_WRITE, 1, 16384)],
         &[(waits::DATA_WRITTEN, 16384)],
     ),
+    (
+        "a read of three blocks",
+        |_, f| drop(f.data.read(0, &mut [0; 24_576])),
+        &[(waits::DIRTY_READ, 3, 24_576)],
+        &[(waits::TIER_HITS, 3), (waits::MORE_HITS, 2)],
+    ),
     ("a sync of data", |_, f| f.data.sync().unwrap(), &[(waits::DATA_SYNC, 1, 0)], &[]),
     (
         "a redo append",
