@@ -193,8 +193,6 @@ fn misses_are_counted_while_the_file_is_written() {
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                     file.write(0, &[1; 100]).unwrap();
                     attached.background_step().unwrap();
-                    // A read of home is tried again until nobody wrote past the tier meanwhile.
-                    std::thread::sleep(std::time::Duration::from_millis(3));
                 }
             });
             let mut block = [0; BLOCK];
