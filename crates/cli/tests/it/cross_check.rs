@@ -8,6 +8,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::study::{SMALL, nothing_left};
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
@@ -44,15 +46,7 @@ fn tiersmith(dir: &Path, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-fn nothing_left(dir: &Path) {
-    for name in ["home", "fast"] {
-        let left: Vec<_> =
-            std::fs::read_dir(dir.join(name)).unwrap().map(|e| e.unwrap().path()).collect();
-        assert!(left.is_empty(), "{left:?}");
-    }
-}
-
-const SMALL: [&str; 19] = [
+const MIXED: [&str; 19] = [
     "study",
     "server-on-home",
     "--target",
@@ -98,7 +92,7 @@ fn an_outside_program_that_fails_is_told_and_the_figures_of_the_study_are_kept()
     ] {
         let dir = place();
         script(dir.path(), "memtier_benchmark", body);
-        let output = tiersmith(dir.path(), &SMALL);
+        let output = tiersmith(dir.path(), &MIXED);
         let printed = text(&output.stdout);
         assert_eq!(output.status.code(), Some(1), "{printed}{}", text(&output.stderr));
         let in_one_line = printed.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -132,23 +126,7 @@ fn a_cross_check_of_what_is_no_case_is_refused() {
 #[test]
 fn a_load_without_a_counterpart_says_so_and_the_study_runs() {
     let dir = place();
-    let arguments = [
-        "study",
-        "redo-on-tier",
-        "--cross-check",
-        "--emulate",
-        "--home",
-        "home",
-        "--fast",
-        "fast",
-        "--scale",
-        "4M",
-        "--size",
-        "64M",
-        "--seconds",
-        "0.1",
-        "--no-html",
-    ];
+    let arguments = [&SMALL[..], &["--cross-check", "--seconds", "0.1", "--no-html"]].concat();
     let output = tiersmith(dir.path(), &arguments);
     let printed = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));

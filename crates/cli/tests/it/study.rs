@@ -28,7 +28,7 @@ fn place() -> tempfile::TempDir {
     dir
 }
 
-const SMALL: [&str; 11] = [
+pub(crate) const SMALL: [&str; 11] = [
     "study",
     "redo-on-tier",
     "--emulate",
@@ -42,7 +42,7 @@ const SMALL: [&str; 11] = [
     "64M",
 ];
 
-fn nothing_left(dir: &Path) {
+pub(crate) fn nothing_left(dir: &Path) {
     for name in ["home", "fast"] {
         let left: Vec<_> =
             std::fs::read_dir(dir.join(name)).unwrap().map(|e| e.unwrap().path()).collect();

@@ -311,12 +311,9 @@ impl AttachedHome {
         &self,
         path: impl AsRef<Path>,
         bytes_per_s: Option<u64>,
-        mut goes_on: impl FnMut(&Moved) -> bool,
+        goes_on: impl FnMut(&Moved) -> bool,
     ) -> Result<Moved> {
-        self.store.env.usable()?;
-        let mut moving = Moving::at(bytes_per_s, &mut goes_on);
-        self.store.io.pin(&*self.store.names.known(path.as_ref())?, true, &mut moving)?;
-        Ok(moving.moved)
+        self.bring_in(path.as_ref(), true, bytes_per_s, goes_on)
     }
 
     /// Brings a file into the tier as [`AttachedHome::pin_at`] does; afterwards its blocks come and
@@ -328,11 +325,21 @@ impl AttachedHome {
         &self,
         path: impl AsRef<Path>,
         bytes_per_s: Option<u64>,
+        goes_on: impl FnMut(&Moved) -> bool,
+    ) -> Result<Moved> {
+        self.bring_in(path.as_ref(), false, bytes_per_s, goes_on)
+    }
+
+    fn bring_in(
+        &self,
+        path: &Path,
+        pins: bool,
+        bytes_per_s: Option<u64>,
         mut goes_on: impl FnMut(&Moved) -> bool,
     ) -> Result<Moved> {
         self.store.env.usable()?;
         let mut moving = Moving::at(bytes_per_s, &mut goes_on);
-        self.store.io.pin(&*self.store.names.known(path.as_ref())?, false, &mut moving)?;
+        self.store.io.pin(&*self.store.names.known(path)?, pins, &mut moving)?;
         Ok(moving.moved)
     }
 
