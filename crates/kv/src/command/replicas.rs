@@ -170,6 +170,9 @@ fn acknowledge(context: &mut Context<'_>, position: Option<u64>) {
 }
 
 pub(crate) fn psync(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    if is_heard_already(context) {
+        return Ok(());
+    }
     match &args[3..] {
         [] => {}
         [how] if how.eq_ignore_ascii_case(b"failover") => take_over(context, args[1])?,
@@ -194,15 +197,21 @@ fn take_over(context: &mut Context<'_>, history: &[u8]) -> Done {
 }
 
 pub(crate) fn sync(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
+    if is_heard_already(context) {
+        return Ok(());
+    }
     follow(context, None)
+}
+
+/// Whether the client follows already, or monitors: then it is not answered. Lines for a monitor
+/// would stand in the middle of the stream.
+fn is_heard_already(context: &Context<'_>) -> bool {
+    context.session.follows || context.session.monitors
 }
 
 /// Lets a replica follow, from where it wants if that can be, else with a copy.
 fn follow(context: &mut Context<'_>, from: Option<(&[u8], &[u8])>) -> Done {
     let id = context.session.id;
-    if context.shared.replicas.contains_key(&id) {
-        return Ok(());
-    }
     let link = context.shared.following.as_ref().map(|following| following.link);
     if context.keys.follows && link != Some(Link::Up) || context.keys.partial {
         return Err(Refusal::Said("NOMASTERLINK Can't SYNC while not connected with my master"));

@@ -608,6 +608,10 @@ impl Server {
                 _ => None,
             };
             let Some(client) = self.clients.get(&to) else { continue };
+            if client.session.follows {
+                // It takes nothing but the stream.
+                continue;
+            }
             let limit = self.output_limit(client);
             let Some(client) = self.clients.get_mut(&to) else { continue };
             let before = client.unsent();

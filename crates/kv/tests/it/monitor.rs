@@ -1,6 +1,9 @@
 //! MONITOR: what a real Redis tells of the same commands.
 
-use crate::served::{Client, Served, Value};
+use std::io::Read;
+
+use crate::replica::wait_for;
+use crate::served::{Client, Served, Value, text};
 
 const LINES: &[&str] = &[
     "SET a 1",
@@ -85,6 +88,54 @@ fn a_monitor_is_told_of_what_redis_tells_it() {
         return;
     };
     assert_eq!(mine, told(&redis));
+}
+
+/// Lines for a monitor would stand in the middle of the stream.
+#[test]
+fn a_monitor_does_not_become_a_replica() {
+    let directory = tempfile::tempdir().unwrap();
+    let ours = Served::start(directory.path());
+    let redis = Served::redis(directory.path());
+    for served in std::iter::once(&ours).chain(&redis) {
+        let (mut monitor, mut client) = (served.connect(), served.connect());
+        monitor.say("MONITOR");
+        for words in [&[&b"SYNC"[..]][..], &[b"PSYNC", b"?", b"-1"], &[b"PSYNC", b"?", b"1", b"x"]]
+        {
+            monitor.send(words).unwrap();
+        }
+        monitor.send(&[b"ECHO", b"answered"]).unwrap();
+        assert_eq!(monitor.read().unwrap(), text("answered"));
+        assert_eq!(shown(&mut monitor), "0 unix \"ECHO\" \"answered\"");
+        let Value::Text(info) = client.say("INFO replication") else { panic!("no text") };
+        assert!(info.contains("connected_slaves:0"), "{info}");
+    }
+}
+
+/// A follower takes nothing but the stream, whatever else it has asked for.
+#[test]
+fn no_message_stands_in_the_stream_of_a_replica() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let (mut replica, mut client) = (served.connect(), served.connect());
+    replica.send(&[b"SYNC"]).unwrap();
+    client.say("SET key value");
+    replica.send(&[b"SUBSCRIBE", b"channel"]).unwrap();
+    let joined = |client: &mut Client| {
+        let Value::List(all) = client.say("PUBSUB NUMSUB channel") else { panic!("no list") };
+        all[1] == Value::Int(1)
+    };
+    wait_for("it is subscribed", || joined(&mut client));
+    client.say("PUBLISH channel x");
+    client.say("SET last one");
+    let mut stream = Vec::new();
+    while !stream.windows(4).any(|four| four == b"last") {
+        let mut some = [0; 4096];
+        let read = replica.out.read(&mut some).unwrap();
+        assert!(read > 0, "it was cut: {}", String::from_utf8_lossy(&stream));
+        stream.extend(&some[..read]);
+    }
+    let said = String::from_utf8_lossy(&stream);
+    assert!(said.contains("PUBLISH") && !said.contains("\r\nmessage\r\n"), "{said}");
 }
 
 #[test]
