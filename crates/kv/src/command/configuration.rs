@@ -141,6 +141,9 @@ const POLICIES: &[&str] = &[
 const OUTPUT_LIMITS: &str = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
 /// The classes in it.
 const OUTPUT_CLASSES: [&str; 3] = ["normal", "slave", "pubsub"];
+/// Bytes that may wait for a client that monitors, where no limit says it: what subscribers have by
+/// default.
+const MONITOR_MOST: u64 = 32 << 20;
 
 /// All settings with their values.
 #[derive(Clone, Debug)]
@@ -191,13 +194,19 @@ impl Hot {
     }
 
     /// What may wait for a client that monitors: the limits of normal clients, as in Redis, and
-    /// where these have none, those of subscribers. A monitor that does not read must not take all
-    /// memory.
+    /// where these have none, those of subscribers. There is a hard one always: a monitor that does
+    /// not read must not take all memory.
     pub(crate) fn output_of_monitors(&self) -> OutputLimit {
-        match self.output {
+        let limit = match self.output {
             OutputLimit { hard: 0, soft: 0, .. } => self.output_subscribed,
             limit => limit,
-        }
+        };
+        let hard = match (limit.hard, self.output_subscribed.hard) {
+            (0, 0) => MONITOR_MOST.max(limit.soft),
+            (0, of_subscribers) => of_subscribers.max(limit.soft),
+            (hard, _) => hard,
+        };
+        OutputLimit { hard, ..limit }
     }
 }
 
@@ -563,6 +572,23 @@ mod tests {
         let mut all = Configuration::default();
         all.set("proto-max-bulk-len", "4gb").expect("it is a size");
         assert_eq!(all.hot.bulk, LENGTH_MAX);
+    }
+
+    #[test]
+    fn what_waits_for_a_monitor_is_bounded_whatever_the_limits_are() {
+        for (limits, hard) in [
+            ("normal 0 0 0", 32 << 20),
+            ("normal 0 1mb 60", 32 << 20),
+            ("normal 0 100mb 60", 100 << 20),
+            ("normal 0 0 0 pubsub 0 0 0", MONITOR_MOST),
+            ("normal 0 1mb 60 pubsub 0 0 0", MONITOR_MOST),
+            ("normal 0 0 0 pubsub 0 1mb 60", MONITOR_MOST),
+            ("normal 3mb 1mb 60", 3 << 20),
+        ] {
+            let mut all = Configuration::default();
+            all.set("client-output-buffer-limit", limits).expect("they are right");
+            assert_eq!(all.hot.output_of_monitors().hard, hard, "{limits}");
+        }
     }
 
     #[test]

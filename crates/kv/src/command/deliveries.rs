@@ -74,6 +74,19 @@ impl Deliveries {
         }
     }
 
+    /// Whether a message of so many bytes can wait for a client with this limit. One that is beyond
+    /// it alone would have the client cut when it is sent.
+    pub(crate) fn takes(&self, client: u64, bytes: u64, limit: u64) -> bool {
+        let waiting = self.waiting.get(&client).copied().unwrap_or_default();
+        !self.over.contains(&client)
+            && (limit == 0 || waiting.saturating_add(bytes + MESSAGE) <= limit)
+    }
+
+    /// Has a client cut, which gets nothing more.
+    pub(crate) fn cut(&mut self, client: u64) {
+        self.over.insert(client);
+    }
+
     /// Forgets the messages behind the first `len`, whose command was taken back. That keys have
     /// changed is told nevertheless: who has read them is not remembered any more.
     pub(crate) fn truncate(&mut self, len: usize) {

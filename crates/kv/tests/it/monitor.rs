@@ -17,6 +17,12 @@ const LINES: &[&str] = &[
     "AUTH somebody secret",
     "HELLO 2 AUTH somebody secret",
     "CONFIG GET maxmemory",
+    "CONFIG HELP",
+    "LATENCY LATEST",
+    "LATENCY HELP",
+    "ROLE",
+    "LASTSAVE",
+    "REPLCONF listening-port 1",
     "CLIENT GETNAME",
     "CLIENT LIST",
     "CLIENT KILL ID 999999",
@@ -136,6 +142,29 @@ fn no_message_stands_in_the_stream_of_a_replica() {
     }
     let said = String::from_utf8_lossy(&stream);
     assert!(said.contains("PUBLISH") && !said.contains("\r\nmessage\r\n"), "{said}");
+}
+
+/// The most memory that a process has taken, in MiB.
+fn most_memory_mib(served: &Served) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", served.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+/// Quoted, these bytes are four times as many, and more than may wait for a monitor.
+#[test]
+fn a_line_that_no_monitor_can_take_is_not_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let (mut client, long) = (served.connect(), vec![0xff; 64 << 20]);
+    assert_eq!(client.ask(&[b"PUBLISH", b"nobody", &long]), Value::Int(0));
+    let before = most_memory_mib(&served);
+    let mut monitor = served.connect();
+    monitor.say("MONITOR");
+    assert_eq!(client.ask(&[b"PUBLISH", b"nobody", &long]), Value::Int(0));
+    let more = most_memory_mib(&served) - before;
+    assert!(more < 64, "{more} MiB more than the {before} MiB that the command takes itself");
+    assert!(monitor.read().is_err(), "it is not cut");
 }
 
 #[test]

@@ -308,8 +308,13 @@ fn merged(rules: &[&[u8]]) -> Result<Vec<Vec<u8>>, WrongRule> {
     }
 }
 
-/// Whether a command or its subcommand is for administrators, as the catalogue says.
-pub(super) fn is_for_administrators(row: &Row, args: &Arguments<'_>) -> bool {
+/// Whether monitors are not told of a command or its subcommand, because it has Redis's flag for
+/// administrators.
+pub(super) fn is_hidden_from_monitors(row: &Row, args: &Arguments<'_>) -> bool {
+    // Of the category alone.
+    if matches!(row.name, "lastsave" | "role") {
+        return false;
+    }
     let all = catalogue();
     let admin = CATEGORIES.iter().position(|name| *name == "admin");
     let found = all.of(row.name, args).and_then(|place| all.all.get(place));
