@@ -27,6 +27,7 @@ mod latency;
 mod lcs;
 mod lists;
 mod monitor;
+mod names;
 mod notices;
 mod pubsub;
 mod replicas;
@@ -72,7 +73,7 @@ pub(crate) use space::evict_until;
 pub(crate) use step::{refusals, step};
 pub use table::table_for_people;
 pub(crate) use table::{Row, TABLE, lookup};
-pub(crate) use tracking::say_invalid;
+pub(crate) use tracking::{Tracking, say_invalid};
 
 /// Arguments, the command's name first.
 pub(crate) type Arguments<'a> = [&'a [u8]];

@@ -18,7 +18,7 @@ fn change(context: &mut Context<'_>, name: &[u8], of: Of, subscribe: bool) {
         Of::Channels => (&mut context.session.channels, &mut context.shared.channels),
         Of::Patterns => (&mut context.session.patterns, &mut context.shared.patterns),
     };
-    if subscribe && mine.insert(name.to_vec()) {
+    if subscribe && mine.insert(name) {
         all.entry(name.to_vec()).or_default().push(id);
     } else if !subscribe && mine.remove(name) {
         let clients = all.entry(name.to_vec()).or_default();

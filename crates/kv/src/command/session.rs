@@ -11,6 +11,7 @@ use super::blocking::Waiting;
 use super::deliveries::Deliveries;
 use super::failover::{Failover, Pause};
 use super::latency::Latency;
+use super::names::Names;
 use super::replicas::{Announced, Downstream};
 use super::replication::{Following, Wanted};
 use super::scripting::{Bystanders, Libraries, Scripts, Unusable};
@@ -105,12 +106,14 @@ pub(crate) struct Session {
     pub(crate) identity: Identity,
     pub(crate) multi: Option<Queued>,
     pub(crate) watching: Vec<Watched>,
+    /// Bytes of the keys in it.
+    watching_bytes: usize,
     /// What it said beside a script, and what is left of that for the script's end.
     pub(crate) later: Later,
     /// A command that waits for a key.
     pub(crate) waiting: Option<Waiting>,
-    pub(crate) channels: BTreeSet<Vec<u8>>,
-    pub(crate) patterns: BTreeSet<Vec<u8>>,
+    pub(crate) channels: Names,
+    pub(crate) patterns: Names,
     pub(crate) replies: Replies,
     /// Behind its last change in the stream that replicas follow.
     pub(crate) wrote: u64,
@@ -151,10 +154,11 @@ impl Session {
             identity,
             multi: None,
             watching: Vec::new(),
+            watching_bytes: 0,
             later: Later::default(),
             waiting: None,
-            channels: BTreeSet::new(),
-            patterns: BTreeSet::new(),
+            channels: Names::default(),
+            patterns: Names::default(),
             replies: Replies::On,
             wrote: 0,
             follows: false,
@@ -172,16 +176,17 @@ impl Session {
         self.channels.len() + self.patterns.len()
     }
 
-    /// Bytes of memory that the client takes, about, with its buffers as they were last.
+    /// Bytes of memory that the client takes, about, with its buffers as they were last. This is
+    /// asked for after every batch, so nothing is added up here.
     pub(crate) fn memory(&self) -> usize {
-        let names = self.channels.iter().chain(&self.patterns).map(Vec::len);
-        let watched = self.watching.iter().map(|one| one.key.len() + WATCHED_BYTES);
+        let names = self.channels.bytes(NAME_BYTES) + self.patterns.bytes(NAME_BYTES);
+        let watched = self.watching_bytes + self.watching.len() * WATCHED_BYTES;
         let queued = self.multi.as_ref().map_or(0, |queued| queued.bytes);
         let Buffers { input, input_free, output_size, .. } = self.buffers;
         size_of::<Session>()
             + self.name.len()
-            + names.map(|len| len + NAME_BYTES).sum::<usize>()
-            + watched.sum::<usize>()
+            + names
+            + watched
             + queued
             + input
             + input_free
@@ -463,6 +468,7 @@ impl Shared {
 
     /// Forgets what a session watches.
     pub(crate) fn unwatch(&mut self, session: &mut Session, keys: &mut Keyspace) {
+        session.watching_bytes = 0;
         for watched in session.watching.drain(..) {
             let place = (watched.db, watched.key);
             if let Some(clients) = self.watchers.get_mut(&place) {
@@ -487,6 +493,7 @@ impl Shared {
         if !clients.contains(&session.id) {
             clients.push(session.id);
             let expired = keys.is_expired(db, key);
+            session.watching_bytes += key.len();
             session.watching.push(Watched { db, key: key.to_vec(), expired });
         }
         keys.watched = true;

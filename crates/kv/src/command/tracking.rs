@@ -16,6 +16,7 @@ use std::rc::Rc;
 
 use super::arguments::integer;
 use super::deliveries::{Deliveries, Delivery, What};
+use super::names::Names;
 use super::{Arguments, Context, Done, Refusal, Reply, Row, SYNTAX, Session, acl, flag, word};
 
 /// Keys that leave a table that is too large at one go, and so many more at each further one.
@@ -37,7 +38,7 @@ pub(crate) struct Tracker {
     caching: bool,
     /// Who is to be told is not there.
     broken: bool,
-    prefixes: BTreeSet<Vec<u8>>,
+    prefixes: Names,
 }
 
 /// Clients of a prefix, and the keys that changed since they were told, with who changed them.
@@ -88,8 +89,7 @@ impl Tracking {
 
     /// Bytes of memory that the prefixes of a client take, about.
     pub(crate) fn memory(&self, client: u64) -> usize {
-        let prefixes = self.clients.get(&client).into_iter().flat_map(|one| &one.prefixes);
-        prefixes.map(|name| name.len() + PREFIX_BYTES).sum()
+        self.clients.get(&client).map_or(0, |one| one.prefixes.bytes(PREFIX_BYTES))
     }
 
     /// Ends the tracking of a client. What the table has of it goes when its keys change.
@@ -340,7 +340,9 @@ fn read(context: &Context<'_>, args: &Arguments<'_>) -> Result<Tracker, Refusal>
     if wanted.broadcast && prefixes.is_empty() {
         prefixes.push(b"");
     }
-    wanted.prefixes = prefixes.into_iter().map(<[u8]>::to_vec).collect();
+    for prefix in prefixes {
+        wanted.prefixes.insert(prefix);
+    }
     Ok(wanted)
 }
 
@@ -405,7 +407,9 @@ pub(super) fn set(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
                 tracking.emptied = false;
             }
             if let Some(old) = tracking.clients.remove(&id) {
-                wanted.prefixes.extend(old.prefixes);
+                for name in &old.prefixes {
+                    wanted.prefixes.insert(name);
+                }
                 wanted.caching = old.caching;
             }
             tracking.clients.insert(id, wanted);

@@ -106,6 +106,7 @@ impl Server {
         while let Some(id) = self.resumed.pop() {
             if let Some(mut client) = self.clients.remove(&id) {
                 self.execute(&mut client);
+                self.count(&mut client);
                 self.clients.insert(id, client);
             }
         }

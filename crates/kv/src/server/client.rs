@@ -31,6 +31,8 @@ pub(super) struct Client {
     pub(super) paused: bool,
     /// Since when it has more to take than the soft limit.
     pub(super) over_since: Option<Instant>,
+    /// Bytes that it took when it was counted last.
+    pub(super) counted: u64,
     /// Is among those that get their replies after the commit.
     pub(super) pending: bool,
 }
@@ -59,6 +61,7 @@ impl Client {
             blocked: false,
             paused: false,
             over_since: None,
+            counted: 0,
             pending: false,
         }
     }

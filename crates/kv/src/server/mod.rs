@@ -102,6 +102,8 @@ pub struct Server {
     held_back: BTreeSet<u64>,
     /// Answers the others while a script takes long.
     crowd: Rc<RefCell<Crowd>>,
+    /// Bytes that the clients take that were counted; nothing while there is no limit of them.
+    clients_bytes: Option<u64>,
     /// The primary that is followed.
     replica: Option<Replica>,
     /// The replicas that follow this server.
@@ -181,6 +183,7 @@ impl Server {
             deaf: false,
             resumed: Vec::new(),
             held_back: BTreeSet::new(),
+            clients_bytes: None,
             replica: None,
             primary: Primary::new(),
         };
@@ -247,9 +250,7 @@ impl Server {
             self.commit();
             self.serve_replicas();
             self.answer();
-            if self.shared.configuration.hot.clients_most > 0 {
-                self.evict_clients();
-            }
+            self.evict_clients();
             self.acknowledge();
             if self.keys.has_trash() {
                 let start = self.shared.events.start();
@@ -343,6 +344,7 @@ impl Server {
             self.pending.push(id);
         }
         if alive {
+            self.count(&mut client);
             self.clients.insert(id, client);
         } else {
             self.close(client);
@@ -529,6 +531,7 @@ impl Server {
             if sent == Io::Gone || slow || done || !self.watch(&mut client) {
                 self.close(client);
             } else {
+                self.count(&mut client);
                 self.clients.insert(id, client);
             }
         }
@@ -633,6 +636,7 @@ impl Server {
     }
 
     fn close(&mut self, mut client: Box<Client>) {
+        self.uncount(&client);
         if let Some(secured) = &mut client.secured {
             secured.say_goodbye(&client.socket);
         }
@@ -670,6 +674,7 @@ impl Server {
         self.answer();
         if self.looked.elapsed() >= SLOW_LOOK {
             self.looked = self.ticked;
+            self.count_anew();
             self.cut_slow_clients();
             let late = |client: &Client| client.secured.as_ref().is_some_and(|tls| tls.is_late());
             let late: Vec<u64> =

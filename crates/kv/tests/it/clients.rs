@@ -159,6 +159,40 @@ fn a_client_that_tracks_for_itself_is_told_where_it_subscribes() {
     }
 }
 
+fn is_gone(client: &mut Client) -> bool {
+    client.send(&[b"PING"]).is_err() || client.read().is_err()
+}
+
+#[test]
+fn what_a_client_subscribes_to_counts_while_it_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(directory.path(), "maxmemory-clients 16mb\n");
+    let (mut client, mut goes, mut stays) = (served.connect(), served.connect(), served.connect());
+    let names = |of: &mut Client, command: &[u8], from: u32| -> std::io::Result<()> {
+        let names: Vec<Vec<u8>> =
+            (from..from + 100).map(|n| format!("{n:01000}").into_bytes()).collect();
+        let mut words = vec![command];
+        words.extend(names.iter().map(Vec::as_slice));
+        of.send(&words)?;
+        (0..100).try_for_each(|_| of.read().map(drop))
+    };
+    // 3 MB at a time, and never more.
+    for _ in 0..8 {
+        for command in [&b"SUBSCRIBE"[..], b"UNSUBSCRIBE", b"PSUBSCRIBE", b"PUNSUBSCRIBE"] {
+            (0..30).for_each(|n| names(&mut stays, command, n * 100).unwrap());
+        }
+    }
+    assert_eq!(info(&mut client, "evicted_clients"), "0");
+    // 10 MB of each, which is too much together.
+    let gone = (0..200).any(|n| {
+        let command = if n % 2 == 0 { &b"SUBSCRIBE"[..] } else { b"PSUBSCRIBE" };
+        names(&mut goes, command, n * 100).is_err()
+    });
+    assert!(gone || is_gone(&mut goes));
+    wait_for("it is counted", || info(&mut client, "evicted_clients") == "1");
+    assert_eq!(stays.say("PING"), text("PONG"));
+}
+
 #[test]
 fn the_largest_clients_go_when_all_take_too_much_and_those_stay_that_said_so() {
     let directory = tempfile::tempdir().unwrap();
