@@ -2,6 +2,7 @@
 
 use super::arguments::integer;
 use super::keys::database;
+use super::listed::{Kind, Listed};
 use super::session::{Replies, UNIX};
 use super::{
     Arguments, Context, Done, Refusal, Reply, SYNTAX, Session, Shared, acl, tracking, word,
@@ -214,23 +215,24 @@ pub(crate) fn client(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             _ => return Err(SYNTAX),
         },
         ("info", []) => {
-            let line = describe(session, context.shared);
-            context.reply.text(&line);
+            let me = listed(session, context.shared);
+            context.reply.text(&me.line);
         }
         ("list", options) => {
-            let mut all: Vec<&(u64, String)> = context.shared.listed.iter().collect();
+            list_myself(context);
+            let mut all: Vec<&Listed> = context.shared.listed.iter().collect();
             match options {
                 [] => {}
                 [option, of] if word(option) == "type" => {
-                    let fits = of_type(of)?;
-                    all.retain(|(_, line)| fits(line));
+                    let kind = kind_named(of)?;
+                    all.retain(|one| Some(one.kind) == kind);
                 }
                 [option, ids @ ..] if word(option) == "id" && !ids.is_empty() => {
-                    all.retain(|(id, _)| ids.iter().any(|one| integer(one) == Some(*id as i64)));
+                    all.retain(|one| ids.iter().any(|id| integer(id) == Some(one.id as i64)));
                 }
                 _ => return Err(SYNTAX),
             }
-            let all: String = all.into_iter().map(|(_, line)| line.as_str()).collect();
+            let all: String = all.into_iter().map(|one| one.line.as_str()).collect();
             context.reply.text(&all);
         }
         ("pause", [_] | [_, _]) | ("unpause", []) => super::failover::pause(context, &args[1..])?,
@@ -257,11 +259,6 @@ pub(crate) fn client(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             session.stays = on_or_off(how)?;
             context.reply.ok();
         }
-        // Reads of a client that says so count nevertheless.
-        ("no-touch", [how]) => {
-            on_or_off(how)?;
-            context.reply.ok();
-        }
         ("tracking", [_, ..]) => tracking::set(context, args)?,
         ("caching", [answer]) => tracking::caching(context, answer)?,
         ("getredir", []) => tracking::redirection(context),
@@ -283,68 +280,76 @@ fn on_or_off(word: &[u8]) -> Result<bool, Refusal> {
     }
 }
 
+/// Which clients CLIENT KILL chooses. Of an option that is said twice, the last one counts.
+#[derive(Default)]
+struct Chosen<'a> {
+    id: Option<u64>,
+    address: Option<&'a [u8]>,
+    here: Option<&'a [u8]>,
+    user: Option<&'a [u8]>,
+    /// Of no kind: the primary, which is no client here.
+    kind: Option<Option<Kind>>,
+    /// Not the one that says it.
+    but: Option<u64>,
+}
+
+impl Chosen<'_> {
+    fn has(&self, one: &Listed) -> bool {
+        self.id.is_none_or(|id| one.id == id)
+            && self.address.is_none_or(|address| one.address.as_bytes() == address)
+            && self.here.is_none_or(|here| one.here.as_bytes() == here)
+            && self.user.is_none_or(|user| one.user == user)
+            && self.kind.is_none_or(|kind| kind == Some(one.kind))
+            && self.but != Some(one.id)
+    }
+}
+
 fn kill(context: &mut Context<'_>, options: &Arguments<'_>) -> Done {
-    let field = |name: &'static str, value: &[u8]| {
-        let marked = format!(" {name}={} ", String::from_utf8_lossy(value));
-        move |line: &str| line.contains(&marked)
-    };
-    let mut chosen: Vec<(u64, String)> = context.shared.listed.clone();
+    list_myself(context);
+    let mut wanted = Chosen::default();
     match options {
-        [address] => {
-            let fits = field("addr", address);
-            chosen.retain(|(_, line)| fits(line));
-            if chosen.is_empty() {
-                return Err(Refusal::Said("ERR No such client"));
-            }
-            context.reply.ok();
-        }
+        [address] => wanted.address = Some(address),
         pairs if !pairs.is_empty() && pairs.len().is_multiple_of(2) => {
-            let (mut keep_me, mut cuts_primary) = (true, false);
+            wanted.but = Some(context.session.id);
             for pair in pairs.chunks_exact(2) {
                 match word(pair[0]).as_str() {
                     "id" => {
-                        let id = integer(pair[1])
-                            .filter(|id| *id > 0)
-                            .ok_or(Refusal::Said("ERR client-id should be greater than 0"))?;
-                        chosen.retain(|(one, _)| *one as i64 == id);
+                        let id = integer(pair[1]).filter(|id| *id > 0);
+                        let id = id.and_then(|id| u64::try_from(id).ok());
+                        let why = Refusal::Said("ERR client-id should be greater than 0");
+                        wanted.id = Some(id.ok_or(why)?);
                     }
-                    name @ ("addr" | "laddr" | "user") => {
-                        let name = match name {
-                            "addr" => "addr",
-                            "laddr" => "laddr",
-                            _ if context.shared.acl.users.contains_key(pair[1]) => "user",
-                            _ => {
-                                return Err(Refusal::Words(format!(
-                                    "ERR No such user '{}'",
-                                    String::from_utf8_lossy(pair[1])
-                                )));
-                            }
-                        };
-                        let fits = field(name, pair[1]);
-                        chosen.retain(|(_, line)| fits(line));
+                    "addr" => wanted.address = Some(pair[1]),
+                    "laddr" => wanted.here = Some(pair[1]),
+                    "user" if context.shared.acl.users.contains_key(pair[1]) => {
+                        wanted.user = Some(pair[1]);
                     }
-                    "type" => {
-                        let fits = of_type(pair[1])?;
-                        chosen.retain(|(_, line)| fits(line));
-                        cuts_primary =
-                            word(pair[1]) == "master" && context.shared.following.is_some();
+                    "user" => {
+                        let name = String::from_utf8_lossy(pair[1]);
+                        return Err(Refusal::Words(format!("ERR No such user '{name}'")));
                     }
+                    "type" => wanted.kind = Some(kind_named(pair[1])?),
                     "skipme" => match word(pair[1]).as_str() {
-                        "yes" => keep_me = true,
-                        "no" => keep_me = false,
+                        "yes" => wanted.but = Some(context.session.id),
+                        "no" => wanted.but = None,
                         _ => return Err(SYNTAX),
                     },
                     _ => return Err(SYNTAX),
                 }
             }
-            let me = context.session.id;
-            chosen.retain(|(id, _)| !keep_me || *id != me);
-            context.shared.cut_primary |= cuts_primary;
-            context.reply.count(chosen.len() as u64 + u64::from(cuts_primary));
         }
         _ => return Err(SYNTAX),
     }
-    for (id, _) in chosen {
+    let listed = context.shared.listed.iter();
+    let chosen: Vec<u64> = listed.filter(|one| wanted.has(one)).map(|one| one.id).collect();
+    let cuts_primary = wanted.kind == Some(None) && context.shared.following.is_some();
+    match options {
+        [_] if chosen.is_empty() => return Err(Refusal::Said("ERR No such client")),
+        [_] => context.reply.ok(),
+        _ => context.reply.count(chosen.len() as u64 + u64::from(cuts_primary)),
+    }
+    context.shared.cut_primary |= cuts_primary;
+    for id in chosen {
         if id == context.session.id {
             context.session.closing = true;
         } else {
@@ -354,17 +359,43 @@ fn kill(context: &mut Context<'_>, options: &Arguments<'_>) -> Done {
     Ok(())
 }
 
-/// Whether the line of a client is of one of this type. The primary of this server is no client.
-fn of_type(name: &[u8]) -> Result<impl Fn(&str) -> bool, Refusal> {
-    let wanted: &[&str] = match word(name).as_str() {
-        "normal" => &["N", "O", "x", "b", "t", "d", "U", "e"],
-        "slave" | "replica" => &["S"],
-        "pubsub" => &["P"],
-        "master" => &[],
-        other => return Err(Refusal::Words(format!("ERR Unknown client type '{other}'"))),
+/// The kind of this name. The primary of this server is no client: none.
+fn kind_named(name: &[u8]) -> Result<Option<Kind>, Refusal> {
+    match word(name).as_str() {
+        "normal" => Ok(Some(Kind::Normal)),
+        "slave" | "replica" => Ok(Some(Kind::Replica)),
+        "pubsub" => Ok(Some(Kind::Subscriber)),
+        "master" => Ok(None),
+        other => Err(Refusal::Words(format!("ERR Unknown client type '{other}'"))),
+    }
+}
+
+/// A client, for those who choose among all.
+pub(crate) fn listed(session: &Session, shared: &Shared) -> Listed {
+    let kind = match session.follows {
+        true => Kind::Replica,
+        false if session.subscriptions() > 0 => Kind::Subscriber,
+        false => Kind::Normal,
     };
-    // The first of the flags says it.
-    Ok(move |line: &str| wanted.iter().any(|flag| line.contains(&format!(" flags={flag}"))))
+    Listed {
+        id: session.id,
+        address: session.address.clone(),
+        here: session.here.clone(),
+        user: session.identity.name.to_vec(),
+        kind,
+        line: describe(session, shared),
+    }
+}
+
+/// Lists the one who asks as it is now. The others were listed before the command began, or the
+/// transaction that it is in.
+fn list_myself(context: &mut Context<'_>) {
+    let me = listed(context.session, context.shared);
+    let all = &mut context.shared.listed;
+    match all.binary_search_by_key(&me.id, |one| one.id) {
+        Ok(at) => all[at] = me,
+        Err(at) => all.insert(at, me),
+    }
 }
 
 /// A client in a line, as CLIENT LIST has it.

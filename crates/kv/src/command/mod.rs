@@ -25,6 +25,7 @@ mod information;
 mod keys;
 mod latency;
 mod lcs;
+mod listed;
 mod lists;
 mod monitor;
 mod names;
@@ -61,8 +62,9 @@ pub(crate) use beside::{Beside, beside_a_script};
 pub(crate) use blocking::Waiting;
 pub use configuration::Configuration;
 pub(crate) use configuration::OutputLimit;
-pub(crate) use connection::describe;
+pub(crate) use connection::{describe, listed};
 pub(crate) use deliveries::{Delivery, What};
+pub(crate) use listed::Listed;
 pub(crate) use notices::publish_events;
 pub(crate) use replicas::Phase;
 pub(crate) use replication::{Following, Link, Wanted, wanted};
@@ -233,15 +235,6 @@ fn admit(
         return Err(Refusal::Said("ERR Command not allowed inside a transaction"));
     }
     Ok(row)
-}
-
-/// Notes which command a client says, as far as it is known, before it runs.
-pub(crate) fn note_command(session: &mut Session, arguments: &Arguments<'_>) {
-    session.last_command = arguments.first().and_then(|name| lookup(name));
-    session.last_subcommand = session
-        .last_command
-        .and_then(|row| subcommands::check(row.name, arguments).ok())
-        .unwrap_or_default();
 }
 
 /// Runs a command; what it changed before it was refused is taken back.

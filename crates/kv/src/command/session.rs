@@ -11,6 +11,7 @@ use super::blocking::Waiting;
 use super::deliveries::Deliveries;
 use super::failover::{Failover, Pause};
 use super::latency::Latency;
+use super::listed::Listed;
 use super::names::Names;
 use super::replicas::{Announced, Downstream};
 use super::replication::{Following, Wanted};
@@ -230,8 +231,8 @@ pub(crate) struct Shared {
     pub(crate) full: bool,
     /// The server is asked to end.
     pub(crate) shutdown: bool,
-    /// Lines about the other clients, for CLIENT LIST; made when one asks.
-    pub(crate) listed: Vec<(u64, String)>,
+    /// All clients, in order, for CLIENT LIST and CLIENT KILL; made before one asks.
+    pub(crate) listed: Vec<Listed>,
     /// Clients to be cut.
     pub(crate) kill: Vec<u64>,
     pub(crate) watchers: HashMap<(u8, Vec<u8>), Vec<u64>>,

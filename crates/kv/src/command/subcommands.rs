@@ -5,8 +5,8 @@ use super::{Arguments, Context, Refusal, word, wrong_count};
 /// Names, each with the number of arguments that it takes, as in the table of commands.
 type Subcommands = &'static [(&'static str, i8)];
 
-/// The subcommands of the commands that are here and have some. SETINFO and NO-TOUCH are those of
-/// Redis 7.2, which clients say without asking.
+/// The subcommands of the commands that are here and have some. CLIENT SETINFO is of Redis 7.2:
+/// clients say it without asking.
 const ALL: &[(&str, Subcommands)] = &[
     (
         "acl",
@@ -38,7 +38,6 @@ const ALL: &[(&str, Subcommands)] = &[
             ("kill", -3),
             ("list", -2),
             ("no-evict", 3),
-            ("no-touch", 3),
             ("pause", -3),
             ("reply", 3),
             ("setinfo", 4),

@@ -316,7 +316,7 @@ fn read(context: &Context<'_>, args: &Arguments<'_>) -> Result<Tracker, Refusal>
             ("redirect", [id, ..]) => {
                 let id = integer(id)
                     .ok_or(Refusal::Said("ERR value is not an integer or out of range"))?;
-                let there = context.shared.listed.iter().any(|(one, _)| *one as i64 == id);
+                let there = context.shared.listed.iter().any(|one| one.id as i64 == id);
                 wanted.redirect = u64::try_from(id).ok().filter(|_| there).ok_or(Refusal::Said(
                     "ERR The client ID you want redirect to does not exist",
                 ))?;

@@ -42,8 +42,8 @@ use tiersmith_events::Registry;
 use tiersmith_pmem::Mapping;
 
 use crate::command::{
-    Buffers, Configuration, Delivery, OutputLimit, Replies, Reply, Session, Shared, Wanted, What,
-    evict_until, load_at_start, note_command, publish_events, say_invalid, step, wanted,
+    Buffers, Configuration, Delivery, Listed, OutputLimit, Replies, Reply, Session, Shared, Wanted,
+    What, evict_until, listed, load_at_start, publish_events, say_invalid, step, wanted,
 };
 use crate::error::Error;
 use crate::format::DATABASE_COUNT;
@@ -416,14 +416,22 @@ impl Server {
         let (before, follows, tracked) = (out.len(), session.follows, session.tracks);
         let messages = self.shared.deliveries.len();
         if name.eq_ignore_ascii_case(b"client") && session.allowed {
-            note_command(session, arguments);
             session.buffers = Buffers {
                 input: left.0,
                 input_free: left.1,
                 output: 0,
                 output_size: out.capacity(),
             };
-            if arguments.get(1).is_some_and(|name| looks_at_clients(name)) {
+            if session.multi.is_none() && looks_at_clients(arguments) {
+                self.list_clients(session);
+            }
+        } else if let Some(queued) = session.multi.as_ref().filter(|_| is_exec(name)) {
+            // What is queued is about the clients that there are then.
+            let looks = |one: &Vec<Vec<u8>>| {
+                let all: SmallVec<[&[u8]; 8]> = one.iter().map(Vec::as_slice).collect();
+                looks_at_clients(&all)
+            };
+            if queued.commands.iter().any(looks) {
                 self.list_clients(session);
             }
         }
@@ -499,12 +507,10 @@ impl Server {
     fn list_clients(&mut self, asking: &Session) {
         self.clients.values_mut().for_each(|client| client.session.buffers = client.buffers());
         let others = self.clients.values().map(|client| &client.session);
-        let mut lines: Vec<(u64, String)> = others
-            .chain(std::iter::once(asking))
-            .map(|session| (session.id, crate::command::describe(session, &self.shared)))
-            .collect();
-        lines.sort();
-        self.shared.listed = lines;
+        let sessions = others.chain(std::iter::once(asking));
+        let mut all: Vec<Listed> = sessions.map(|one| listed(one, &self.shared)).collect();
+        all.sort_by_key(|one| one.id);
+        self.shared.listed = all;
     }
 
     /// Sends what the commit has made true.
@@ -705,10 +711,18 @@ impl Server {
     }
 }
 
-/// Whether a subcommand of CLIENT is about others. With many clients the list takes its time, and
+/// Whether a command is one of CLIENT about others. With many clients the list takes its time, and
 /// each says CLIENT SETINFO when it connects.
-fn looks_at_clients(subcommand: &[u8]) -> bool {
-    ["kill", "list", "tracking"].iter().any(|one| subcommand.eq_ignore_ascii_case(one.as_bytes()))
+fn looks_at_clients(arguments: &[&[u8]]) -> bool {
+    let [name, subcommand, ..] = arguments else { return false };
+    name.eq_ignore_ascii_case(b"client")
+        && ["kill", "list", "tracking"]
+            .iter()
+            .any(|one| subcommand.eq_ignore_ascii_case(one.as_bytes()))
+}
+
+fn is_exec(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"exec")
 }
 
 /// Puts a message into a client's buffer, if it can take it.

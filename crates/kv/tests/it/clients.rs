@@ -26,6 +26,9 @@ const LINES: &[&str] = &[
     "CONFIG GET maxmemory-clients",
     "CONFIG SET maxmemory-clients 0",
     "CONFIG SET daemonize yes",
+    "CLIENT NO-TOUCH on",
+    "CLIENT KILL ID 999999 ID 0",
+    "CLIENT KILL TYPE pubsub TYPE x",
     "CLUSTER INFO",
     "CLUSTER NOTHING",
     "CLUSTER RESET x y z",
@@ -159,8 +162,70 @@ fn a_client_that_tracks_for_itself_is_told_where_it_subscribes() {
     }
 }
 
+fn number(value: Value) -> i64 {
+    let Value::Int(number) = value else { panic!("no number: {value:?}") };
+    number
+}
+
 fn is_gone(client: &mut Client) -> bool {
     client.send(&[b"PING"]).is_err() || client.read().is_err()
+}
+
+/// Names are bytes: two that are no text look alike when they are shown.
+#[test]
+fn the_clients_of_a_user_are_those_whose_name_has_the_same_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let ours = Served::start(directory.path());
+    let redis = Served::redis(directory.path());
+    for served in std::iter::once(&ours).chain(&redis) {
+        let (mut client, mut goes, mut stays) =
+            (served.connect(), served.connect(), served.connect());
+        for (name, one) in [(b"\xff", &mut goes), (b"\xfe", &mut stays)] {
+            client.ask(&[b"ACL", b"SETUSER", name, b"on", b"nopass", b"+@all"]);
+            assert_eq!(one.ask(&[b"AUTH", name, b"x"]), text("OK"));
+        }
+        assert_eq!(client.ask(&[b"CLIENT", b"KILL", b"USER", b"\xff"]), Value::Int(1));
+        wait_for("it goes", || is_gone(&mut goes));
+        assert_eq!(stays.say("PING"), text("PONG"));
+    }
+}
+
+#[test]
+fn of_an_option_of_client_kill_that_is_said_twice_the_last_one_counts() {
+    let directory = tempfile::tempdir().unwrap();
+    let ours = Served::start(directory.path());
+    let redis = Served::redis(directory.path());
+    for served in std::iter::once(&ours).chain(&redis) {
+        let (mut client, mut stays, mut goes) =
+            (served.connect(), served.connect(), served.connect());
+        let [first, last] = [&mut stays, &mut goes].map(|one| number(one.say("CLIENT ID")));
+        let said = client.say(&format!("CLIENT KILL ID {first} ID {last}"));
+        assert_eq!(said, Value::Int(1));
+        wait_for("it goes", || is_gone(&mut goes));
+        assert_eq!(stays.say("PING"), text("PONG"));
+        let said = client.say(&format!("CLIENT KILL ID {first} TYPE normal TYPE pubsub"));
+        assert_eq!((said, stays.say("PING")), (Value::Int(0), text("PONG")));
+    }
+}
+
+#[test]
+fn a_transaction_is_about_the_clients_that_are_there_when_it_is_executed() {
+    let directory = tempfile::tempdir().unwrap();
+    let ours = Served::start(directory.path());
+    let redis = Served::redis(directory.path());
+    for served in std::iter::once(&ours).chain(&redis) {
+        let mut client = served.connect();
+        for line in ["MULTI", "CLIENT SETNAME later", "CLIENT LIST", "CLIENT KILL TYPE normal"] {
+            client.say(line);
+        }
+        let mut other = served.connect();
+        let id = number(other.say("CLIENT ID"));
+        let Value::List(all) = client.say("EXEC") else { panic!("no list") };
+        let Value::Text(list) = &all[1] else { panic!("{all:?}") };
+        assert!(list.contains(&format!("id={id} ")) && list.contains(" name=later "), "{list}");
+        assert_eq!(all[2], Value::Int(1));
+        wait_for("it goes", || is_gone(&mut other));
+    }
 }
 
 #[test]
