@@ -168,9 +168,10 @@ fn keep_back(session: &mut Session, arguments: &Arguments<'_>, out: &mut Vec<u8>
     if session.replies == Replies::SkipThis {
         session.replies = Replies::On;
     }
-    // What is pushed is no reply; an error is one, and so is QUEUED.
-    let pushed = pubsub::pushes(arguments) && matches!(out.get(before), Some(b'*' | b'>'));
-    if !pushed {
+    // An EXEC that ran has kept what is pushed already, and nothing else.
+    let ran = arguments.first().is_some_and(|name| name.eq_ignore_ascii_case(b"exec"))
+        && !matches!(out.get(before..).unwrap_or_default(), [b'-' | b'_', ..] | [b'*', b'-', ..]);
+    if !ran && !pubsub::pushed(arguments, out, before) {
         out.truncate(before);
     }
 }

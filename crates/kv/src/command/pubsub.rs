@@ -76,12 +76,12 @@ pub(crate) fn punsubscribe(context: &mut Context<'_>, args: &Arguments<'_>) -> D
     leave(context, args, Of::Patterns)
 }
 
-/// Whether the replies of a command are messages about subscriptions, which a client gets that
-/// wants no replies.
-pub(super) fn pushes(args: &Arguments<'_>) -> bool {
+/// Whether what a command said from there on are messages about subscriptions, which a client gets
+/// that wants no replies. An error is a reply, and so is QUEUED.
+pub(super) fn pushed(args: &Arguments<'_>, out: &[u8], from: usize) -> bool {
     let all = ["subscribe", "psubscribe", "unsubscribe", "punsubscribe"];
     let is = |said: &[u8]| all.iter().any(|name| said.eq_ignore_ascii_case(name.as_bytes()));
-    args.first().is_some_and(|said| is(said))
+    args.first().is_some_and(|said| is(said)) && matches!(out.get(from), Some(b'*' | b'>'))
 }
 
 /// Sends a message to all who are subscribed to a channel; how many they are.

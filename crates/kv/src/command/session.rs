@@ -173,6 +173,11 @@ impl Session {
         }
     }
 
+    /// Whether the reply of the command that runs is nobody's.
+    pub(crate) fn wants_no_reply(&self) -> bool {
+        matches!(self.replies, Replies::Off | Replies::SkipThis)
+    }
+
     pub(crate) fn subscriptions(&self) -> usize {
         self.channels.len() + self.patterns.len()
     }

@@ -3,7 +3,7 @@
 //! An EXEC is part of one transaction of the heap: nothing is committed in its middle.
 
 use super::session::Queued;
-use super::{Arguments, Context, Done, Refusal, Reply, Session, acl, lookup, run};
+use super::{Arguments, Context, Done, Refusal, Reply, Session, acl, lookup, pubsub, run};
 use crate::planted::Planted;
 
 pub(super) const NOT_BEGUN: Refusal = Refusal::Said("ERR DISCARD without MULTI");
@@ -61,19 +61,28 @@ pub(crate) fn exec(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
         context.reply.null_list();
         return Ok(());
     }
-    context.reply.list(queued.commands.len());
+    if !context.session.wants_no_reply() {
+        context.reply.list(queued.commands.len());
+    }
     context.shared.in_exec = true;
     for command in &queued.commands {
         let arguments: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
         if let Some(row) = lookup(&command[0]) {
             // The way a client speaks may change in between.
             context.reply.resp3 = context.session.resp3;
+            let before = context.reply.out.len();
             match acl::refuse_queued(context, row, &arguments) {
                 Ok(()) => run(context, row, &arguments),
                 Err(refusal) => {
                     context.shared.note_error(&refusal.text());
                     context.reply.error(&refusal.text());
                 }
+            }
+            // What is pushed is no reply.
+            if context.session.wants_no_reply()
+                && !pubsub::pushed(&arguments, context.reply.out, before)
+            {
+                context.reply.out.truncate(before);
             }
         }
         if context.keys.heap().planted().is(Planted::ExecOneByOne) {
