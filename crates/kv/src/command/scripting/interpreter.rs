@@ -220,6 +220,14 @@ fn random(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
         }
         one(Value::Number((random * (high - low + 1.0)).floor() + low))
     })?;
+    let own = Rc::clone(state);
+    add(lua, &table, "randomseed", move |lua, given| {
+        // A text of digits is a number, as everywhere in Lua.
+        let text = given.args.first().filter(|value| value.is_string()).cloned();
+        let number = text.map_or(Ok(None), |text| lua.coerce_number(text))?;
+        own.seed(number.map_or_else(|| given.number(0), Ok)? as i64);
+        Ok(MultiValue::new())
+    })?;
     Ok(table)
 }
 
@@ -309,13 +317,6 @@ impl Scripts {
         libraries.set("struct", packed::library(&lua)?)?;
         libraries.set("random", random(&lua, &state)?)?;
         native.set("libraries", libraries)?;
-        let own = Rc::clone(&state);
-        let seed = move |lua: &Lua, seed: Value| {
-            // A text of digits is a number, as everywhere in Lua.
-            own.seed(lua.coerce_number(seed)?.map_or(0, |seed| seed as i64));
-            Ok(())
-        };
-        native.set("seed", lua.create_function(seed)?)?;
         let own = Rc::clone(&watchdog);
         let go_on = move |_: &Lua, ()| if own.is_killed() { raise(KILLED) } else { Ok(()) };
         native.set("go_on", lua.create_function(go_on)?)?;

@@ -90,7 +90,8 @@ local function unpack_some(list, from, to)
     return unpack_all(list, from, to)
 end
 
-math.random, math.randomseed = native.libraries.random.random, native.seed
+math.random = native.libraries.random.random
+math.randomseed = native.libraries.random.randomseed
 native.libraries.random = nil
 
 local G = {}
