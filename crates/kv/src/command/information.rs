@@ -340,6 +340,7 @@ pub(crate) fn debug(_context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
 }
 
 /// As a Redis answers that is no part of a cluster.
+/// CLUSTER, and what clients of a cluster say of their connection.
 pub(crate) fn cluster(_context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
     Err(Refusal::Said("ERR This instance has cluster support disabled"))
 }

@@ -318,6 +318,7 @@ rows! {
         "unsubscribe" -1 SUBSCRIBED | N, [0 0 0], p::unsubscribe, "Unsubscribe from channels";
     }
     "connection" {
+        "asking" 1 F, [0 0 0], i::cluster, "Nothing: there is no cluster, and it says so";
         "auth" -2 FAST | WITHOUT_AUTH | N, [0 0 0], c::auth, "Give the password";
         "client" -2 N, [0 0 0], c::client, "About this client and the others";
         "echo" 2 F, [0 0 0], c::echo, "Return the argument";
@@ -325,6 +326,8 @@ rows! {
         "ping" -1 FAST | SUBSCRIBED, [0 0 0], c::ping, "Is the server there";
         "quit" -1 FAST | WITHOUT_AUTH | NOT_QUEUED | SUBSCRIBED | N, [0 0 0], c::quit, "Close the \
             connection";
+        "readonly" 1 F, [0 0 0], i::cluster, "Nothing: there is no cluster, and it says so";
+        "readwrite" 1 F, [0 0 0], i::cluster, "Nothing: there is no cluster, and it says so";
         "reset" 1 FAST | WITHOUT_AUTH | NOT_QUEUED | SUBSCRIBED | N, [0 0 0], c::reset,
             "Begin the session anew";
         "select" 2 F, [0 0 0], c::select, "Choose a database";
@@ -333,7 +336,7 @@ rows! {
         "acl" -2 N, [0 0 0], a::acl, "Users and what they may do";
         "bgrewriteaof" 1 ADMIN | N, [0 0 0], i::save, "Nothing: every write is durable";
         "bgsave" -1 ADMIN | N, [0 0 0], i::save, "Nothing: every write is durable";
-        "cluster" -2 N, [0 0 0], i::cluster, "Nothing: there is no cluster, and it says so";
+        "cluster" -2 0, [0 0 0], i::cluster, "Nothing: there is no cluster, and it says so";
         "command" -1 0, [0 0 0], i::command, "About commands";
         "config" -2 ADMIN | N, [0 0 0], cf::config, "Settings";
         "dbsize" 1 RF, [0 0 0], k::dbsize, "How many keys there are";

@@ -696,7 +696,8 @@ impl Caller<'_, '_> {
         if fit == Fit::Unknown {
             return Err(Refusal::Said("ERR Unknown Redis command called from script"));
         }
-        if row.flags & flag::NOT_IN_SCRIPT != 0 {
+        let resets = row.name == "cluster" && words[1].eq_ignore_ascii_case(b"reset");
+        if row.flags & flag::NOT_IN_SCRIPT != 0 || resets {
             return Err(Refusal::Said("ERR This Redis command is not allowed from script"));
         }
         acl::refuse_in_script(&mut self.context, row, words)?;
