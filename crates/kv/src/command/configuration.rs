@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::acl::{Acl, for_configuration};
+use super::arguments::integer;
 use super::rewrite::rewrite;
 use super::statistics::{Statistics, percentiles};
 use super::{Arguments, Context, Done, Refusal, glob, notices, word};
@@ -124,6 +125,9 @@ const SETTINGS: &[Setting] = &[
     setting("zset-max-listpack-entries", "128", Takes::Number(0, 1 << 62), true),
     setting("zset-max-listpack-value", "64", Takes::Bytes, true),
 ];
+
+/// The least that `maxmemory-clients` lets all clients have, as in Redis.
+const CLIENTS_LEAST: u64 = 128 << 10;
 
 /// Of which keys go when there is no space.
 const POLICIES: &[&str] = &[
@@ -247,6 +251,10 @@ const OLD_NAMES: &[(&str, &str)] = &[
     ("zset-max-ziplist-value", "zset-max-listpack-value"),
 ];
 
+/// Settings that Redis lets nobody say again either, also not as they are.
+const SAID_ONCE: [&str; 5] =
+    ["aclfile", "replicaof", "tcp-backlog", "unixsocket", "unixsocketperm"];
+
 /// The name that a setting has today.
 fn current_name(name: &str) -> &str {
     OLD_NAMES.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new)
@@ -270,16 +278,20 @@ fn bytes(text: &str) -> Option<u64> {
         "gb" => 1 << 30,
         _ => return None,
     };
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
 /// A number of bytes, or of percent from 0 to 100, as the setting has it.
 fn bytes_or_percent(name: &str, value: &str) -> Result<String, String> {
     match (value.strip_suffix('%'), bytes(value)) {
-        (Some(percent), _) => match percent.parse::<u64>() {
-            Ok(percent @ 0..=100) => Ok(format!("{percent}%")),
-            Ok(_) => Err("percentage argument must be less or equal to 100".to_owned()),
-            Err(_) => Err(format!("`{name}` takes a number of bytes, or one like 5%")),
+        (Some(percent), _) => match integer(percent.as_bytes()) {
+            Some(0) => Ok("0".to_owned()),
+            Some(percent @ 1..=100) => Ok(format!("{percent}%")),
+            Some(101..) => Err("percentage argument must be less or equal to 100".to_owned()),
+            _ => Err(format!("`{name}` takes a number of bytes, or one like 5%")),
         },
         (None, Some(bytes)) => Ok(bytes.to_string()),
         (None, None) => Err(format!("`{name}` takes a number of bytes, or one like 5%")),
@@ -440,6 +452,21 @@ impl Configuration {
         OutputLimit { hard: number(1), soft: number(2), seconds: number(3) }
     }
 
+    /// `maxmemory-clients` in bytes; 0: any number. With less than [`CLIENTS_LEAST`] nobody could
+    /// say that it is too little.
+    fn clients_most(&self) -> u64 {
+        let most = self.text("maxmemory-clients");
+        let (is_limited, bytes) = match most.strip_suffix('%').map(str::parse::<u64>) {
+            Some(percent) => {
+                let (percent, all) = (percent.unwrap_or(0), self.number("maxmemory"));
+                let part = u128::from(all) * u128::from(percent) / 100;
+                (percent > 0 && all > 0, u64::try_from(part).unwrap_or(u64::MAX))
+            }
+            None => (most != "0", self.number("maxmemory-clients")),
+        };
+        if is_limited { bytes.max(CLIENTS_LEAST) } else { 0 }
+    }
+
     fn heat(&mut self) {
         self.hot = Hot {
             // No entry holds more, also where the setting says so.
@@ -451,12 +478,7 @@ impl Configuration {
             replicas_least: self.number("min-replicas-to-write"),
             replicas_lag: self.number("min-replicas-max-lag"),
             memory_most: self.number("maxmemory"),
-            clients_most: match self.text("maxmemory-clients").strip_suffix('%') {
-                Some(percent) => {
-                    self.number("maxmemory") / 100 * percent.parse::<u64>().unwrap_or(0)
-                }
-                None => self.number("maxmemory-clients"),
-            },
+            clients_most: self.clients_most(),
             policy: Policy {
                 samples: self.number("maxmemory-samples") as usize,
                 log_factor: self.number("lfu-log-factor") as u32,
@@ -508,32 +530,37 @@ pub(crate) fn config(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         ("set", pairs @ [_, _, ..]) if pairs.len().is_multiple_of(2) => {
             let mut changed = context.shared.configuration.clone();
             let mut seen = BTreeSet::new();
+            let failed = |name: &str, why: &str| {
+                Refusal::Words(format!(
+                    "ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"
+                ))
+            };
+            // The names of all first, and then what they are set to.
             for pair in pairs.chunks_exact(2) {
                 let (name, value) = (word(pair[0]), String::from_utf8_lossy(pair[1]));
-                let failed = |why: String| {
-                    Refusal::Words(format!(
-                        "ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"
-                    ))
-                };
                 // What cannot be changed while the server runs can be said again, where Redis
                 // changes it: clients set all settings to what they were.
                 let fixed = find(&name).is_some_and(|one| {
                     !one.changes
                         && (matches!(one.takes, Takes::Fixed(..))
+                            || SAID_ONCE.contains(&one.name)
                             || changed.text(one.name) != value)
                 });
                 if fixed {
-                    return Err(failed("can't set immutable config".to_owned()));
+                    return Err(failed(&name, "can't set immutable config"));
                 }
                 if find(&name).is_none() {
                     return Err(Refusal::Words(format!(
                         "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
                     )));
                 }
-                if !seen.insert(current_name(&name).to_owned()) {
-                    return Err(failed("duplicate parameter".to_owned()));
+                if !seen.insert(name.clone()) {
+                    return Err(failed(&name, "duplicate parameter"));
                 }
-                changed.set(&name, &value).map_err(failed)?;
+            }
+            for pair in pairs.chunks_exact(2) {
+                let (name, value) = (word(pair[0]), String::from_utf8_lossy(pair[1]));
+                changed.set(&name, &value).map_err(|why| failed(&name, &why))?;
             }
             context.keys.set_policy(changed.hot.policy);
             context.keys.set_notices(changed.notice_classes());
@@ -610,6 +637,26 @@ mod tests {
         ] {
             let said = Configuration::default().read(text, "f").expect_err("wrong").to_string();
             assert!(said.contains(part), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_limit_of_all_clients_is_never_so_small_that_it_is_none_or_lets_nobody_speak() {
+        for (memory, clients, most) in [
+            ("0", "0", 0),
+            ("0", "5%", 0),
+            ("1gb", "0", 0),
+            ("1gb", "0%", 0),
+            ("99", "100%", CLIENTS_LEAST),
+            ("99", "1%", CLIENTS_LEAST),
+            ("1gb", "1", CLIENTS_LEAST),
+            ("1gb", "10%", (1 << 30) / 10),
+            ("18446744073709551615", "100%", u64::MAX),
+        ] {
+            let mut all = Configuration::default();
+            all.set("maxmemory", memory).expect("it is a size");
+            all.set("maxmemory-clients", clients).expect("it is a size or a part");
+            assert_eq!(all.hot.clients_most, most, "{clients} of {memory}");
         }
     }
 }
