@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use super::Server;
 use super::client::Client;
-use crate::command::{Link, Phase, Session, Wanted, changes_nothing, flag, lookup};
+use crate::command::{
+    Link, Phase, Session, Wanted, changes_libraries, changes_nothing, flag, lookup,
+};
 
 impl Server {
     /// Whether a command has to wait until the pause is over.
@@ -15,7 +17,7 @@ impl Server {
         }
         let writes = |command: &[&[u8]]| {
             let Some(name) = command.first() else { return false };
-            let script = [&b"eval"[..], b"evalsha", b"fcall", b"function"]
+            let script = [&b"eval"[..], b"evalsha", b"fcall"]
                 .iter()
                 .any(|runs| name.eq_ignore_ascii_case(runs));
             // Of PFCOUNT a Redis tells its replicas, too.
@@ -26,6 +28,7 @@ impl Server {
             row.is_some_and(|row| row.takes(command.len()))
                 && (tells
                     || script && !changes_nothing(&self.shared, command)
+                    || changes_libraries(command)
                     || row.is_some_and(|row| row.flags & flag::WRITE != 0))
         };
         let writes_queued =

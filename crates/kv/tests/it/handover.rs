@@ -201,12 +201,19 @@ fn a_handover_that_fails_leaves_the_primary_as_it_was() {
     client.say("CLIENT PAUSE 1500 WRITE");
     let began = Instant::now();
     assert_eq!(client.say("GET a"), text("4"));
+    for line in ["FUNCTION LIST", "FUNCTION STATS", "FUNCTION DUMP"] {
+        assert!(!matches!(client.say(line), Value::Error(_)), "{line}");
+    }
     assert!(began.elapsed() < Duration::from_millis(1000), "a read waits");
     writer.send(&[b"SET", b"a", b"5"]).unwrap();
     wait_for("the writer among those that wait", || info(&mut client, "blocked_clients") == "1");
     assert_eq!(writer.read().unwrap(), text("OK"));
     assert_eq!(info(&mut client, "blocked_clients"), "0");
     assert!(began.elapsed() > Duration::from_millis(1400), "a write does not wait");
+    client.say("CLIENT PAUSE 1500 WRITE");
+    let began = Instant::now();
+    assert_eq!(client.say("FUNCTION FLUSH"), text("OK"));
+    assert!(began.elapsed() > Duration::from_millis(1400), "a change of libraries does not wait");
 }
 
 /// The Sentinel takes a server for down that has not answered for so long.
