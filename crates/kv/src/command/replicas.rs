@@ -280,7 +280,7 @@ pub(crate) fn wait(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     context.session.waiting = Some(Waiting {
         db: context.session.db,
         keys: Vec::new(),
-        arguments: Vec::new(),
+        arguments: args.iter().map(|argument| argument.to_vec()).collect(),
         until,
         replicas: Some((position, count)),
     });

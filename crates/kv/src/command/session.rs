@@ -413,8 +413,8 @@ impl Shared {
         }
     }
 
-    /// Counts a command that waited and got nothing, maybe because somebody ended that, or the
-    /// error with this text.
+    /// Counts a command that waited and got nothing of its key, maybe because somebody ended that,
+    /// or the error with this text.
     #[cold]
     pub(crate) fn note_wait(&mut self, waiting: &Waiting, failed: bool, error: Option<&str>) {
         let arguments: Vec<&[u8]> = waiting.arguments.iter().map(Vec::as_slice).collect();

@@ -435,6 +435,7 @@ impl Server {
             let (position, _) = waiting.replicas.unwrap_or_default();
             let confirmed = self.shared.confirmed(position);
             Reply { out: &mut client.output, resp3: client.session.resp3 }.count(confirmed);
+            self.shared.note_wait(&waiting, false, None);
             self.go_on(&mut client);
         }
         self.clients.insert(id, client);

@@ -55,6 +55,8 @@ fn said(served: &Served) -> (Vec<String>, Vec<Value>, Vec<Value>) {
         "GET other",
         "AUTH default x",
         "OBJECT ENCODING a",
+        "WAIT 0 0",
+        "WAIT 1 20",
     ] {
         client.say(line);
     }
