@@ -22,6 +22,7 @@
 
 mod account;
 pub mod case;
+pub mod compared;
 pub mod doctor;
 mod error;
 pub mod experiments;

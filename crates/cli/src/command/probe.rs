@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 use tiersmith_awr::{Cell, Table, figure, write_table};
 use tiersmith_block::{Disk, Health};
+use tiersmith_lab::compared::{Rates, Verdict};
 use tiersmith_lab::place::{FileSystem, Leftovers};
 use tiersmith_lab::probe::beside::{self, Beside, Fio};
 use tiersmith_lab::probe::found::{Found, SYSFS, look};
@@ -350,27 +351,22 @@ fn compared(path: &str, beside: &Beside, queue: Queue) -> String {
         return out;
     }
     let version = beside.version.as_deref().unwrap_or_default();
-    let mut table = Table::new(format!("Cross-check of {path} by fio {version}"))
+    let table = Table::new(format!("Cross-check of {path} by fio {version}"))
         .figures("Size", "", "Bytes of each operation.")
-        .text("Operation", "What was done.")
-        .figures("Tiersmith /s", "", "Operations a second by this probe.")
-        .figures("fio /s", "", "Operations a second by fio, as it says itself.")
-        .figures("Ratio", "", "The probe's over fio's.")
-        .figures("Tiersmith p95", "", "95 of 100 reads of this probe took no longer.")
-        .figures("fio p95", "", "95 of 100 reads of fio took no longer.")
-        .text("Verdict", "Whether the ratio is from 0.8 to 1.25.");
+        .text("Operation", "What was done.");
+    let mut table = Rates::columns(table, "this probe", "fio", " reads");
     for row in &beside.rows {
-        let p95 = |ns: Option<u64>| Cell::nanoseconds(ns.map(|ns| ns as f64));
-        table.row(vec![
-            Cell::bytes(row.size_bytes as f64),
-            Cell::text(called(row.operation, queue)),
-            Cell::number(row.tiersmith_per_s),
-            Cell::number(row.outside_per_s),
-            Cell::number(row.ratio),
-            p95(row.tiersmith_p95_ns),
-            p95(row.outside_p95_ns),
-            Cell::text(if row.disagree { "disagree" } else { "agree" }),
-        ]);
+        let rates = Rates {
+            ours_per_s: Some(row.tiersmith_per_s),
+            theirs_per_s: Some(row.outside_per_s),
+            ratio: Some(row.ratio),
+            ours_p95_ns: row.tiersmith_p95_ns,
+            theirs_p95_ns: row.outside_p95_ns,
+            verdict: if row.disagree { Verdict::Disagree } else { Verdict::Agree },
+        };
+        let size = Cell::bytes(row.size_bytes as f64);
+        let operation = Cell::text(called(row.operation, queue));
+        table.row([size, operation].into_iter().chain(rates.cells()).collect());
     }
     for note in &beside.notes {
         table.note(note.clone());

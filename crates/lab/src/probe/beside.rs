@@ -16,11 +16,12 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::{AREA_BYTES, Measurement, Operation, Queue, What};
+use crate::compared::disagree;
 use crate::error::{During, Error, Result};
 use crate::installed::system_program;
 use crate::place::Leftovers;
 use crate::process::{Process, command};
-use crate::programs::{disagree, fio};
+use crate::programs::fio;
 use crate::server::find::version_of;
 
 /// How much longer than asked fio may run: it starts every thread first.

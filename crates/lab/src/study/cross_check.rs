@@ -41,10 +41,18 @@ pub struct Beside {
     pub outside: Option<Rate>,
     /// Tiersmith's rate over the program's.
     pub ratio: Option<f64>,
-    /// The ratio is not from 0.8 to 1.25.
+    /// The two are not close. Never of two that are not comparable.
     pub disagree: bool,
+    /// Both do the same; else the ratio says nothing.
+    #[serde(default = "comparable")]
+    pub comparable: bool,
     /// Why the last round of it that failed did.
     pub failed: Option<String>,
+}
+
+/// What a result means that does not say it.
+fn comparable() -> bool {
+    true
 }
 
 /// How much was done.

@@ -18,8 +18,8 @@ use super::opponents::{self, Opponent, Unit};
 use super::result::{RunResult, StudyResult};
 use super::trust::{self, Warning};
 use crate::case::Case;
+use crate::compared::{Rates, Verdict, agreed, disagree};
 use crate::error::Error;
-use crate::programs::{AGREE, disagree};
 use crate::run::Measured;
 use crate::server;
 
@@ -174,7 +174,8 @@ impl Crossing {
                 tiersmith,
                 outside,
                 ratio,
-                disagree: ratio.is_some_and(disagree),
+                disagree: opponent.comparable && ratio.is_some_and(disagree),
+                comparable: opponent.comparable,
                 failed,
             });
         }
@@ -219,16 +220,15 @@ fn failure(row: &Beside) -> Option<Warning> {
 fn disagreement(row: &Beside) -> Option<Warning> {
     let ratio = row.ratio.filter(|_| row.disagree)?;
     let sentence = format!(
-        "The generators disagree: in {} Tiersmith's clients did {} x the {} of {} (agreed is {} to \
-         {}). Which of them is right is not known. Run it longer and several times (--seconds 30 \
+        "The generators disagree: in {} Tiersmith's clients did {} x the {} of {} (agreed is {}). \
+         Which of them is right is not known. Run it longer and several times (--seconds 30 \
          --rounds 3); if they still disagree, see what the note on {} says they do differently, \
          and with top(1) whether one of them uses a whole processor itself.",
         row.case,
         figure::number(ratio),
         row.unit,
         row.program,
-        AGREE.0,
-        AGREE.1,
+        agreed(),
         row.program
     );
     Some(trust::warning("generators-disagree", sentence))
@@ -242,37 +242,29 @@ pub fn table(result: &StudyResult) -> Option<Table> {
     let unit = check.rows.first().map_or("", |row| row.unit.as_str());
     let programs = programs.join(" and ");
     let title = format!("Cross-check: {unit} by Tiersmith's clients and by {programs}");
-    let mut table = Table::new(title)
+    let table = Table::new(title)
         .text("Case", "A case of the study, at its UPDATE_PCT.")
-        .text("Program", "The outside program.")
-        .figures("Tiersmith /s", "", "By Tiersmith's own clients, per second.")
-        .figures("Program /s", "", "By the program, per second, as it says itself.")
-        .figures("Ratio", "", "Tiersmith's rate over the program's.")
-        .figures("Tiersmith p95", "", "95 of 100 took no longer.")
-        .figures("Program p95", "", "95 of 100 took no longer, as the program says itself.")
-        .text("Verdict", "Whether the ratio is from 0.8 to 1.25.");
+        .text("Program", "The outside program.");
+    let mut table = Rates::columns(table, "Tiersmith's own clients", "Program", "");
     let several = result.update_pcts().len() > 1;
     for row in &check.rows {
         let pct = if several { format!(" at {}", row.update_pct) } else { String::new() };
-        let rate = |rate: &Option<Rate>| Cell::number(rate.map(|rate| rate.per_s));
-        let p95 = |rate: &Option<Rate>| {
-            Cell::nanoseconds(rate.and_then(|rate| rate.p95_ns).map(|ns| ns as f64))
-        };
         let verdict = match (row.failed.is_some(), row.ratio.is_some(), row.disagree) {
-            (_, true, true) => "disagree",
-            (true, _, _) | (_, false, _) => "failed",
-            _ => "agree",
+            (_, true, true) => Verdict::Disagree,
+            (true, _, _) | (_, false, _) => Verdict::Failed,
+            _ if !row.comparable => Verdict::NotComparable,
+            _ => Verdict::Agree,
         };
-        table.row(vec![
-            Cell::text(format!("{}{pct}", row.case)),
-            Cell::text(&row.program),
-            rate(&row.tiersmith),
-            rate(&row.outside),
-            Cell::number(row.ratio),
-            p95(&row.tiersmith),
-            p95(&row.outside),
-            Cell::text(verdict),
-        ]);
+        let rates = Rates {
+            ours_per_s: row.tiersmith.map(|rate| rate.per_s),
+            theirs_per_s: row.outside.map(|rate| rate.per_s),
+            ratio: row.ratio,
+            ours_p95_ns: row.tiersmith.and_then(|rate| rate.p95_ns),
+            theirs_p95_ns: row.outside.and_then(|rate| rate.p95_ns),
+            verdict,
+        };
+        let names = [Cell::text(format!("{}{pct}", row.case)), Cell::text(&row.program)];
+        table.row(names.into_iter().chain(rates.cells()).collect());
     }
     check.notes.iter().for_each(|note| {
         table.note(note.clone());
@@ -386,6 +378,23 @@ mod tests {
         assert!([of_memtier, of_redis].iter().all(|row| row.failed.is_some()));
         assert!(said.iter().all(|one| one.code == "cross-check-failed" && !one.is_note));
         assert!(said.len() == 2 && said[0].sentence.contains("its last words"), "{said:?}");
+    }
+
+    #[test]
+    fn a_program_that_does_another_load_gets_no_verdict() {
+        let mut crossing = crossing("redis", case::Load::Mixed);
+        let programs = ["memtier_benchmark", "redis-benchmark"];
+        for number in [0, 1] {
+            let opponent = crossing.opponents[number].1.clone();
+            assert_eq!(opponent.program, programs[number]);
+            crossing.ran(&opponent, 100, Ok(measured(10, 0))).unwrap();
+        }
+        let (found, said) = crossing.end(&[run(1, measured(100, 0))]);
+        let row = |program: &str| found.rows.iter().find(|row| row.program == program).unwrap();
+        let (memtier, redis) = (row(programs[0]), row(programs[1]));
+        assert!(memtier.disagree && memtier.comparable);
+        assert!(!redis.disagree && !redis.comparable && redis.ratio == Some(10.0));
+        assert!(said.len() == 1 && said[0].sentence.contains(programs[0]), "{said:?}");
     }
 
     #[test]

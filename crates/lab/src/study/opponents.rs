@@ -5,7 +5,7 @@
 //! | `oltp-*` | PostgreSQL, MariaDB | sysbench |
 //! | `read-write`, `read-only`, `write-only`: sysbench itself | the same | our clients |
 //! | `tpcb`, `simple-update`, `select-only`: pgbench itself | PostgreSQL | our clients |
-//! | `mixed` | Redis | memtier_benchmark, redis-benchmark |
+//! | `mixed` | Redis | memtier_benchmark; redis-benchmark, without a verdict |
 //! | `set`: redis-benchmark itself | Redis | our clients |
 //!
 //! An opponent is a case of its own: the one it stands beside with another load, so that it is
@@ -50,6 +50,8 @@ pub(super) struct Opponent {
     pub(super) case: Case,
     /// What is compared.
     pub(super) unit: Unit,
+    /// Both do the same, so that their rates are to be close.
+    pub(super) comparable: bool,
     /// What the two measure or do differently.
     pub(super) differs: &'static str,
 }
@@ -74,10 +76,11 @@ const PGBENCH_DIFFERS: &str = "pgbench: the same statements, prepared, on tables
 const MEMTIER_DIFFERS: &str = "memtier_benchmark: the same keys with the same values. It sends \
      another request for each answer, where Tiersmith waits for all answers of a pipeline; its \
      threads share their connections among them, where each client of Tiersmith has its own.";
-const SET_GET_DIFFERS: &str = "redis-benchmark: it cannot mix. Its SETs and its GETs run one after \
-     the other, on uniform keys, and the rate is what a mixture of the same ratio would have at \
-     the rates of both; a GET that waits behind a synced SET is in Tiersmith's figure alone. Its \
-     one thread drives all clients, where each client of Tiersmith has its own.";
+const SET_GET_DIFFERS: &str = "redis-benchmark: it cannot mix, so there is no verdict. Its SETs \
+     and its GETs run one after the other, on uniform keys, and the rate is what a mixture of the \
+     same ratio would have at the rates of both; a GET that waits behind a synced SET is in \
+     Tiersmith's figure alone. Its one thread drives all clients, where each client of Tiersmith \
+     has its own.";
 const SET_DIFFERS: &str = "redis-benchmark: SETs of as many uniform keys with values as long. Its \
      one thread drives all clients, where each client of Tiersmith has its own.";
 
@@ -94,7 +97,7 @@ pub(super) fn of(case: &Case) -> Result<Vec<Opponent>, String> {
         other
     };
     let one = |(program, install), is_ours, case, unit, differs| {
-        Ok(vec![Opponent { program, install, is_ours, case, unit, differs }])
+        Ok(vec![Opponent { program, install, is_ours, case, unit, comparable: true, differs }])
     };
     let transactions = Unit::Transactions;
     match load {
@@ -132,6 +135,8 @@ pub(super) fn of(case: &Case) -> Result<Vec<Opponent>, String> {
                 is_ours: false,
                 case: with(load),
                 unit: Unit::Requests,
+                // One that cannot mix does another load.
+                comparable: load != Load::SetGet,
                 differs,
             };
             Ok(vec![

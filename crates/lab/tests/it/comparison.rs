@@ -295,6 +295,7 @@ fn a_cross_check_is_shown_with_both_rates_their_ratio_and_what_failed() {
         outside: outside.map(rate),
         ratio: outside.map(|outside| 500.0 / outside),
         disagree,
+        comparable: case != "other",
         failed: outside.is_none().then(|| "<b>its last words</b>".into()),
     };
     let mut result = study();
@@ -302,11 +303,22 @@ fn a_cross_check_is_shown_with_both_rates_their_ratio_and_what_failed() {
     assert!(!without.contains("Cross-check"));
     result.cross_check = Some(CrossCheck {
         programs: vec![Program { name: "sysbench".into(), version: "1.0.20".into() }],
-        rows: vec![row("slow", Some(250.0), true), row("fast", Some(501.0), false)],
+        rows: vec![
+            row("slow", Some(250.0), true),
+            row("fast", Some(501.0), false),
+            row("other", Some(5.0), false),
+        ],
         notes: vec!["sysbench: what it does differently.".into()],
     });
     let shown = text::render(&result);
-    for expected in ["sysbench 1.0.20", "2.00", "disagree", "agree", "what it does differently"] {
+    for expected in [
+        "sysbench 1.0.20",
+        "2.00",
+        "disagree",
+        "agree",
+        "not comparable",
+        "what it does differently",
+    ] {
         assert!(shown.contains(expected), "{expected}: {shown}");
     }
     assert!(!result.cross_check.as_ref().unwrap().has_failed());
