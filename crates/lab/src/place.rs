@@ -9,6 +9,7 @@
 //! **Deliberately absent**: signals (the program that has the terminal calls `clean`), and
 //! measuring (`probe`).
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tiersmith_dir::{Dir, Found};
 use tiersmith_store::Medium;
 
 use crate::account::{Account, can_reach};
@@ -31,10 +33,12 @@ pub struct Leftovers {
 }
 
 /// One thing that has to go.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Left {
     /// A file, or a directory with all that is in it.
     Path(PathBuf),
+    /// A file that was made in a directory that is held, if it has its name still.
+    Made(Dir, OsString, Found),
     /// A process with all that it started.
     Process(Identity),
     /// What is mounted here.
@@ -45,6 +49,9 @@ impl Left {
     fn clean(&self) {
         match self {
             Left::Path(path) => remove(path),
+            Left::Made(dir, name, made) => {
+                let _ = dir.remove_file_that_is(name, made);
+            }
             Left::Process(process) => {
                 process.end_if_postgres();
                 process.kill_tree();
@@ -93,6 +100,23 @@ impl Leftovers {
     /// Notes a path before it is made.
     pub fn note(&self, path: &Path) {
         self.add(Left::Path(path.to_path_buf()));
+    }
+
+    /// Makes a file with a name in a directory that is held, and notes it: nobody cleans in
+    /// between. It is removed only while the name is that file's.
+    ///
+    /// # Errors
+    /// What `make` fails with; then nothing is noted.
+    pub fn make<T, E>(
+        &self,
+        dir: Dir,
+        name: &OsStr,
+        make: impl FnOnce(&Dir) -> std::result::Result<(T, Found), E>,
+    ) -> std::result::Result<T, E> {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let (made, found) = make(&dir)?;
+        left.push(Left::Made(dir, name.to_owned(), found));
+        Ok(made)
     }
 
     /// Notes a process.
@@ -532,5 +556,27 @@ mod tests {
             assert!(error.contains(expect), "{error}");
         }
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_file_is_removed_only_while_its_name_is_its_own() {
+        let place = tempfile::tempdir().unwrap();
+        for exchanged in [true, false] {
+            let (leftovers, dir) = (Leftovers::default(), Dir::open(place.path()).unwrap());
+            let make = |dir: &Dir| {
+                let file = dir.make_file("made", 0o600, None)?;
+                let found = Found::of(&file)?;
+                Ok::<_, std::io::Error>((file, found))
+            };
+            leftovers.make(dir, OsStr::new("made"), make).unwrap();
+            let at = place.path().join("made");
+            if exchanged {
+                fs::rename(&at, place.path().join("aside")).unwrap();
+                fs::write(&at, "another's").unwrap();
+            }
+            leftovers.clean();
+            assert_eq!((at.exists(), leftovers.is_empty()), (exchanged, true));
+            let _ = fs::remove_file(&at);
+        }
     }
 }

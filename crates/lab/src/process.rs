@@ -14,11 +14,13 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{MemfdFlags, OFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
@@ -146,12 +148,45 @@ impl Identity {
     }
 }
 
+/// What a program prints, in memory: it has no name that somebody could exchange.
+#[derive(Debug)]
+pub(crate) struct Printed(File);
+
+impl Printed {
+    /// Nothing yet.
+    pub(crate) fn new() -> Result<Printed> {
+        let file = memfd_create(c"tiersmith-printed", MemfdFlags::CLOEXEC);
+        Ok(Printed(file.map(File::from).during("make a file in", "memory")?))
+    }
+
+    /// For a program to print to.
+    fn file(&self) -> Result<File> {
+        self.0.try_clone().during("open again", "what a program prints")
+    }
+
+    /// All of it until now.
+    pub(crate) fn text(&self) -> String {
+        let mut bytes = vec![0; self.0.metadata().map_or(0, |found| found.len() as usize)];
+        match self.0.read_exact_at(&mut bytes, 0) {
+            Ok(()) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(_) => String::new(),
+        }
+    }
+}
+
+/// Where a child's log is.
+#[derive(Debug)]
+enum Log {
+    At(PathBuf),
+    InMemory(Printed),
+}
+
 /// A running child.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
     identity: Identity,
-    log: PathBuf,
+    log: Log,
 }
 
 /// `program` with `arguments` as `account`, without any privilege.
@@ -196,10 +231,28 @@ impl Process {
     pub fn start(mut command: Command, log: &Path) -> Result<Process> {
         let file = append(log)?;
         let second = file.try_clone().during("open again", log)?;
-        command.stdout(file).stderr(second).process_group(0);
+        command.stdout(file).stderr(second);
+        Process::spawn(command, Log::At(log.into()))
+    }
+
+    /// Starts a command that prints to memory: what it is asked for, and its messages.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn start_printing(
+        mut command: Command,
+        out: &Printed,
+        messages: &Printed,
+    ) -> Result<Process> {
+        command.stdout(out.file()?).stderr(messages.file()?);
+        Process::spawn(command, Log::InMemory(Printed(messages.file()?)))
+    }
+
+    fn spawn(mut command: Command, log: Log) -> Result<Process> {
+        command.process_group(0);
         let mut child = command.spawn().during("start", command.get_program())?;
         match Identity::of(child.id()) {
-            Some(identity) => Ok(Process { child, identity, log: log.into() }),
+            Some(identity) => Ok(Process { child, identity, log }),
             None => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -261,7 +314,10 @@ impl Process {
 
     /// The end of what it printed.
     pub fn log_end(&self) -> String {
-        log_end(&self.log)
+        match &self.log {
+            Log::At(path) => log_end_at(path),
+            Log::InMemory(printed) => log_end(&printed.text()),
+        }
     }
 }
 
@@ -275,15 +331,20 @@ impl Drop for Process {
     }
 }
 
-/// Opens a log to write at its end.
+/// Opens a log to write at its end; no link is followed.
 pub(super) fn append(log: &Path) -> Result<File> {
-    OpenOptions::new().create(true).append(true).open(log).during("open the log", log)
+    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).custom_flags(no_link).open(log).during("open the log", log)
 }
 
 /// The end of a log, in one line.
-pub(super) fn log_end(log: &Path) -> String {
-    let text =
-        fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+pub(super) fn log_end_at(log: &Path) -> String {
+    log_end(&fs::read(log).map_or_else(|_| String::new(), |b| String::from_utf8_lossy(&b).into()))
+}
+
+/// The end of a text, in one line.
+pub(crate) fn log_end(text: &str) -> String {
     let from = text.char_indices().rev().nth(LOG_END).map_or(0, |(at, _)| at);
     text.get(from..)
         .unwrap_or_default()

@@ -44,6 +44,8 @@ pub struct OpenOptions {
     pub max_len: u64,
     /// Make the file when it is missing, and lengthen it when it is shorter than `len`.
     pub create: bool,
+    /// With `create`: the file must not exist.
+    pub only_new: bool,
     /// Allocate every block of the file now, so that no later write finds the file system full.
     /// False leaves holes: a write into a hole of a full file system kills the process (SIGBUS), so
     /// this is for emulation and tests only.
@@ -69,6 +71,7 @@ impl OpenOptions {
             len,
             max_len: len,
             create: false,
+            only_new: false,
             preallocate: true,
             prefault: false,
             huge_pages: true,

@@ -240,6 +240,10 @@ fn open_file(place: &Place<'_>, options: &OpenOptions) -> Result<(File, bool), E
         rustix::fs::openat(&*place.directory, place.name, flags | new, Mode::RUSR | Mode::WUSR)
             .map(File::from)
     };
+    if options.create && options.only_new {
+        let made = attempt(OFlags::CREATE | OFlags::EXCL);
+        return made.map(|file| (file, true)).map_err(|errno| open_error(place.path, errno.into()));
+    }
     // Existing first, so that a file made here is known to be ours to remove; again when both tries
     // lose a race.
     for _ in 0..16 {
@@ -564,6 +568,26 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let refused = lock(&path, &file).unwrap_err();
         assert!(matches!(refused, Error::Missing { .. }), "{refused}");
+    }
+
+    #[test]
+    fn only_a_new_file_is_made_where_that_is_asked() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tier");
+        let options = OpenOptions {
+            create: true,
+            only_new: true,
+            ..OpenOptions::new(Access::Emulated, FRAME as u64)
+        };
+        std::fs::write(&path, "another's").unwrap();
+        assert!(open(&path, &options).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"another's");
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(directory.path().join("elsewhere"), &path).unwrap();
+        assert!(open(&path, &options).is_err());
+        assert!(!directory.path().join("elsewhere").exists());
+        std::fs::remove_file(&path).unwrap();
+        open(&path, &options).unwrap();
     }
 
     #[test]

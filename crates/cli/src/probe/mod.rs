@@ -4,10 +4,14 @@
 //! mapped.
 //!
 //! **Invariants**: the same sizes, mixture and clock as for files; what is made for measuring is
-//! noted before and removed after.
+//! new, in a directory that is held, and removed after, if the name is still its own.
 
+use std::ffi::OsString;
+use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Arc;
 
+use tiersmith_dir::{Dir, Found};
 use tiersmith_lab::place::{FileSystem, Leftovers, bytes_free};
 use tiersmith_lab::probe::{AREA_BYTES, Measurement, Operation, Place, Queue, SIZES, What, timed};
 use tiersmith_pmem::{Access, Mapping, OpenOptions};
@@ -33,11 +37,24 @@ pub(crate) fn measure(
         )));
     }
     let access = if is_on.dax { Access::Dax } else { Access::Emulated };
-    let path = dir.join(format!(".tiersmith-probe.{}.mapped", std::process::id()));
-    leftovers.note(&path);
-    let options =
-        OpenOptions { create: true, prefault: true, ..OpenOptions::new(access, AREA_BYTES) };
-    let measured = Mapping::open(&path, &options).map_err(Error::from).and_then(|mapping| {
+    let held = std::fs::canonicalize(dir).and_then(|real| Dir::open(&real));
+    let held = held.map_err(|e| cannot_open(dir, &e))?;
+    let name = OsString::from(format!(".tiersmith-probe.{}.mapped", std::process::id()));
+    let make = |held: &Dir| {
+        let directory = held.as_fd().try_clone_to_owned().map_err(|e| cannot_open(dir, &e))?;
+        let options = OpenOptions {
+            create: true,
+            only_new: true,
+            prefault: true,
+            directory: Some(Arc::new(directory)),
+            ..OpenOptions::new(access, AREA_BYTES)
+        };
+        let mapping = Mapping::open(&dir.join(&name), &options)?;
+        let file = mapping.file().ok_or_else(|| Error::Usage("BUG: no file is mapped".into()))?;
+        let found = Found::of(file).map_err(|e| cannot_open(dir, &e))?;
+        Ok::<_, Error>((mapping, found))
+    };
+    let measured = leftovers.make(held, &name, make).and_then(|mapping| {
         let report = mapping.report().clone();
         Ok((report, all(&mapping, seconds, queue, leftovers, progress)?))
     });
@@ -67,6 +84,10 @@ pub(crate) fn measure(
         measurements,
         cross_check: None,
     })
+}
+
+fn cannot_open(dir: &Path, why: &std::io::Error) -> Error {
+    Error::Usage(format!("cannot measure {}: {why}", dir.display()))
 }
 
 fn all(

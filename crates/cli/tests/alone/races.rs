@@ -7,12 +7,13 @@
 //! the names and what is put there, so that one repeats what is tried, though not its moments.
 //!
 //! Read next: `races/names.rs` and `races/commands.rs`, the lists; `races/attacker.rs`;
-//! `races/watch.rs`.
+//! `races/watch.rs`; `races/probe.rs`, whose names have a process's number in them.
 
 use crate::daemon;
 mod attacker;
 mod commands;
 mod names;
+mod probe;
 mod stage;
 mod watch;
 

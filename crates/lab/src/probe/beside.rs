@@ -5,12 +5,14 @@
 //!
 //! **Invariant**: fio that fails, or whose output cannot be read, is not asked again, and costs the
 //! probe none of its own figures.
+//! Nor does it open a name that somebody could exchange: it is handed the open file, and prints to
+//! memory.
 //! **Deliberately absent**: mappings. fio's engine for them ends a write with msync, ours with a
 //! fence: two different operations.
 
 use std::ffi::OsString;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -20,7 +22,7 @@ use crate::compared::disagree;
 use crate::error::{During, Error, Result};
 use crate::installed::system_program;
 use crate::place::Leftovers;
-use crate::process::{Process, command};
+use crate::process::{Printed, Process, command, log_end};
 use crate::programs::fio;
 use crate::server::find::version_of;
 
@@ -28,6 +30,8 @@ use crate::server::find::version_of;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long is waited between two looks.
 const LOOK: Duration = Duration::from_millis(10);
+/// The file that is measured, for fio: what is its standard input.
+const STDIN: &str = "/proc/self/fd/0";
 /// Why a mapping is not compared.
 pub const MAPPED: &str = "this place is measured mapped, and fio's engine for mappings ends a \
      write with msync, which is another operation";
@@ -134,13 +138,13 @@ impl<'a> Checking<'a> {
         &mut self,
         what: &What<'_>,
         is_direct: bool,
-        path: &Path,
+        file: &File,
         ours: &Measurement,
     ) -> Result<()> {
         if self.found.failed.is_some() {
             return Ok(());
         }
-        match self.run(what, is_direct, path) {
+        match self.run(what, is_direct, file) {
             Err(Error::Interrupted) => return Err(Error::Interrupted),
             Err(error) => self.found.failed = Some(error.to_string()),
             Ok(fio::Ran { per_s, read_p95_ns }) => {
@@ -161,20 +165,12 @@ impl<'a> Checking<'a> {
         Ok(())
     }
 
-    fn run(&self, what: &What<'_>, is_direct: bool, path: &Path) -> Result<fio::Ran> {
-        let path = path.canonicalize().during("find", path)?;
-        let beside = |end: &str| {
-            let mut name = path.clone().into_os_string();
-            name.push(end);
-            PathBuf::from(name)
-        };
-        let (json, log) = (beside(".fio"), beside(".fio-log"));
-        for file in [&json, &log] {
-            self.leftovers.note(file);
-            let _ = fs::remove_file(file);
-        }
-        let arguments = arguments(what, self.queue, is_direct, &path, &json);
-        let mut process = Process::start(command(&self.fio.program, &arguments, None)?, &log)?;
+    fn run(&self, what: &What<'_>, is_direct: bool, file: &File) -> Result<fio::Ran> {
+        let mut command =
+            command(&self.fio.program, &arguments(what, self.queue, is_direct), None)?;
+        command.stdin(file.try_clone().during("open again", STDIN)?);
+        let json = Printed::new()?;
+        let mut process = Process::start_printing(command, &json, &Printed::new()?)?;
         let failed = |reason: String| Error::Target {
             what: "the cross-check".into(),
             database: self.fio.program.clone(),
@@ -195,29 +191,19 @@ impl<'a> Checking<'a> {
             }
         };
         if !status.success() {
-            let printed = process.log_end();
+            let printed = [process.log_end(), log_end(&json.text())].join(" ");
+            let printed = printed.trim();
             return Err(failed(format!("it ended with {status}; it printed: {printed}")));
         }
-        fio::read(&String::from_utf8_lossy(&fs::read(&json).during("read", &json)?))
+        fio::read(&json.text())
     }
 }
 
 /// What fio is told.
-fn arguments(
-    what: &What<'_>,
-    queue: Queue,
-    is_direct: bool,
-    path: &Path,
-    json: &Path,
-) -> Vec<OsString> {
-    // fio takes a colon for the border of two names.
-    let escaped = path.to_string_lossy().replace('\\', "\\\\").replace(':', "\\:");
-    let mut output = OsString::from("--output=");
-    output.push(json);
+fn arguments(what: &What<'_>, queue: Queue, is_direct: bool) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec![
         "--name=tiersmith".into(),
-        format!("--filename={escaped}").into(),
-        output,
+        format!("--filename={STDIN}").into(),
         format!("--size={AREA_BYTES}").into(),
         format!("--bs={}", what.size_bytes).into(),
         format!("--direct={}", u8::from(is_direct)).into(),
@@ -250,6 +236,9 @@ fn arguments(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
     use crate::probe::SIZES;
     use crate::probe::file::{measure, measure_beside};
@@ -278,11 +267,53 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
+    /// Whoever owns the directory knows the names, and when each is used.
+    #[test]
+    fn names_that_are_planted_or_exchanged_lead_neither_the_probe_nor_fio_elsewhere() {
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let victim = elsewhere.path().join("victim");
+        let name = dir.path().join(format!(".tiersmith-probe.{}", std::process::id()));
+        let beside = |end: &str| PathBuf::from(format!("{}{end}", name.display()));
+        let (json, log, aside) = (beside(".fio"), beside(".fio-log"), beside(".aside"));
+        let put_a_link = |at: &Path| std::os::unix::fs::symlink(&victim, at).unwrap();
+        let fio = fio();
+        // Before the area's second opening past the page cache, and before fio.
+        for moment in ["read of 512 bytes", "write, durable of 4096 bytes, by fio"] {
+            fs::write(&victim, "precious").unwrap();
+            for at in [&json, &log] {
+                put_a_link(at);
+            }
+            let swap = |step: &str| {
+                if step == moment {
+                    fs::rename(&name, &aside).unwrap();
+                    put_a_link(&name);
+                }
+            };
+            let (queue, leftovers) = (Queue::default(), Leftovers::default());
+            let checked = fio.clone().map(Ok);
+            let checked = checked.as_ref();
+            let place = measure_beside(dir.path(), 0.01, queue, &leftovers, &swap, checked);
+            if let Some(beside) = place.unwrap().cross_check {
+                assert_eq!((beside.failed, beside.rows.len()), (None, 3 * SIZES.len()));
+                assert!(aside.exists());
+            }
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+            // What took the name is not ours to remove.
+            for link in [&name, &json, &log].into_iter().filter(|at| *at != &name || aside.exists())
+            {
+                assert_eq!(fs::read_link(link).unwrap(), victim);
+                fs::remove_file(link).unwrap();
+            }
+            let _ = fs::remove_file(&aside);
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
     #[test]
     fn a_fio_that_fails_costs_no_figure_of_the_probe() {
         let dir = tempfile::tempdir().unwrap();
         let leftovers = Leftovers::default();
-        for (program, expected) in [("false", "it ended with"), ("true", "cannot read")] {
+        for (program, expected) in [("false", "it ended with"), ("true", "a figure is missing")] {
             let program = system_program(program).unwrap();
             let fio = Ok(Fio { program, version: "0".into() });
             let place =
@@ -314,14 +345,13 @@ mod tests {
         };
         let told = |operation, size, is_direct| -> Vec<String> {
             let queue = Queue { threads: 2, depth: 3, reads_pct: 30 };
-            let (path, json) = (Path::new("/a:b\\c/x"), Path::new("/out"));
-            let words = arguments(&what(operation, size), queue, is_direct, path, json);
+            let words = arguments(&what(operation, size), queue, is_direct);
             words.into_iter().map(|word| word.into_string().unwrap()).collect()
         };
         let has = |words: &[String], word: &str| words.iter().any(|one| one == word);
         let write = told(Operation::Write, 512, true);
         for word in [
-            "--filename=/a\\:b\\\\c/x",
+            "--filename=/proc/self/fd/0",
             "--bs=512",
             "--direct=1",
             "--numjobs=6",

@@ -4,15 +4,18 @@
 //! A write is durable when `fdatasync` after it has returned; with direct I/O too, since a device
 //! may have a cache of its own.
 //!
-//! **Invariants**: the file is noted before it is made and removed at the end; a device is opened
-//! to be read only.
+//! **Invariants**: the file is made in a directory that is held, and opened by its name only then;
+//! it is removed at the end, if the name is still its own; a device is opened to be read only.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use tiersmith_dir::{Dir, Found};
 
 use super::beside::{Beside, Checking, Fio};
 use super::{AREA_BYTES, Measurement, Operation, Place, Queue, SIZES, What, timed};
@@ -59,8 +62,7 @@ pub fn measure_beside(
             (2 * AREA_BYTES) >> 20
         )));
     }
-    let path = dir.join(format!(".tiersmith-probe.{}", std::process::id()));
-    let area = Area::make(&path, leftovers);
+    let area = Area::make(dir, leftovers);
     let mut checking = match fio {
         Some(Ok(fio)) => Some(Checking::new(fio, queue, leftovers)),
         _ => None,
@@ -155,7 +157,8 @@ pub fn measure_device(
 struct Area {
     direct: Option<File>,
     buffered: File,
-    path: std::path::PathBuf,
+    /// For messages.
+    path: PathBuf,
 }
 
 /// Bytes at a multiple of [`ALIGNMENT`], from `start`.
@@ -178,18 +181,22 @@ impl Buffer {
 }
 
 impl Area {
-    fn make(path: &Path, leftovers: &Leftovers) -> Result<Area> {
-        leftovers.note(path);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        let buffered = options.clone().create_new(true).open(path).during("make", path)?;
+    fn make(at: &Path, leftovers: &Leftovers) -> Result<Area> {
+        let dir = Dir::open(&at.canonicalize().during("find", at)?).during("open", at)?;
+        let name = OsString::from(format!(".tiersmith-probe.{}", std::process::id()));
+        let path = &at.join(&name);
+        let make = |dir: &Dir| {
+            let file = dir.make_file(&name, 0o600, None)?;
+            let found = Found::of(&file)?;
+            Ok::<_, io::Error>((file, found))
+        };
+        let buffered = leftovers.make(dir, &name, make).during("make", path)?;
         let chunk = vec![0x5a; 1 << 20];
         for at in (0..AREA_BYTES).step_by(chunk.len()) {
             buffered.write_all_at(&chunk, at).during("write", path)?;
         }
         buffered.sync_all().during("sync", path)?;
-        let direct = options.custom_flags(OFlags::DIRECT.bits() as i32).open(path).ok();
-        Ok(Area { direct, buffered, path: path.into() })
+        Ok(Area { direct: direct(&buffered), buffered, path: path.into() })
     }
 
     /// Every figure, and whether direct I/O was possible at all.
@@ -204,36 +211,36 @@ impl Area {
         let mut found = Vec::new();
         for size in SIZES {
             // A device of 4 KiB sectors refuses 512 bytes.
-            let direct =
+            let first =
                 self.direct.take().filter(|file| file.read_at(Buffer::new(size).get(), 0).is_ok());
             for operation in Operation::ALL {
                 if leftovers.stopped() {
                     return Err(Error::Interrupted);
                 }
                 progress(&format!("{} of {size} bytes", operation.name()));
-                let file = direct.as_ref().unwrap_or(&self.buffered);
-                let how = how(direct.is_some(), operation);
+                let file = first.as_ref().unwrap_or(&self.buffered);
+                let how = how(first.is_some(), operation);
                 let at_once = queue.waiting();
                 let what = What { operation, size_bytes: size, how, at_once, seconds };
                 let ours = one(file, &what, queue, AREA_BYTES).during("measure", &self.path)?;
                 if let Some(checking) = &mut checking {
                     progress(&format!("{} of {size} bytes, by fio", operation.name()));
-                    checking.after(&what, direct.is_some(), &self.path, &ours)?;
+                    checking.after(&what, first.is_some(), &self.buffered, &ours)?;
                 }
                 found.push(ours);
             }
-            self.direct = direct.or_else(|| {
-                let mut options = OpenOptions::new();
-                options
-                    .read(true)
-                    .write(true)
-                    .custom_flags(OFlags::DIRECT.bits() as i32)
-                    .open(&self.path)
-                    .ok()
-            });
+            self.direct = first.or_else(|| direct(&self.buffered));
         }
         Ok((self.direct.is_some(), found))
     }
+}
+
+/// A file that is open, once more and past the page cache: by its descriptor, since its name may be
+/// another file's by now.
+fn direct(file: &File) -> Option<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(OFlags::DIRECT.bits().cast_signed());
+    options.open(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
 }
 
 fn how(direct: bool, operation: Operation) -> &'static str {

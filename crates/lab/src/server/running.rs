@@ -17,7 +17,7 @@ use super::{Product, Site};
 use crate::account::{Account, can_reach};
 use crate::error::{During, Error, Result};
 use crate::place::Leftovers;
-use crate::process::{Identity, Process, command, log_end};
+use crate::process::{Identity, Process, command, log_end_at};
 use crate::sql::Sql;
 
 /// How long a server may take to start, or to stop. A loaded machine is slow; a server that hangs
@@ -54,7 +54,7 @@ pub fn create(product: &dyn Product, programs: &Programs, site: &Site) -> Result
     let failed = |reason: String| Error::Target {
         what: format!("making a data directory for {}", product.title()),
         database: site.data.clone(),
-        reason: format!("{reason}; it printed: {}", log_end(&site.log)),
+        reason: format!("{reason}; it printed: {}", log_end_at(&site.log)),
     };
     match process.wait(PATIENCE) {
         Some(status) if status.success() => Ok(()),

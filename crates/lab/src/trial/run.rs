@@ -31,7 +31,7 @@ use super::plan::{Database, Service, Step};
 use super::redis;
 use super::service::{self, Wanted};
 use crate::error::{During, Error, Result};
-use crate::process::{Process, log_end};
+use crate::process::{Process, log_end_at};
 
 /// How long a recording may take to end when it is asked to.
 const END: Duration = Duration::from_secs(30);
@@ -320,7 +320,7 @@ impl Runner<'_> {
         while !service::processes_in(home).is_empty() {
             if began.elapsed() > until {
                 let how = self.how(ended);
-                let log = log_end(&self.room.path_of("log"));
+                let log = log_end_at(&self.room.path_of("log"));
                 let reason =
                     format!("it still runs; the command to stop it: {how}; it printed: {log}");
                 return Err(self.failed("stopping the server", reason));
@@ -354,7 +354,7 @@ impl Runner<'_> {
             let failed = failed && service::processes_in(&home).is_empty();
             if failed || gone || refused || began.elapsed() > until {
                 let how = self.how(ended);
-                let log = log_end(&self.room.path_of("log"));
+                let log = log_end_at(&self.room.path_of("log"));
                 let reason = format!(
                     "it does not answer: {why}; the command to start it: {how}; it printed: {log}"
                 );
@@ -456,7 +456,7 @@ impl Runner<'_> {
     }
 
     fn in_use(&self) -> String {
-        format!("the directory stays in use: {}", log_end(&self.room.path_of("log")))
+        format!("the directory stays in use: {}", log_end_at(&self.room.path_of("log")))
     }
 
     /// Whether a command of this program did it; false if the directory is in use still.

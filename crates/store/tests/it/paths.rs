@@ -172,7 +172,7 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
         "not as root: the note's directory, before fusermount3 mounts on it",
     ),
     ("cli/src/mounted/tier.rs", &[".is_dir()", "fs::metadata(", "fs::symlink_metadata("], JUDGED),
-    ("cli/src/probe/mod.rs", &["OpenOptions::new("], CALLER),
+    ("cli/src/probe/mod.rs", &["OpenOptions::new(", "fs::canonicalize("], CALLER),
     ("mount/src/caller.rs", &["fs::open("], PROC),
     ("mount/src/device.rs", &["OpenOptions::new("], DEV),
     ("mount/src/fs/change.rs", &["CWD", "fs::chmod(", "fs::open("], FD),

@@ -48,7 +48,15 @@ impl Stage {
         // In memory, where that can be: more is tried in the same time.
         let mut builder = tempfile::Builder::new();
         let builder = builder.prefix("ts");
-        let dir = builder.tempdir_in("/dev/shm").or_else(|_| builder.tempdir()).unwrap();
+        Self::within(builder.tempdir_in("/dev/shm").or_else(|_| builder.tempdir()).unwrap())
+    }
+
+    /// Where temporary files are: on a disk, perhaps.
+    pub(crate) fn for_temporary_files() -> Self {
+        Self::within(tempfile::Builder::new().prefix("ts").tempdir().unwrap())
+    }
+
+    fn within(dir: tempfile::TempDir) -> Self {
         let path = dir.path().canonicalize().unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         let stage = Self { _dir: dir, path };
@@ -129,7 +137,17 @@ impl Stage {
 
     /// Runs the program as root, in the directory that the attacker's is in; looks at it now and
     /// then.
-    pub(crate) fn run(&self, arguments: &[String], mut look: impl FnMut()) -> Ended {
+    pub(crate) fn run(&self, arguments: &[String], look: impl FnMut()) -> Ended {
+        self.run_within(LIMIT, arguments, look)
+    }
+
+    /// The same, with another limit of its time.
+    pub(crate) fn run_within(
+        &self,
+        limit: Duration,
+        arguments: &[String],
+        mut look: impl FnMut(),
+    ) -> Ended {
         let said = self.path.join("said");
         let out = fs::File::create(&said).unwrap();
         // A command that reads without a limit ends by itself, and not the machine.
@@ -144,7 +162,7 @@ impl Stage {
             look();
             match child.try_wait().unwrap() {
                 Some(status) => break Some(status.code().unwrap_or(-1)),
-                None if began.elapsed() > LIMIT => {
+                None if began.elapsed() > limit => {
                     let _ = child.kill();
                     let _ = child.wait();
                     break None;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::races::attacker::ATTACKER;
@@ -77,6 +77,14 @@ impl Watch {
         }
         found.extend(leaks(stage));
         found
+    }
+
+    /// What is not as it was in root's file in the attacker's directory.
+    pub(crate) fn change_of_roots_file_there(&self, was: &str) -> Option<String> {
+        let mut now = vec![0; was.len() + 1];
+        let bytes = self.here.read_at(&mut now, 0).unwrap();
+        let is = &now[..bytes];
+        (is != was.as_bytes()).then(|| "root's file in the attacker's directory has changed".into())
     }
 
     fn changes(&self, stage: &Path) -> Vec<String> {
