@@ -310,8 +310,13 @@ pub fn choose(wishes: &Wishes, leftovers: Leftovers) -> Result<Places> {
         );
         return Err(Error::Place { what: "home", path: parent, reason });
     }
+    nobody_exchanges("home", &parent)?;
     let home_is_on = FileSystem::of(&parent);
     let (place, medium) = fast_place(wishes, &parent, &name, &mut notes)?;
+    let above = match &place {
+        TierPlace::Directory(path) | TierPlace::Member(path) => path.parent(),
+    };
+    nobody_exchanges("tier", above.unwrap_or(Path::new("/")))?;
     let home = parent.join(&name);
     make_directory(&home, "home", &leftovers)?;
     let tier_is_on = match &place {
@@ -379,6 +384,28 @@ fn existing_directory(what: &'static str, dir: &Path) -> Result<PathBuf> {
     fs::canonicalize(dir).during("find", dir)
 }
 
+/// Root's study goes by paths, so nobody else may exchange what it makes in `dir`.
+fn nobody_exchanges(what: &'static str, dir: &Path) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let refused = |reason| Err(Error::Place { what, path: dir.into(), reason });
+    let found = match Dir::open(dir).and_then(|dir| dir.found()) {
+        Ok(found) => found,
+        Err(e) => return refused(e.to_string()),
+    };
+    let (everybody, sticky) = (found.mode & 0o002 != 0, found.mode & 0o1000 != 0);
+    let who = match (found.is_roots(), everybody && !sticky) {
+        (true, false) => return Ok(()),
+        (false, _) => format!("user {}, who owns it,", found.user),
+        (true, true) => "everybody".to_owned(),
+    };
+    refused(format!(
+        "{who} could exchange what a study of root makes there; give a directory of root's, for \
+         instance below /var/tmp, or run the study as another user"
+    ))
+}
+
 fn writable(dir: &Path) -> bool {
     rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok()
 }
@@ -395,6 +422,7 @@ fn slow_place(reachable_by: Option<&Account>) -> PathBuf {
     let usable: Vec<PathBuf> = candidates
         .filter(|dir| writable(dir))
         .filter_map(|dir| fs::canonicalize(dir).ok())
+        .filter(|dir| nobody_exchanges("home", dir).is_ok())
         .filter(reached)
         .collect();
     let on_disk = usable.iter().find(|dir| !FileSystem::of(dir).in_memory());
@@ -533,6 +561,44 @@ mod tests {
             let left: Vec<_> = fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name()).collect();
             assert_eq!(left, ["mine"]);
         }
+    }
+
+    #[test]
+    fn root_makes_nothing_where_another_account_could_exchange_it() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: places of other accounts, because this is not root");
+            return;
+        }
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let place = tempfile::tempdir().unwrap();
+        let (ours, theirs, open) =
+            (place.path().join("ours"), place.path().join("theirs"), place.path().join("open"));
+        for dir in [&ours, &theirs, &open, &theirs.join("inside")] {
+            fs::create_dir(dir).unwrap();
+        }
+        chown(&theirs, Some(3_999_999), None).unwrap();
+        for (dir, mode, expected) in [
+            (&theirs, 0o755, "user 3999999, who owns it, could exchange"),
+            (&theirs.join("inside"), 0o755, "could have put it there"),
+            (&open, 0o777, "everybody could exchange"),
+        ] {
+            fs::set_permissions(dir, fs::Permissions::from_mode(mode)).unwrap();
+            for (home, fast) in [(dir, &ours), (&ours, dir)] {
+                let wishes = Wishes {
+                    home: Some(home.clone()),
+                    fast: Some(fast.clone()),
+                    ..Wishes::default()
+                };
+                let error = choose(&wishes, Leftovers::default()).unwrap_err().to_string();
+                assert!(error.contains(expected), "{error}");
+                assert_eq!(fs::read_dir(&ours).unwrap().count(), 0);
+            }
+        }
+        // As /tmp is: what is root's there, nobody else exchanges.
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
+        let wishes =
+            Wishes { home: Some(open.clone()), fast: Some(ours.clone()), ..Wishes::default() };
+        choose(&wishes, Leftovers::default()).unwrap();
     }
 
     #[test]

@@ -89,6 +89,12 @@ fn an_outside_program_that_fails_is_told_and_the_figures_of_the_study_are_kept()
             "a figure is missing; its last lines: {\"ALL STATS\": {\"Sets\"",
         ),
         ("true", "No such file"),
+        // What is in the directory of its account is not root's to follow.
+        (
+            "for word in \"$@\"; do case \"$word\" in --json-out-file=*) ln -s /etc/passwd \
+             \"${word#*=}\";; esac; done",
+            "memtier.json is not a regular file",
+        ),
     ] {
         let dir = place();
         script(dir.path(), "memtier_benchmark", body);

@@ -1,14 +1,19 @@
 //! Making a data directory, and a server while it runs.
 //!
-//! **Invariants**: the socket's directory is private to the account; a server that does not answer
+//! **Invariants**: the socket's directory is private to the account, and nothing in it is opened
+//! by its path, which the account can lead elsewhere; a server that does not answer
 //! within [`PATIENCE`] is killed, and the error has the end of its log.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use tiersmith_dir::{Dir, Found};
 
 use super::account::account;
 use super::client::Client;
@@ -25,6 +30,8 @@ use crate::sql::Sql;
 const PATIENCE: Duration = Duration::from_secs(180);
 /// How long is waited between two tries to connect.
 const LOOK: Duration = Duration::from_millis(30);
+/// Bytes of a file that a program wrote, at most.
+const WRITTEN_MAX: u64 = 1 << 30;
 /// The longest path of a socket that every system takes.
 const SOCKET_PATH: usize = 100;
 
@@ -156,6 +163,29 @@ impl Server {
         &self.sockets.path
     }
 
+    /// The same, held: its account may exchange what is in it, and the directory itself.
+    pub(crate) fn held_socket_dir(&self) -> &Dir {
+        &self.sockets.held
+    }
+
+    /// What the server's account wrote to a file there; no link is followed, and no other account's
+    /// file is read.
+    ///
+    /// # Errors
+    /// What the system says; it is no file of the account's, or a long one.
+    pub(crate) fn read_written(&self, name: &OsStr) -> Result<String> {
+        let (dir, path) = (self.held_socket_dir(), self.socket_dir().join(name));
+        let file = dir.open_file(name).during("read", &path)?;
+        let found = Found::of(&file).during("look at", &path)?;
+        if self.account.as_ref().is_some_and(|account| account.uid != found.user) {
+            let refused = io::Error::from(io::ErrorKind::PermissionDenied);
+            return Err(refused).during("read", &path);
+        }
+        let mut bytes = Vec::new();
+        file.take(WRITTEN_MAX).read_to_end(&mut bytes).during("read", &path)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     /// The database's superuser, for clients.
     pub fn user(&self) -> &'static str {
         self.product.user()
@@ -230,10 +260,12 @@ impl Server {
     }
 }
 
-/// A short path for a socket, removed when it is dropped.
+/// A short path for a socket, removed when it is dropped. It is the account's: what is in it is
+/// read through the descriptor.
 #[derive(Debug)]
 struct SocketDirectory {
     path: PathBuf,
+    held: Dir,
 }
 
 impl SocketDirectory {
@@ -245,16 +277,15 @@ impl SocketDirectory {
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let path = parent.join(format!("tiersmith-s{}-{number}", std::process::id()));
-            if path.exists() {
-                // Left by a process that was killed and had this number.
-                continue;
-            }
-            leftovers.note(&path);
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {}
+                // Left by a process that was killed and had this number, or put there.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(e) => return Err(e).during("make the directory of a socket", path),
             }
-            let made = SocketDirectory { path };
+            leftovers.note(&path);
+            let held = Dir::open(&path).during("open", &path)?;
+            let made = SocketDirectory { path, held };
             if let Some(account) = account {
                 chown(&made.path, Some(account.uid), Some(account.gid))
                     .during("change the owner of", &made.path)?;

@@ -247,9 +247,9 @@ fn move_redo(product: &dyn Product, site: &mut Site, to: &Path) -> Result<()> {
         }
         None => Ok(()),
     };
-    give(to)?;
     fs::set_permissions(to, std::os::unix::fs::PermissionsExt::from_mode(0o700))
         .during("change the mode of", to)?;
+    // Given away last: in a directory of its own, the account could lead the copy elsewhere.
     let from = site.data.join(product.redo_within());
     if from.is_dir() {
         let inside = to.join(product.redo_within());
@@ -260,6 +260,7 @@ fn move_redo(product: &dyn Product, site: &mut Site, to: &Path) -> Result<()> {
         super::copy_tree(&from, &to.join(product.redo_within()))?;
         fs::remove_file(&from).during("remove", &from)?;
     }
+    give(to)?;
     site.redo = Some(to.to_path_buf());
     Ok(())
 }

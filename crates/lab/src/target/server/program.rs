@@ -10,17 +10,19 @@
 //! **Deliberately absent**: fixed arrivals, slices of a run; reading what a program printed
 //! (`programs/`).
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tiersmith_awr::statistic;
+use tiersmith_dir::Dir;
 
 use super::{ServerTarget, keys};
 use crate::case::{Case, Load};
 use crate::error::{During, Error, Result};
-use crate::process::Process;
+use crate::process::{Printed, Process};
 use crate::programs::{Found, memtier, pgbench, redis_benchmark, sysbench};
 use crate::run::{Latency, Measured, Plans, Program};
 use crate::server::{Product, Programs, Server};
@@ -35,6 +37,8 @@ pub(crate) const SET_KEYS: u64 = 10_000;
 const PATIENCE: Duration = Duration::from_secs(600);
 /// A run in which no transaction ended is not tried again when it was longer.
 const LONGEST: Duration = Duration::from_secs(60);
+/// Names beside the logs of pgbench's threads, at most.
+const LOGS_MAX: usize = 10_000;
 /// How long is waited between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -140,7 +144,7 @@ pub(super) fn prepare(
         }
         _ => return Ok(()),
     }
-    finish(command, &server.socket_dir().join("load"), &|| false, &|_| {}, Duration::ZERO)?;
+    finish(command, server.held_socket_dir(), &|| false, &|_| {}, Duration::ZERO)?;
     if program == "sysbench" && server.product().name() == "postgres" {
         // As every load of ours begins; pgbench does it itself.
         let mut client = server.client()?;
@@ -150,15 +154,14 @@ pub(super) fn prepare(
     Ok(())
 }
 
-/// Runs a program to its end; what it printed.
+/// Runs a program to its end, in this directory; what it printed.
 fn finish(
     mut command: Command,
-    log: &Path,
+    dir: &Dir,
     stopped: &dyn Fn() -> bool,
     progress: &dyn Fn(f64),
     expected: Duration,
 ) -> Result<String> {
-    let _ = fs::remove_file(log);
     let program: Vec<String> =
         command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
     let name = program.iter().skip_while(|word| *word != "--").nth(1).cloned().unwrap_or_default();
@@ -167,8 +170,9 @@ fn finish(
         database: name.clone().into(),
         reason,
     };
-    command.current_dir(log.parent().unwrap_or(Path::new("/")));
-    let mut process = Process::start(command, log)?;
+    command.current_dir(format!("/proc/self/fd/{}", dir.as_fd().as_raw_fd()));
+    let printed = Printed::new()?;
+    let mut process = Process::start_printing(command, &printed, &printed)?;
     let began = Instant::now();
     let status = loop {
         if let Some(status) = process.ended() {
@@ -186,7 +190,7 @@ fn finish(
     if !status.success() {
         return Err(failed(format!("it ended with {status}; it printed: {}", process.log_end())));
     }
-    fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).during("read", log)
+    Ok(printed.text())
 }
 
 /// How long a program runs.
@@ -292,7 +296,6 @@ fn once(
         Amount::Time(time) => time.as_secs_f64().ceil().max(1.0),
         Amount::Count(_) => 1.0,
     };
-    let log = server.socket_dir().join("load");
     let wishes = &target.case.server.keys;
     if load == Load::Mixed {
         let (count, seed) = (wishes.keys(plans.slob), plans.slob.seed);
@@ -304,7 +307,8 @@ fn once(
     }
     let mut command = server.command(target.programs.path(program))?;
     let finish = |command: Command| {
-        finish(command, &log, plans.stopped, progress, Duration::from_secs_f64(seconds))
+        let expected = Duration::from_secs_f64(seconds);
+        finish(command, server.held_socket_dir(), plans.stopped, progress, expected)
     };
     match load {
         Load::Tpcb | Load::SimpleUpdate | Load::SelectOnly => {
@@ -325,7 +329,7 @@ fn once(
                 _ => {}
             }
             let printed = finish(command)?;
-            let logs = take_logs(server.socket_dir())?;
+            let logs = take_logs(server)?;
             // Beside BEGIN and END.
             let statements = match load {
                 Load::SelectOnly => 1,
@@ -345,7 +349,7 @@ fn once(
             sysbench::read(&finish(command)?)
         }
         Load::Memtier => {
-            let json = server.socket_dir().join("memtier.json");
+            let json = OsStr::new("memtier.json");
             tell_memtier(&mut command, server, wishes, wishes.keys(plans.slob));
             // It divides its clients among threads.
             let threads = [4, 2].into_iter().find(|n| clients % n == 0).unwrap_or(1);
@@ -357,10 +361,11 @@ fn once(
                     format!("--requests={}", count.div_ceil(u64::from(clients.max(1))))
                 }
             });
-            command.arg(format!("--json-out-file={}", json.display()));
-            let _ = fs::remove_file(&json);
+            // In the directory it runs in.
+            command.arg("--json-out-file=memtier.json");
+            let _ = server.held_socket_dir().remove(json);
             finish(command)?;
-            memtier::read(&fs::read_to_string(&json).during("read", &json)?)
+            memtier::read(&server.read_written(json)?)
         }
         // redis-benchmark; what has no program was refused.
         _ => {
@@ -427,15 +432,14 @@ pub(crate) fn set_value(product: &dyn Product, wishes: &Keys) -> u64 {
 }
 
 /// The logs of single transactions, which are removed.
-fn take_logs(dir: &Path) -> Result<String> {
+fn take_logs(server: &Server) -> Result<String> {
+    let (dir, path) = (server.held_socket_dir(), server.socket_dir());
+    let names = dir.names(LOGS_MAX).during("list", path)?;
+    let of_pgbench = |name: &&OsString| name.as_bytes().starts_with(b"transactions.");
     let mut text = String::new();
-    for entry in fs::read_dir(dir).during("list", dir)? {
-        let path: PathBuf = entry.during("list", dir)?.path();
-        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("transactions."))
-        {
-            text.push_str(&fs::read_to_string(&path).during("read", &path)?);
-            fs::remove_file(&path).during("remove", &path)?;
-        }
+    for name in names.iter().filter(of_pgbench) {
+        text.push_str(&server.read_written(name)?);
+        dir.remove(name).during("remove", path.join(name))?;
     }
     Ok(text)
 }
