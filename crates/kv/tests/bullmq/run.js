@@ -56,8 +56,10 @@ async function main() {
     const tree = await flow.add({ name: 'parent', queueName: 'jobs', data: { n: 5 }, children });
     expect('a job with a child', await result(tree.job), 10);
 
-    const counts = await queue.getJobCounts('active', 'failed', 'waiting', 'delayed');
-    expect('what is left', counts, { active: 0, failed: 0, waiting: 0, delayed: 0 });
+    // BullMQ adds others to what was asked for.
+    const left = await queue.getJobCounts('active', 'failed', 'waiting', 'delayed');
+    const counts = [left.active, left.failed, left.waiting, left.delayed];
+    expect('what is left', counts, [0, 0, 0, 0]);
     console.log(`${done.length} jobs`);
     process.exit(0);
 }
