@@ -371,8 +371,8 @@ impl FileIo {
             _ if planted.races(Planted::EntryAfterEvictions) => {
                 placed.map.home_held(evictions, || true) && all_home()
             }
-            // Home is never older than the tier: what it gave is an answer, whatever moved. Whether it
-            // may be copied is asked when it is.
+            // Home is never older than the tier: what it gave is an answer, whatever moved. Whether
+            // it may be copied is asked when it is.
             _ if !placed.tier.holds_dirty() => true,
             _ => placed.map.home_held(evictions, all_home),
         };
