@@ -33,7 +33,8 @@ pub(crate) trait Policy: Default + Send + Sync {
     /// What is asked of next is no part of the block that was asked of before, whatever it is.
     fn another(tier: &Self::OfTier);
 
-    /// Whether there is room for a clean copy, of so many frames that are free and all of them.
+    /// Whether there is room for a clean copy, of so many frames that are free and all of them but
+    /// those of files that stay.
     fn has_room(free_frames: u64, total_frames: u64) -> bool;
 
     /// Whether this clean copy goes. The search asks of one copy after another, until enough have
@@ -53,7 +54,7 @@ pub(crate) struct Read {
     pub(crate) is_scan: bool,
     /// The file is small beside the tier: to admit it whole displaces little.
     pub(crate) of_small_file: bool,
-    /// Frames of the tier that are free, and all of them.
+    /// Frames of the tier that are free, and all of them but those of files that stay.
     pub(crate) free_frames: u64,
     pub(crate) total_frames: u64,
 }

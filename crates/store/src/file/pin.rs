@@ -60,6 +60,7 @@ impl FileIo {
     fn set_pin(&self, placed: &Placed, on: bool) {
         placed.set_flag(PINNED, on);
         placed.stay.set_pinned(on);
+        self.mover.count_staying(&placed.tier);
     }
 
     /// An eighth of the tier must stay free of pins, or writers would have nothing to work with.

@@ -274,9 +274,16 @@ impl Placed {
         Keeping::LEAVING[self.keeping.load(Ordering::Relaxed)]
     }
 
-    /// Whether the tier could hold sixteen such files: to admit it whole displaces little.
+    /// Whether the tier could hold sixteen such files beside those that stay: to admit it whole
+    /// displaces little.
     pub(crate) fn is_small(&self) -> bool {
-        self.size() / FRAME as u64 <= self.tier.allocator.total_frames() / 16
+        self.size() / FRAME as u64 <= self.tier.frames_that_change() / 16
+    }
+
+    /// Frames of its blocks and map pages in the tier.
+    pub(crate) fn frames(&self) -> u64 {
+        let (dirty, cached) = self.map.counts();
+        (dirty + cached) * self.block_size.frames() + self.map.page_count() as u64
     }
 
     /// Whether the file has left the tier. Stays as it is while `moving` is held.

@@ -110,6 +110,6 @@ impl Ledger {
 
     /// Whether nobody is short of pieces: less free, and the background makes room.
     fn has_plenty(&self) -> bool {
-        self.allocator.free_frames() > self.allocator.total_frames() / 4
+        self.allocator.free_frames() > self.frames_that_change() / 4
     }
 }

@@ -74,14 +74,13 @@ pub(crate) fn admission(
     block: BlockIndex,
     is_scan: bool,
 ) -> std::result::Result<(), Skip> {
-    let allocator = &placed.tier.allocator;
     let read = Read {
         file: placed.id,
         block,
         is_scan,
         of_small_file: placed.is_small(),
-        free_frames: allocator.free_frames(),
-        total_frames: allocator.total_frames(),
+        free_frames: placed.tier.allocator.free_frames(),
+        total_frames: placed.tier.frames_that_change(),
     };
     // What is kept is taken at once, scans too, while that does not drive out its like.
     let is_kept =
@@ -94,8 +93,7 @@ pub(crate) fn admission(
 
 /// Whether there still is room for what the policy wants.
 fn has_room(placed: &Placed) -> bool {
-    let allocator = &placed.tier.allocator;
-    Chosen::has_room(allocator.free_frames(), allocator.total_frames())
+    Chosen::has_room(placed.tier.allocator.free_frames(), placed.tier.frames_that_change())
 }
 
 impl Mover {

@@ -1,4 +1,7 @@
 //! The background's part: some of a tier is kept free, and its redo within bounds.
+//!
+//! The marks are parts of the frames that do not belong to files that stay, as pinned ones do:
+//! those neither go nor change.
 
 use super::Mover;
 use crate::error::Result;
@@ -14,7 +17,8 @@ impl Mover {
     /// free, clean and dirty blocks make room.
     pub(crate) fn keep_free(&self, tier: &Arc<Ledger>) -> Result<()> {
         let mut failed = None;
-        let total = tier.allocator.total_frames();
+        self.count_staying(tier);
+        let total = tier.frames_that_change();
         let files = self.files.on(tier);
         for file in &files {
             let placed = file.placed.as_ref().expect("BUG: only placed files were kept");
@@ -57,6 +61,16 @@ impl Mover {
             }
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Counts the frames of the files that stay.
+    pub(crate) fn count_staying(&self, tier: &Arc<Ledger>) {
+        let frames = |file: &Arc<FileState>| {
+            let placed = file.placed.as_ref().filter(|placed| placed.stay.stays())?;
+            Some(placed.frames())
+        };
+        let staying = self.files.on(tier).iter().filter_map(frames).sum();
+        tier.staying.store(staying, Ordering::Relaxed);
     }
 
     /// Keeps all redo files of a tier together within `budget` frames: those go home first that

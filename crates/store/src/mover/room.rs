@@ -256,12 +256,8 @@ impl Mover {
     /// Frames that are neither free nor in a map: those of writes and removals under way. As good
     /// as a look at many counters can be while they change.
     fn frames_in_hand(&self, tier: &Arc<Ledger>) -> u64 {
-        let held = |placed: &crate::known::Placed| {
-            let (dirty, cached) = placed.map.counts();
-            (dirty + cached) * placed.block_size.frames() + placed.map.page_count() as u64
-        };
         let files = self.files.on(tier);
-        let on_tier = files.iter().filter_map(|f| f.placed.as_ref()).map(held);
+        let on_tier = files.iter().filter_map(|f| f.placed.as_ref()).map(|p| p.frames());
         let extents = tier.table_counts().extent_bytes / crate::address::FRAME as u64;
         let known = tier.allocator.free_frames() + extents + on_tier.sum::<u64>();
         tier.allocator.total_frames().saturating_sub(known)

@@ -24,7 +24,7 @@ use crate::medium::{Backing, BlockMedium, Durability, Mapped};
 use crate::plain::LentDir;
 use crate::planted::Planted;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use alloc::{Allocator, Purpose};
 use geometry::Geometry;
 use smallvec::SmallVec;
@@ -92,6 +92,8 @@ pub(crate) struct Tier {
     pub(crate) hands: Mutex<[(u64, u64); 3]>,
     /// Copies that are kept longest had to go: there are more than the tier can have.
     pub(crate) kept_went: AtomicBool,
+    /// Frames of files that stay, as the mover last counted them ([`crate::mover::keep`]).
+    pub(crate) staying: AtomicU64,
     /// Held by the one that sees to it that there are free slots ([`crate::names::slots`]).
     pub(crate) making_slots: Mutex<()>,
     /// Held by the one that makes room ([`crate::mover::room::Turn`]).
@@ -128,6 +130,12 @@ impl Tier {
     /// be taken to.
     pub(crate) fn holds_dirty(&self) -> bool {
         self.durability.may_hold_only_copy()
+    }
+
+    /// Frames that are not of files that stay: the marks for what is free are parts of them. Of a
+    /// tier that is pinned nearly whole, a part of all its frames would never be free.
+    pub(crate) fn frames_that_change(&self) -> u64 {
+        self.allocator.total_frames().saturating_sub(self.staying.load(Ordering::Relaxed))
     }
 
     /// Whether it has clean copies only, and finds them again at the next attach.

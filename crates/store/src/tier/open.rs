@@ -24,7 +24,7 @@ use crate::medium::{
 use crate::options::{Options, TierSpec};
 use crate::planted::Planted;
 use crate::sync::Mutex;
-use crate::sync::atomic::AtomicBool;
+use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::tier::alloc::Census;
 use rustix::fs::FileType;
 use std::collections::HashMap;
@@ -550,6 +550,7 @@ pub(crate) fn assemble(
         ),
         hands: Mutex::default(),
         kept_went: AtomicBool::new(false),
+        staying: AtomicU64::new(0),
         allocator,
         table: Mutex::new(table),
         making_slots: Mutex::new(()),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
-use tiersmith_store::{AttachedHome, FileInTier, Moved, OpenMode, attach, waits};
+use tiersmith_store::{AttachedHome, FileClass, FileInTier, Moved, OpenMode, attach, waits};
 
 const MIB: u64 = 1 << 20;
 const BLOCK: u64 = 8192;
@@ -233,6 +233,55 @@ fn a_file_that_is_removed_while_it_is_moved_gives_its_space_back_at_once() {
         assert_eq!(after, 0, "{after} looks after it was removed, home: {home}");
         assert!(attached.files().is_empty(), "{:?}", attached.files());
         attached.detach().unwrap();
+    }
+}
+
+#[test]
+fn a_tier_that_is_pinned_nearly_whole_keeps_copies_of_others_in_three_quarters_of_the_rest() {
+    const OTHER: u64 = MIB / BLOCK;
+    for pinned in [16 * MIB, 22 * MIB, 25 * MIB] {
+        let place = Place::in_memory();
+        for (name, bytes) in [("a.d8", pinned), ("b.d8", MIB), ("large.d8", 24 * MIB)] {
+            std::fs::write(place.home().join(name), vec![1; bytes as usize]).unwrap();
+        }
+        let attached = attach(&place.home(), &[place.tier(31 * MIB)], place::options()).unwrap();
+        let other = attached.open("b.d8", OpenMode::READ).unwrap();
+        let hits_of = |rounds: u64| {
+            let hits = || attached.stats().usage(FileClass::Data).hits;
+            let before = hits();
+            for _ in 0..rounds {
+                for block in 0..OTHER {
+                    other.read(block * BLOCK, &mut [0; BLOCK as usize]).unwrap();
+                }
+                attached.background_step().unwrap();
+            }
+            hits() - before
+        };
+        // All of it is there, and it is not pinned yet; then it is.
+        let mut coming = 0;
+        let pin = attached.pin_at("a.d8", None, |moved| {
+            if moved.at == pinned {
+                coming = hits_of(10);
+            }
+            true
+        });
+        assert_eq!(pin.unwrap().blocks, pinned / BLOCK);
+        assert!(coming >= 9 * OTHER, "{coming} hits beside {pinned} bytes that come");
+        let hits = hits_of(50);
+        assert_eq!(hits, 50 * OTHER, "beside {pinned} bytes that are pinned");
+        // More than fits is read of another file.
+        let large = attached.open("large.d8", OpenMode::READ).unwrap();
+        let blocks = 24 * MIB / BLOCK;
+        for n in 0..blocks {
+            large.read(n * 203 % blocks * BLOCK, &mut [0; BLOCK as usize]).unwrap();
+            if n % 16 == 0 {
+                attached.background_step().unwrap();
+            }
+        }
+        let rest = attached.stats().tiers[0].usable_bytes - pinned;
+        let copies = (large.blocks_in_tier().1 + other.blocks_in_tier().1) * BLOCK;
+        let share = copies as f64 / rest as f64;
+        assert!((0.6..0.95).contains(&share), "{share} of {rest} bytes beside {pinned}");
     }
 }
 
