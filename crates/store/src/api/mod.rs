@@ -298,9 +298,9 @@ impl AttachedHome {
     }
 
     /// [`AttachedHome::pin`] at no more than so many bytes a second. `goes_on` is asked after each
-    /// block, and now and then while nothing is read; `false` ends it. The file is not pinned then;
-    /// what was brought in stays as other clean copies do, and pinning again begins where this
-    /// ended. So it is after a crash.
+    /// block, when one has to be read again, and now and then while nothing is read; `false` ends
+    /// it. The file is not pinned then; what was brought in stays as other clean copies do, and
+    /// pinning again begins where this ended. So it is after a crash.
     ///
     /// # Errors
     /// As [`AttachedHome::pin`].

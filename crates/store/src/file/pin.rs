@@ -15,6 +15,10 @@ use crate::tier::alloc::Purpose;
 use crate::waits;
 use std::sync::Arc;
 
+/// How often a block is read again because the file was written past the tier meanwhile, before
+/// writers wait for it.
+const TRIES: u32 = 3;
+
 impl FileIo {
     /// Brings a file in; see [`crate::AttachedHome::pin_at`]. `stays`: and pins it. One that is
     /// ended on its way is not pinned; what was brought in stays as clean copies, so that the next
@@ -99,7 +103,7 @@ impl FileIo {
             let block = BlockIndex(block);
             let start = self.mover.events.start();
             let was_home = placed.map.get(block) == Entry::HOME;
-            if was_home && !self.bring_block_in(file, placed, block, &mut buffer)? {
+            if was_home && !self.bring_block_in(file, placed, block, &mut buffer, moving)? {
                 return Ok(());
             }
             let came = was_home && placed.map.get(block) != Entry::HOME;
@@ -115,18 +119,23 @@ impl FileIo {
         Ok(())
     }
 
-    /// Brings a block in, unless the file ends before it. `false`: it is lent by now.
+    /// Brings a block in, unless the file ends before it. `false`: it is lent by now, or this is to
+    /// end.
     fn bring_block_in(
         &self,
         file: &FileState,
         placed: &Placed,
         block: BlockIndex,
         buffer: &mut [u8],
+        moving: &mut Moving<'_>,
     ) -> Result<bool> {
         let start = placed.block_size.start_of(block);
         // Others wait for the turn: it ends with this block.
         let mut turn = None;
         let mut kept = Kept::default();
+        // Nobody writes past the tier while it is there.
+        let mut alone = None;
+        let mut tries = 0;
         while placed.map.get(block) == Entry::HOME && start < placed.size() {
             if placed.class == FileClass::Redo {
                 let _sizing = placed.sizing.lock();
@@ -135,6 +144,11 @@ impl FileIo {
                 }
                 self.own_redo_block(file, placed, block, None)?;
                 continue;
+            }
+            if tries >= TRIES && alone.is_none() {
+                // Who waits for `sizing` may not have it.
+                turn = None;
+                alone = Some((placed.past.lock(), placed.sizing.lock()));
             }
             while !placed.make_leaf(block, &mut kept)? {
                 self.mover.make_room(&placed.tier, Purpose::Pages, &mut turn)?;
@@ -153,10 +167,19 @@ impl FileIo {
                     ));
                 }
             }
-            let admitted = self.mover.admit_block(placed, block, buffer, evictions)?;
-            if admitted == Admitted::NoRoom {
-                let purpose = Purpose::Blocks(placed.block_size);
-                self.mover.make_room(&placed.tier, purpose, &mut turn)?;
+            match self.mover.admit_block(placed, block, buffer, evictions)? {
+                Admitted::Done => {}
+                Admitted::NoRoom => {
+                    let purpose = Purpose::Blocks(placed.block_size);
+                    self.mover.make_room(&placed.tier, purpose, &mut turn)?;
+                }
+                Admitted::Moved => {
+                    (turn, alone) = (None, None);
+                    tries += 1;
+                    if !moving.step(&file.unlinked, 0, placed.block_size.bytes() as u64, start) {
+                        return Ok(false);
+                    }
+                }
             }
         }
         Ok(true)

@@ -47,6 +47,7 @@ impl FileIo {
         data: &[u8],
     ) -> Result<()> {
         let start = self.events.start();
+        let _past = placed.stay.is_coming().then(|| placed.past.lock());
         let _sizing = placed.sizing.lock();
         let end = offset + data.len() as u64;
         if end > placed.size() {

@@ -6,8 +6,8 @@
 //! is in [`crate::file`].
 //!
 //! # Locks, in the order in which they are taken
-//! 1. `sizing`: redo writes, batches, writes past the end, truncation. Overwrites within the file
-//!    do not take it.
+//! 1. `past`, then `sizing`: redo writes, batches, writes past the end, truncation. Overwrites
+//!    within the file take neither.
 //! 2. `moving`: destaging and truncation exclude each other. Then `plain` of a lent file
 //!    ([`loan`]).
 //! 3. `meta`: the state line on the tier and the redo order; held for the time of a small write.
@@ -68,6 +68,9 @@ pub(crate) struct Placed {
     /// Size of the file in bytes; the home file may be behind.
     pub(crate) size: AtomicU64,
     pub(crate) sizing: Latch<()>,
+    /// While blocks are brought in, who writes past the tier takes it before `sizing`, which is not
+    /// fair: who brings them in has his turn by it.
+    pub(crate) past: Mutex<()>,
     /// Where the end will be after the write past the end that is under way, else 0: its blocks
     /// must not be destaged by the old size.
     pub(crate) growing: AtomicU64,
@@ -207,6 +210,7 @@ impl Placed {
             map,
             size: AtomicU64::new(meta.line.size),
             sizing: Latch::new(()),
+            past: Mutex::new(()),
             growing: AtomicU64::new(0),
             moving: Mutex::new(()),
             scans: Scans::default(),

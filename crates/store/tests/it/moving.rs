@@ -6,9 +6,13 @@
 use crate::place::{self, Place};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
-use tiersmith_store::{AttachedHome, FileClass, FileInTier, Moved, OpenMode, attach, waits};
+use tiersmith_store::{
+    AttachedHome, FileClass, FileInTier, HomeModel, Medium, Moved, OpenMode, Options, TierSpec,
+    attach, waits,
+};
 
 const MIB: u64 = 1 << 20;
 const BLOCK: u64 = 8192;
@@ -234,6 +238,38 @@ fn a_file_that_is_removed_while_it_is_moved_gives_its_space_back_at_once() {
         assert!(attached.files().is_empty(), "{:?}", attached.files());
         attached.detach().unwrap();
     }
+}
+
+#[test]
+fn a_pin_beside_a_writer_past_the_tier_who_never_pauses_ends_when_told_to_and_comes_to_its_end() {
+    let place = place_with_a_file();
+    let spec = TierSpec { medium: Medium::Volatile, ..place.tier(2 * MIB) };
+    let home_model = HomeModel::named("cloud-network-volume");
+    let options = Options { home_model, ..place::options() };
+    let attached = attach(&place.home(), &[spec], options).unwrap();
+    let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
+    let done = AtomicBool::new(false);
+    let until = Instant::now() + Duration::from_secs(120);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Acquire) && Instant::now() < until {
+                file.write(0, &[3; 100]).unwrap();
+            }
+        });
+        let mut asked = 0;
+        let stopped = attached.pin_at("a.d8", None, |_| {
+            asked += 1;
+            asked < 5
+        });
+        let pinned = attached.pin_at("a.d8", None, |_| true);
+        done.store(true, Ordering::Release);
+        assert!(Instant::now() < until, "the pin waited until nobody wrote");
+        assert_eq!((stopped.unwrap().stopped, asked), (true, 5));
+        assert!(!pinned.unwrap().stopped);
+    });
+    assert!(the_file(&attached).pinned && the_file(&attached).cached >= BLOCKS - 1);
+    drop(file);
+    attached.detach().unwrap();
 }
 
 #[test]
