@@ -20,7 +20,8 @@
 //! ([`Miniatures::seed`]). When the tier grows, what was counted begins anew, of other sizes.
 //!
 //! **Deliberately absent**: redo, pins and rules `keep`, which take their part of a tier whatever
-//! its size; and a scan that the real tier hits, which a smaller one would not take for one.
+//! its size; the room of what a rule `none` lets in until it goes home; and a scan that the real
+//! tier hits, which a smaller one would not take for one.
 
 use super::policy::{Chosen, Policy, Read};
 use crate::address::{BlockIndex, FRAME};
@@ -54,6 +55,8 @@ pub(crate) struct Asked {
     pub(crate) block: BlockIndex,
     /// Its length.
     pub(crate) frames: u64,
+    /// No rule says that it is to be at home.
+    pub(crate) is_kept: bool,
 }
 
 /// How it was asked for.
@@ -230,16 +233,22 @@ impl Miniatures {
     }
 
     /// A block was asked for. On the way of every read and write: most of them end after a
-    /// hash.
+    /// hash. `asked` says more of the block.
     #[inline]
-    pub(crate) fn saw(&self, asked: Asked, how: How) {
+    pub(crate) fn saw(
+        &self,
+        file: u64,
+        block: BlockIndex,
+        how: How,
+        asked: impl FnOnce() -> Asked,
+    ) {
         let below = self.below.load(Ordering::Relaxed);
         if below == 0 {
             return;
         }
-        let key = key_of(asked.file, asked.block.0);
+        let key = key_of(file, block.0);
         if key <= below {
-            self.follow(key, asked, how);
+            self.follow(key, asked(), how);
         } else if let How::Miss { .. } = how {
             self.latest.store(key, Ordering::Relaxed);
         }
@@ -425,13 +434,17 @@ impl Miniature {
         let is_held = self.held.get(&(asked.file, asked.block.0));
         if let How::Write = how {
             self.frames_written += asked.frames;
-            if is_held.is_none() {
+            if is_held.is_none() && asked.is_kept {
                 self.insert(asked);
             }
             return;
         }
         if let Some(held) = is_held {
             self.marks[(held.place / PLACES) as usize].touched((held.place % PLACES) as usize);
+            return;
+        }
+        if !asked.is_kept && matches!(how, How::Hit) {
+            // It was written, and has not gone home yet: so it would be in any tier.
             return;
         }
         self.misses[group as usize] += 1;
@@ -535,7 +548,13 @@ mod tests {
     use super::*;
 
     fn asked(block: u64) -> Asked {
-        Asked { file: 1, block: BlockIndex(block), frames: 2 }
+        Asked { file: 1, block: BlockIndex(block), frames: 2, is_kept: true }
+    }
+
+    impl Miniatures {
+        fn see(&self, asked: Asked, how: How) {
+            self.saw(asked.file, asked.block, how, || asked);
+        }
     }
 
     const MISS: How = How::Miss { is_scan: false, file_frames: 1 << 20, admits: true };
@@ -551,7 +570,7 @@ mod tests {
         // 1024 frames, of which blocks have three quarters: 96, 192, 384, 768 and 1536 blocks.
         let all = Miniatures::of_tier(1024, 1);
         for _ in 0..40 {
-            (0..300).for_each(|block| all.saw(asked(block * 7919 % 300), MISS));
+            (0..300).for_each(|block| all.see(asked(block * 7919 % 300), MISS));
         }
         let ratios = ratios(&all, 12_000);
         assert!(ratios[2] > 0.95 && ratios[3] > 0.95 && ratios[4] > 0.95, "{ratios:?}");
@@ -587,45 +606,58 @@ mod tests {
     #[test]
     fn a_write_is_in_every_size_and_each_part_of_a_block_counts_and_is_no_other_request() {
         let all = Miniatures::of_tier(1024, 1);
-        all.saw(asked(5), How::Write);
+        all.see(asked(5), How::Write);
         for _ in 0..WhatIf::READS_LEAST / 2 {
-            all.saw(asked(5), How::Hit);
+            all.see(asked(5), How::Hit);
         }
         // Its file has no copies, so each part misses.
         let never = How::Miss { is_scan: false, file_frames: 1 << 20, admits: false };
         for _ in 0..WhatIf::READS_LEAST / 2 {
-            all.saw(asked(6), never);
+            all.see(asked(6), never);
         }
         assert_eq!(ratios(&all, WhatIf::READS_LEAST), [0.5; 5]);
         // A part of a block that the tier has and a smaller one has not: all the smaller ones know
         // of one request only, and do not copy the block for a second one.
         let full = Miniatures::of_tier(1024, 1);
-        (0..600).for_each(|block| full.saw(asked(block), MISS));
+        (0..600).for_each(|block| full.see(asked(block), MISS));
         let before = full.read(600).unwrap().points[0].bytes_written;
-        (0..9).for_each(|_| full.saw(asked(5000), How::Hit));
+        (0..9).for_each(|_| full.see(asked(5000), How::Hit));
         assert_eq!(full.read(609).unwrap().points[0].bytes_written, before);
-        full.saw(asked(5001), How::Hit);
-        full.saw(asked(5000), How::Hit);
+        full.see(asked(5001), How::Hit);
+        full.see(asked(5000), How::Hit);
         assert!(full.read(611).unwrap().points[0].bytes_written > before, "asked for again");
+    }
+
+    #[test]
+    fn what_a_rule_keeps_at_home_fills_no_size_and_hits_in_all_of_them_before_it_is_there() {
+        let all = Miniatures::of_tier(1024, 1);
+        let none = |block| Asked { is_kept: false, ..asked(block) };
+        (0..500).for_each(|block| all.see(none(block), How::Write));
+        assert!(all.played().each.iter().all(|one| one.used == 0 && one.frames_written == 1000));
+        (0..1000).for_each(|n| all.see(none(n % 500), How::Hit));
+        assert_eq!(ratios(&all, 1000), [1.0; 5]);
+        let never = How::Miss { is_scan: false, file_frames: 1000, admits: false };
+        (0..1000).for_each(|n| all.see(none(n % 500), never));
+        assert_eq!(ratios(&all, 2000), [0.5; 5]);
     }
 
     #[test]
     fn there_is_no_hit_ratio_of_a_few_reads() {
         let all = Miniatures::of_tier(1024, 1);
-        (1..WhatIf::READS_LEAST).for_each(|n| all.saw(asked(n % 7), MISS));
+        (1..WhatIf::READS_LEAST).for_each(|n| all.see(asked(n % 7), MISS));
         let few = all.read(WhatIf::READS_LEAST - 1).unwrap();
         assert_eq!((few.reads, few.points[0].hit_ratio), (WhatIf::READS_LEAST - 1, None));
         assert_eq!(few.points[0].hit_ratio_off, None);
-        all.saw(asked(0), MISS);
+        all.see(asked(0), MISS);
         assert!(ratios(&all, WhatIf::READS_LEAST).iter().all(|ratio| *ratio > 0.99));
     }
 
     #[test]
     fn a_request_that_comes_while_another_is_played_is_no_hit_by_that() {
         let all = Miniatures::of_tier(1024, 1);
-        all.saw(asked(0), How::Write);
+        all.see(asked(0), How::Write);
         let half = |n: u64| {
-            all.saw(asked(n % 2 * (n + 1)), if n.is_multiple_of(2) { How::Hit } else { MISS })
+            all.see(asked(n % 2 * (n + 1)), if n.is_multiple_of(2) { How::Hit } else { MISS })
         };
         (0..2000).for_each(half);
         assert!(ratios(&all, 2000)[0] < 0.51);
@@ -644,7 +676,7 @@ mod tests {
     #[test]
     fn what_has_gone_is_asked_for_anew_and_leaves_room() {
         let all = Miniatures::of_tier(1024, 1);
-        (0..90).for_each(|block| all.saw(asked(block), How::Write));
+        (0..90).for_each(|block| all.see(asked(block), How::Write));
         all.gone(2, 0..=u64::MAX);
         all.gone(1, 10..=u64::MAX);
         all.gone(1, 3..=4);
@@ -657,13 +689,13 @@ mod tests {
     #[test]
     fn a_tier_that_has_grown_begins_anew_with_what_it_holds() {
         let all = Miniatures::of_tier(1024, 1);
-        (0..300).for_each(|block| all.saw(asked(block), How::Write));
-        (0..1000).for_each(|n| all.saw(asked(n % 300), How::Hit));
+        (0..300).for_each(|block| all.see(asked(block), How::Write));
+        (0..1000).for_each(|n| all.see(asked(n % 300), How::Hit));
         assert!(!all.resized(2048, 1000), "it had some");
         let found = all.read(1000).unwrap();
         assert_eq!((found.reads, found.points[0].bytes_written), (0, 0.0));
         assert_eq!(found.points[2].bytes, 2048 << 12);
-        (0..1000).for_each(|n| all.saw(asked(n % 300), How::Hit));
+        (0..1000).for_each(|n| all.see(asked(n % 300), How::Hit));
         assert_eq!(ratios(&all, 2000)[3..], [1.0; 2]);
         // So large that it follows fewer blocks.
         let _ = all.resized(4 * FRAMES_MOST, 2000);

@@ -222,9 +222,7 @@ impl FileIo {
         let dropped = placed.drop_entries(&blocks, |entry| zeros.contains(&entry.seen().raw()));
         drop(views);
         placed.usage.invalidated(&self.events, copies.min(dropped));
-        for run in blocks.chunk_by(|a, b| a.0 + 1 == b.0) {
-            placed.would_be_gone(run[0].0..=run[0].0 + run.len() as u64 - 1);
-        }
+        placed.these_would_be_gone(&blocks);
         self.homeward.fingerprint(file, placed, &mut placed.meta.lock())
     }
 

@@ -240,14 +240,26 @@ impl Placed {
     /// A block of a data file was asked for: what if the tier had another size?
     #[inline]
     pub(crate) fn saw(&self, block: BlockIndex, how: How) {
-        let asked = Asked { file: self.id, block, frames: self.block_size.frames() };
-        self.tier.what_if.saw(asked, how);
+        let asked = || Asked {
+            file: self.id,
+            block,
+            frames: self.block_size.frames(),
+            is_kept: self.keeping() != Keeping::None,
+        };
+        self.tier.what_if.saw(self.id, block, how, asked);
     }
 
     /// Blocks of the file would be in no tier any more, whatever its size.
     pub(crate) fn would_be_gone(&self, blocks: RangeInclusive<u64>) {
         if self.class == FileClass::Data {
             self.tier.what_if.gone(self.id, blocks);
+        }
+    }
+
+    /// The same, of blocks in ascending order.
+    pub(crate) fn these_would_be_gone(&self, blocks: &[BlockIndex]) {
+        for run in blocks.chunk_by(|block, next| block.0 + 1 == next.0) {
+            self.would_be_gone(run[0].0..=run[0].0 + run.len() as u64 - 1);
         }
     }
 

@@ -89,7 +89,8 @@ impl Mover {
         evicted
     }
 
-    /// Gives up all clean copies of a file.
+    /// Gives up all clean copies of a file, because somebody or a rule says so: they would go from
+    /// a tier of any size.
     pub(crate) fn evict_file(&self, file: &FileState) -> Result<u64> {
         let Some(placed) = &file.placed else { return Ok(0) };
         let mut blocks = Vec::new();
@@ -102,6 +103,7 @@ impl Mover {
         });
         let evicted = placed.drop_copies(&blocks);
         placed.usage.aged_out(&self.events, evicted);
+        placed.these_would_be_gone(&blocks);
         Ok(evicted)
     }
 }

@@ -22,6 +22,7 @@ use crate::cache::usage::blocks_read;
 use crate::cache::what_if::Asked;
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, LEAF_BLOCKS};
+use crate::known::Placed;
 use crate::ledger::Ledger;
 use crate::profile::{FileClass, Keeping};
 use crate::sync::MutexGuard;
@@ -190,8 +191,10 @@ impl Mover {
         }
         let mut found = Vec::new();
         for file in self.files.on(tier) {
-            let placed = file.placed.as_ref().filter(|placed| placed.class == FileClass::Data);
-            let Some(placed) = placed else { continue };
+            let is_kept = |placed: &&Placed| {
+                placed.class == FileClass::Data && placed.keeping() != Keeping::None
+            };
+            let Some(placed) = file.placed.as_ref().filter(is_kept) else { continue };
             let (file, frames) = (placed.id, placed.block_size.frames());
             placed.map.for_each_leaf(|number, leaf| {
                 if leaf.dirty() + leaf.cached() == 0 {
@@ -201,7 +204,8 @@ impl Mover {
                     let block = number * LEAF_BLOCKS + index;
                     if tier.what_if.follows(file, block) && leaf.get(index as usize) != Entry::HOME
                     {
-                        found.push(Asked { file, block: BlockIndex(block), frames });
+                        let block = BlockIndex(block);
+                        found.push(Asked { file, block, frames, is_kept: true });
                     }
                 }
             });

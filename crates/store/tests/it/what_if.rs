@@ -4,7 +4,7 @@
 //! Deliberately absent: the miniatures by themselves (`src/cache/what_if.rs`).
 
 use crate::place::{self, Place};
-use tiersmith_store::{AttachedHome, FileClass, OpenMode, Options, attach};
+use tiersmith_store::{AttachedHome, CacheRules, FileClass, OpenMode, Options, attach};
 
 const MIB: u64 = 1 << 20;
 const BLOCK: u64 = 8192;
@@ -213,6 +213,41 @@ fn a_curve_knows_that_removed_and_cut_files_leave_room() {
     let model = 100.0 * curve.points[2].hit_ratio.unwrap();
     let run = 100.0 * hit_ratio(&attached);
     assert!((model - run).abs() <= 3.0, "model {model:.1} %, run {run:.1} %");
+}
+
+#[test]
+fn a_curve_knows_that_blocks_go_home_by_rule_and_by_command() {
+    const FILE: u64 = 600;
+    for (rule, moves) in [(true, false), (false, true), (false, false)] {
+        let place = Place::in_memory();
+        std::fs::write(place.home().join("a.d8"), vec![1; (FILE * BLOCK) as usize]).unwrap();
+        let none = "none=*.d8";
+        let cache = CacheRules::parse(rule.then_some(none)).unwrap();
+        let options = Options { what_if_one_in: 4, cache, ..place::options() };
+        let attached = attach(&place.home(), &[place.tier(16 * MIB)], options).unwrap();
+        let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
+        let mut block = vec![0; BLOCK as usize];
+        for _ in 0..10 {
+            (0..FILE).for_each(|n| file.write(n * BLOCK, &block).unwrap());
+            let path = std::path::Path::new("a.d8");
+            if rule {
+                assert_eq!(attached.destage(Some(path)).unwrap(), FILE);
+            } else if moves {
+                assert_eq!(attached.move_home_at(path, None, |_| true).unwrap().blocks, FILE);
+            } else {
+                assert_eq!(attached.destage(Some(path)).unwrap(), FILE);
+                assert_eq!(attached.evict(Some(path), 0).unwrap(), FILE);
+            }
+            for n in 0..FILE {
+                file.read(n * 203 % FILE * BLOCK, &mut block).unwrap();
+            }
+            attached.background_step().unwrap();
+        }
+        let curve = attached.stats().tiers[0].what_if.clone().unwrap();
+        let model = 100.0 * curve.points[2].hit_ratio.unwrap();
+        let run = 100.0 * hit_ratio(&attached);
+        assert!((model - run).abs() <= 3.0, "{rule} {moves}: model {model:.1} %, run {run:.1} %");
+    }
 }
 
 #[test]
