@@ -8,9 +8,9 @@
 //! of it takes less than 5 MiB.
 //!
 //! A read or write that is followed is noted, in one of [`QUEUES`] queues by its thread, and the
-//! background plays what was noted. Who finds his queue full plays it himself; if another plays at
-//! that moment, nothing is remembered of the request but that it was. Only who takes blocks away
-//! waits here ([`Miniatures::gone`]).
+//! background plays what was noted. Of a request that finds its queue full nothing is remembered
+//! but that it was. Where there is no background, its thread plays some requests first
+//! ([`PLAYED_AT_ONCE`]). Only who takes blocks away waits here ([`Miniatures::gone`]).
 //!
 //! A block that is read in parts counts with each of them, as in [`super::usage`]. To the policy
 //! they are one request: the next part of the block that was read from home last, or followed last,
@@ -28,7 +28,8 @@ use crate::address::{BlockIndex, FRAME};
 use crate::format::entry::LEAF_BLOCKS;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
-use std::collections::BTreeMap;
+use crossbeam_utils::CachePadded;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
@@ -44,6 +45,8 @@ const ASKED_MOST: u64 = 64;
 /// Queues of requests that wait to be played, and how many wait in each at most.
 const QUEUES: usize = 16;
 const WAITING_MOST: usize = 1024;
+/// How many a thread plays at once that finds its queue full where nobody else plays them.
+const PLAYED_AT_ONCE: usize = 32;
 /// Parts that the followed blocks are divided into, to see how far those of a part differ.
 const GROUPS: usize = 16;
 
@@ -118,22 +121,27 @@ impl WhatIf {
 pub(crate) struct Miniatures {
     /// Of how many blocks one is followed, at least.
     one_in_least: u64,
-    /// Blocks with a smaller hash are followed.
-    below: AtomicU64,
+    /// Somebody plays what waits, now and then.
+    has_background: bool,
+    /// Blocks with a smaller hash are followed. Every read looks here, so nothing that is written
+    /// is in its cache line.
+    below: CachePadded<AtomicU64>,
+    queues: [Queue; QUEUES],
+    all: Mutex<All>,
+}
+
+/// What the threads of a queue write, in cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Queue {
     /// The block that was read from home last, or was followed last: its next part is no other
     /// request.
     latest: AtomicU64,
     /// Requests that were not played: reads of blocks, and writes.
-    passed_reads: AtomicU64,
-    passed_writes: AtomicU64,
-    waiting: [Queue; QUEUES],
-    all: Mutex<All>,
+    passed: [AtomicU64; 2],
+    /// Those that wait to be played.
+    waiting: Mutex<VecDeque<Request>>,
 }
-
-/// Requests that wait to be played, in a cache line of their own.
-#[derive(Default)]
-#[repr(align(128))]
-struct Queue(Mutex<Vec<Request>>);
 
 /// All of them, and what was counted since they began.
 struct All {
@@ -184,14 +192,12 @@ struct Request {
 
 impl Miniatures {
     /// For a tier of so many frames, with one block followed of at least `one_in`.
-    pub(crate) fn of_tier(frames: u64, one_in: u64) -> Self {
+    pub(crate) fn of_tier(frames: u64, one_in: u64, has_background: bool) -> Self {
         let found = Self {
             one_in_least: one_in.max(1),
-            below: AtomicU64::new(0),
-            latest: AtomicU64::new(0),
-            passed_reads: AtomicU64::new(0),
-            passed_writes: AtomicU64::new(0),
-            waiting: Default::default(),
+            has_background,
+            below: CachePadded::new(AtomicU64::new(0)),
+            queues: Default::default(),
             all: Mutex::new(All {
                 one_in: 1,
                 frames: 0,
@@ -225,8 +231,8 @@ impl Miniatures {
             one.resized(total, below);
         }
         self.below.store(below, Ordering::Relaxed);
-        self.passed_reads.store(0, Ordering::Relaxed);
-        self.passed_writes.store(0, Ordering::Relaxed);
+        let passed = self.queues.iter().flat_map(|queue| &queue.passed);
+        passed.for_each(|passed| passed.store(0, Ordering::Relaxed));
         (all.one_in, all.frames, all.read_before) = (one_in, frames, read);
         (all.began, all.reads, all.writes) = (Instant::now(), 0, 0);
         is_large && !had_some
@@ -250,28 +256,35 @@ impl Miniatures {
         if key <= below {
             self.follow(key, asked(), how);
         } else if let How::Miss { .. } = how {
-            self.latest.store(key, Ordering::Relaxed);
+            self.queues[queue_of_thread()].latest.store(key, Ordering::Relaxed);
         }
     }
 
     #[cold]
     fn follow(&self, key: u64, asked: Asked, how: How) {
-        let is_part = self.latest.swap(key, Ordering::Relaxed) == key;
+        let queue = &self.queues[queue_of_thread()];
+        let is_part = queue.latest.swap(key, Ordering::Relaxed) == key;
         let group = (key % GROUPS as u64) as u32;
-        let request = Request { asked, how, is_part, group };
-        if let Some(mut queue) = self.waiting[queue_of_thread()].0.try_lock() {
-            if queue.len() < WAITING_MOST {
-                queue.push(request);
-                return;
-            }
-            if let Some(mut all) = self.all.try_lock() {
-                queue.drain(..).chain([request]).for_each(|request| all.play(request));
-                return;
-            }
+        if !self.queues_up(queue, Request { asked, how, is_part, group }) {
+            let is_write = matches!(how, How::Write);
+            let _ = queue.passed[usize::from(is_write)].fetch_add(1, Ordering::Relaxed);
         }
-        let is_write = matches!(how, How::Write);
-        let passed = if is_write { &self.passed_writes } else { &self.passed_reads };
-        let _ = passed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Puts a request into a queue. `false`: it is full, or somebody has it at this moment.
+    fn queues_up(&self, queue: &Queue, request: Request) -> bool {
+        let Some(mut waiting) = queue.waiting.try_lock() else { return false };
+        if waiting.len() >= WAITING_MOST
+            && !self.has_background
+            && let Some(mut all) = self.all.try_lock()
+        {
+            waiting.drain(..PLAYED_AT_ONCE).for_each(|request| all.play(request));
+        }
+        let has_room = waiting.len() < WAITING_MOST;
+        if has_room {
+            waiting.push_back(request);
+        }
+        has_room
     }
 
     /// Plays what waits; the background does it now and then.
@@ -284,8 +297,8 @@ impl Miniatures {
     /// The miniatures when nothing waits any more.
     fn played(&self) -> MutexGuard<'_, All> {
         let mut all = self.all.lock();
-        let mut waiting = Vec::new();
-        self.waiting.iter().for_each(|queue| waiting.append(&mut *queue.0.lock()));
+        let mut waiting = VecDeque::new();
+        self.queues.iter().for_each(|queue| waiting.append(&mut *queue.waiting.lock()));
         waiting.into_iter().for_each(|request| all.play(request));
         all
     }
@@ -332,7 +345,10 @@ impl Miniatures {
     /// there may be too many or too few. How many is known, so they are taken off or added.
     pub(crate) fn read(&self, all: u64) -> Option<WhatIf> {
         let found = self.played();
-        let passed = [&self.passed_reads, &self.passed_writes].map(|n| n.load(Ordering::Relaxed));
+        let passed = |n: usize| -> u64 {
+            self.queues.iter().map(|queue| queue.passed[n].load(Ordering::Relaxed)).sum()
+        };
+        let passed = [passed(0), passed(1)];
         let _some = found.each.first()?;
         let of_all = |played: u64, passed: u64| match played {
             0 => 1.0,
@@ -557,6 +573,10 @@ mod tests {
         }
     }
 
+    fn of_tier(frames: u64, one_in: u64) -> Miniatures {
+        Miniatures::of_tier(frames, one_in, false)
+    }
+
     const MISS: How = How::Miss { is_scan: false, file_frames: 1 << 20, admits: true };
 
     /// Hit ratios of all sizes, of `all` blocks that were read.
@@ -568,7 +588,7 @@ mod tests {
     #[test]
     fn what_fits_in_a_size_hits_there_and_in_all_larger_ones() {
         // 1024 frames, of which blocks have three quarters: 96, 192, 384, 768 and 1536 blocks.
-        let all = Miniatures::of_tier(1024, 1);
+        let all = of_tier(1024, 1);
         for _ in 0..40 {
             (0..300).for_each(|block| all.see(asked(block * 7919 % 300), MISS));
         }
@@ -583,7 +603,7 @@ mod tests {
 
     #[test]
     fn however_large_the_tier_is_the_miniatures_are_small_and_small_tiers_have_none() {
-        let all = Miniatures::of_tier(1 << 30, 1);
+        let all = of_tier(1 << 30, 1);
         assert_eq!(all.played().one_in, 1 << 16);
         for block in 0..1_000_000_u64 {
             // Blocks of the least length there is: the most of them.
@@ -599,13 +619,13 @@ mod tests {
             + QUEUES * WAITING_MOST * size_of::<Request>();
         assert!(bytes < 5 << 20, "{bytes} bytes");
         assert!(found.each.iter().all(|one| one.used <= one.total), "more than fits");
-        assert!(Miniatures::of_tier(4 * 64 * FRAMES_LEAST - 4, 64).read(0).is_none());
-        assert!(Miniatures::of_tier(4 * 64 * FRAMES_LEAST, 64).read(0).is_some());
+        assert!(of_tier(4 * 64 * FRAMES_LEAST - 4, 64).read(0).is_none());
+        assert!(of_tier(4 * 64 * FRAMES_LEAST, 64).read(0).is_some());
     }
 
     #[test]
     fn a_write_is_in_every_size_and_each_part_of_a_block_counts_and_is_no_other_request() {
-        let all = Miniatures::of_tier(1024, 1);
+        let all = of_tier(1024, 1);
         all.see(asked(5), How::Write);
         for _ in 0..WhatIf::READS_LEAST / 2 {
             all.see(asked(5), How::Hit);
@@ -618,7 +638,7 @@ mod tests {
         assert_eq!(ratios(&all, WhatIf::READS_LEAST), [0.5; 5]);
         // A part of a block that the tier has and a smaller one has not: all the smaller ones know
         // of one request only, and do not copy the block for a second one.
-        let full = Miniatures::of_tier(1024, 1);
+        let full = of_tier(1024, 1);
         (0..600).for_each(|block| full.see(asked(block), MISS));
         let before = full.read(600).unwrap().points[0].bytes_written;
         (0..9).for_each(|_| full.see(asked(5000), How::Hit));
@@ -630,7 +650,7 @@ mod tests {
 
     #[test]
     fn what_a_rule_keeps_at_home_fills_no_size_and_hits_in_all_of_them_before_it_is_there() {
-        let all = Miniatures::of_tier(1024, 1);
+        let all = of_tier(1024, 1);
         let none = |block| Asked { is_kept: false, ..asked(block) };
         (0..500).for_each(|block| all.see(none(block), How::Write));
         assert!(all.played().each.iter().all(|one| one.used == 0 && one.frames_written == 1000));
@@ -643,7 +663,7 @@ mod tests {
 
     #[test]
     fn there_is_no_hit_ratio_of_a_few_reads() {
-        let all = Miniatures::of_tier(1024, 1);
+        let all = of_tier(1024, 1);
         (1..WhatIf::READS_LEAST).for_each(|n| all.see(asked(n % 7), MISS));
         let few = all.read(WhatIf::READS_LEAST - 1).unwrap();
         assert_eq!((few.reads, few.points[0].hit_ratio), (WhatIf::READS_LEAST - 1, None));
@@ -654,7 +674,7 @@ mod tests {
 
     #[test]
     fn a_request_that_comes_while_another_is_played_is_no_hit_by_that() {
-        let all = Miniatures::of_tier(1024, 1);
+        let all = of_tier(1024, 1);
         all.see(asked(0), How::Write);
         let half = |n: u64| {
             all.see(asked(n % 2 * (n + 1)), if n.is_multiple_of(2) { How::Hit } else { MISS })
@@ -674,8 +694,38 @@ mod tests {
     }
 
     #[test]
+    fn a_request_plays_a_few_at_most_and_none_where_there_is_a_background() {
+        let waiting = WAITING_MOST as u64;
+        for has_background in [false, true] {
+            let all = Miniatures::of_tier(1024, 1, has_background);
+            let played = || all.all.lock().reads;
+            let mut most = 0;
+            for n in 0..3 * waiting {
+                let before = played();
+                all.see(asked(n), MISS);
+                most = most.max(played() - before);
+            }
+            assert_eq!(most, if has_background { 0 } else { PLAYED_AT_ONCE as u64 });
+            let passed = if has_background { 2 * waiting } else { 0 };
+            let found = all.read(3 * waiting).unwrap();
+            assert_eq!((found.reads, found.passed_over), (3 * waiting - passed, passed));
+        }
+    }
+
+    #[test]
+    fn what_every_read_looks_at_is_in_a_cache_line_that_nobody_writes() {
+        let below = std::mem::offset_of!(Miniatures, below) / 128;
+        let of_queues = std::mem::offset_of!(Miniatures, queues) / 128;
+        let of_all = std::mem::offset_of!(Miniatures, all);
+        let ends_all = (of_all + size_of::<Mutex<All>>() - 1) / 128;
+        assert_eq!((align_of::<Miniatures>(), size_of::<Queue>()), (128, 128));
+        assert!(below != of_queues && !(of_all / 128..=ends_all).contains(&below));
+        assert!(!(of_queues..of_queues + QUEUES).contains(&below));
+    }
+
+    #[test]
     fn what_has_gone_is_asked_for_anew_and_leaves_room() {
-        let all = Miniatures::of_tier(1024, 1);
+        let all = of_tier(1024, 1);
         (0..90).for_each(|block| all.see(asked(block), How::Write));
         all.gone(2, 0..=u64::MAX);
         all.gone(1, 10..=u64::MAX);
@@ -688,7 +738,7 @@ mod tests {
 
     #[test]
     fn a_tier_that_has_grown_begins_anew_with_what_it_holds() {
-        let all = Miniatures::of_tier(1024, 1);
+        let all = of_tier(1024, 1);
         (0..300).for_each(|block| all.see(asked(block), How::Write));
         (0..1000).for_each(|n| all.see(asked(n % 300), How::Hit));
         assert!(!all.resized(2048, 1000), "it had some");
@@ -705,13 +755,13 @@ mod tests {
         assert_eq!(found.each[4].used, 2 * held.len() as u64);
         assert!((5..40).contains(&held.len()), "{held:?}");
         drop(found);
-        let small = Miniatures::of_tier(64, 1);
+        let small = of_tier(64, 1);
         assert!(small.resized(1024, 0), "it had none");
     }
 
     #[test]
     fn what_a_warm_tier_has_is_in_every_size_as_far_as_it_fits() {
-        let all = Miniatures::of_tier(1024, 1);
+        let all = of_tier(1024, 1);
         all.seed((0..380).map(asked).collect());
         let held = all.played().each.iter().map(|one| one.held.len()).collect::<Vec<_>>();
         assert_eq!(held, [96, 192, 380, 380, 380]);

@@ -547,6 +547,7 @@ pub(crate) fn assemble(
         what_if: Miniatures::of_tier(
             if spec.holds_data { frames } else { 0 },
             options.what_if_one_in,
+            options.background,
         ),
         hands: Mutex::default(),
         kept_went: AtomicBool::new(false),
