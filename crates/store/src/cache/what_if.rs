@@ -10,7 +10,11 @@
 //! A read or write that is followed is noted, in one of [`QUEUES`] queues by its thread, and the
 //! background plays what was noted. Of a request that finds its queue full nothing is remembered
 //! but that it was. Where there is no background, its thread plays some requests first
-//! ([`PLAYED_AT_ONCE`]). Only who takes blocks away waits here ([`Miniatures::gone`]).
+//! ([`PLAYED_AT_ONCE`]). Nobody waits here but who wants to see the curves.
+//!
+//! Blocks that go wait as requests do, so that what was asked for before and after that is played
+//! before and after it: a few of them in the queue of their thread; of more it is said behind all
+//! that waits in any queue.
 //!
 //! A block that is read in parts counts with each of them, as in [`super::usage`]. To the policy
 //! they are one request: the next part of the block that was read from home last, or followed last,
@@ -47,6 +51,9 @@ const QUEUES: usize = 16;
 const WAITING_MOST: usize = 1024;
 /// How many a thread plays at once that finds its queue full where nobody else plays them.
 const PLAYED_AT_ONCE: usize = 32;
+/// What waits at most beside the queues. That more blocks have gone is forgotten then, and they
+/// leave as what nobody reads.
+const EARLIER_MOST: usize = 4096;
 /// Parts that the followed blocks are divided into, to see how far those of a part differ.
 const GROUPS: usize = 16;
 
@@ -78,6 +85,8 @@ pub(crate) enum How {
     },
     /// It was written to the tier.
     Write,
+    /// It is in no tier any more, whatever its size, and neither are the blocks up to this one.
+    Gone { last: u64 },
 }
 
 /// One point of the curves.
@@ -104,7 +113,7 @@ pub struct WhatIf {
     pub one_in: u64,
     /// Reads that were followed.
     pub reads: u64,
-    /// Requests that would have been followed, and came while another was played.
+    /// Requests that would have been followed, and found no room where they wait to be played.
     pub passed_over: u64,
     /// Since when: since the attach, or since the tier grew.
     pub counted: Duration,
@@ -127,6 +136,8 @@ pub(crate) struct Miniatures {
     /// is in its cache line.
     below: CachePadded<AtomicU64>,
     queues: [Queue; QUEUES],
+    /// What waits to be played before what is in the queues.
+    earlier: Mutex<VecDeque<Request>>,
     all: Mutex<All>,
 }
 
@@ -141,6 +152,18 @@ struct Queue {
     passed: [AtomicU64; 2],
     /// Those that wait to be played.
     waiting: Mutex<VecDeque<Request>>,
+}
+
+impl Queue {
+    /// Of a request nothing is remembered but that it was.
+    fn pass_over(&self, how: How) {
+        let n = match how {
+            How::Hit | How::Miss { .. } => 0,
+            How::Write => 1,
+            How::Gone { .. } => return,
+        };
+        let _ = self.passed[n].fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// All of them, and what was counted since they began.
@@ -198,6 +221,7 @@ impl Miniatures {
             has_background,
             below: CachePadded::new(AtomicU64::new(0)),
             queues: Default::default(),
+            earlier: Mutex::default(),
             all: Mutex::new(All {
                 one_in: 1,
                 frames: 0,
@@ -266,8 +290,7 @@ impl Miniatures {
         let is_part = queue.latest.swap(key, Ordering::Relaxed) == key;
         let group = (key % GROUPS as u64) as u32;
         if !self.queues_up(queue, Request { asked, how, is_part, group }) {
-            let is_write = matches!(how, How::Write);
-            let _ = queue.passed[usize::from(is_write)].fetch_add(1, Ordering::Relaxed);
+            queue.pass_over(how);
         }
     }
 
@@ -297,21 +320,52 @@ impl Miniatures {
     /// The miniatures when nothing waits any more.
     fn played(&self) -> MutexGuard<'_, All> {
         let mut all = self.all.lock();
-        let mut waiting = VecDeque::new();
-        self.queues.iter().for_each(|queue| waiting.append(&mut *queue.waiting.lock()));
-        waiting.into_iter().for_each(|request| all.play(request));
+        let mut waiting = std::mem::take(&mut *self.gathered(usize::MAX));
+        waiting.drain(..).for_each(|request| all.play(request));
         all
+    }
+
+    /// What waits. When it is more than so much, the rest of the queues is passed over: else that
+    /// would be played behind what is said next.
+    fn gathered(&self, most: usize) -> MutexGuard<'_, VecDeque<Request>> {
+        let mut earlier = self.earlier.lock();
+        for queue in &self.queues {
+            let mut waiting = queue.waiting.lock();
+            if earlier.len() < most {
+                earlier.append(&mut waiting);
+                continue;
+            }
+            for request in waiting.drain(..) {
+                match request.how {
+                    How::Gone { .. } if earlier.len() < EARLIER_MOST => earlier.push_back(request),
+                    how => queue.pass_over(how),
+                }
+            }
+        }
+        earlier
     }
 
     /// Blocks of a file are in no tier any more, whatever its size: they were cut off, removed, or
     /// written past it.
     pub(crate) fn gone(&self, file: u64, blocks: RangeInclusive<u64>) {
         let below = self.below.load(Ordering::Relaxed);
-        let few = blocks.end() - blocks.start() < ASKED_MOST;
-        if below == 0 || few && !blocks.clone().any(|block| key_of(file, block) <= below) {
+        if below == 0 {
             return;
         }
-        self.played().each.iter_mut().for_each(|one| one.gone(file, &blocks));
+        let is_few = blocks.end() - blocks.start() < ASKED_MOST;
+        if is_few && !blocks.clone().any(|block| key_of(file, block) <= below) {
+            return;
+        }
+        let (first, last) = blocks.into_inner();
+        let asked = Asked { file, block: BlockIndex(first), frames: 0, is_kept: false };
+        let request = Request { asked, how: How::Gone { last }, is_part: false, group: 0 };
+        if is_few && self.queues_up(&self.queues[queue_of_thread()], request) {
+            return;
+        }
+        let mut earlier = self.gathered(EARLIER_MOST / 2);
+        if earlier.len() < EARLIER_MOST {
+            earlier.push_back(request);
+        }
     }
 
     /// Whether some blocks are followed.
@@ -412,6 +466,11 @@ impl All {
         match request.how {
             How::Write => self.writes += 1,
             How::Hit | How::Miss { .. } => self.reads += 1,
+            How::Gone { last } => {
+                let Asked { file, block, .. } = request.asked;
+                let blocks = block.0..=last;
+                return self.each.iter_mut().for_each(|one| one.gone(file, &blocks));
+            }
         }
         self.each.iter_mut().for_each(|one| one.play(request, self.one_in));
     }
@@ -470,7 +529,7 @@ impl Miniature {
         let (is_scan, file_frames, admits) = match how {
             How::Miss { is_scan, file_frames, admits } => (is_scan, file_frames, admits),
             // The real tier has it, so it takes such blocks.
-            How::Hit | How::Write => (false, u64::MAX, true),
+            How::Hit | How::Write | How::Gone { .. } => (false, u64::MAX, true),
         };
         let read = Read {
             file: asked.file,
@@ -616,7 +675,7 @@ mod tests {
                 + one.places.capacity() * size_of::<u32>()
         };
         let bytes = found.each.iter().map(bytes).sum::<usize>()
-            + QUEUES * WAITING_MOST * size_of::<Request>();
+            + (QUEUES * WAITING_MOST + EARLIER_MOST) * size_of::<Request>();
         assert!(bytes < 5 << 20, "{bytes} bytes");
         assert!(found.each.iter().all(|one| one.used <= one.total), "more than fits");
         assert!(of_tier(4 * 64 * FRAMES_LEAST - 4, 64).read(0).is_none());
@@ -721,6 +780,7 @@ mod tests {
         assert_eq!((align_of::<Miniatures>(), size_of::<Queue>()), (128, 128));
         assert!(below != of_queues && !(of_all / 128..=ends_all).contains(&below));
         assert!(!(of_queues..of_queues + QUEUES).contains(&below));
+        assert_ne!(below, std::mem::offset_of!(Miniatures, earlier) / 128);
     }
 
     #[test]
@@ -733,6 +793,88 @@ mod tests {
         let found = all.played();
         for one in &found.each {
             assert_eq!((one.held.len(), one.used), (8, 16), "all but 3, 4 and from 10 on");
+        }
+    }
+
+    #[test]
+    fn who_takes_blocks_away_waits_for_nobody_who_plays_and_they_go_in_the_order_of_requests() {
+        let all = &of_tier(1024, 1);
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let played = all.all.lock();
+            scope.spawn(move || {
+                (0..9).for_each(|block| all.see(asked(block), How::Write));
+                all.gone(1, 0..=3);
+                all.see(asked(2), How::Write);
+                all.see(Asked { file: 2, ..asked(1) }, How::Write);
+                all.gone(2, 0..=u64::MAX);
+                all.see(Asked { file: 2, ..asked(3) }, How::Write);
+                for file in 3..3 + 2 * EARLIER_MOST as u64 {
+                    all.gone(file, 0..=u64::MAX);
+                }
+                done.send(()).unwrap();
+            });
+            let waited = is_done.recv_timeout(Duration::from_secs(60));
+            drop(played);
+            assert!(waited.is_ok(), "it waits for who plays");
+        });
+        assert_eq!(all.earlier.lock().len(), EARLIER_MOST, "no more than that is remembered");
+        let found = all.played();
+        let held: Vec<_> = found.each[4].held.keys().copied().collect();
+        assert_eq!(held, [(1, 2), (1, 4), (1, 5), (1, 6), (1, 7), (1, 8), (2, 3)]);
+        // What waits in the queue of another thread came before.
+        drop(found);
+        std::thread::scope(|scope| {
+            for file in 1..=9 {
+                scope.spawn(move || all.see(Asked { file, ..asked(1) }, How::Write));
+            }
+        });
+        (1..=9).for_each(|file| all.gone(file, 0..=u64::MAX));
+        assert!(all.played().each[4].held.is_empty());
+    }
+
+    #[test]
+    fn threads_that_ask_and_take_blocks_away_lose_and_tear_nothing_while_others_play() {
+        const ROUNDS: u64 = 20_000;
+        for resizes in [false, true] {
+            let all = &Miniatures::of_tier(1024, 1, true);
+            let over = &std::sync::atomic::AtomicUsize::new(0);
+            std::thread::scope(|scope| {
+                for file in 1..=3 {
+                    scope.spawn(move || {
+                        for n in 0..ROUNDS {
+                            let of_file = Asked { file, ..asked(n * 7919 % 500) };
+                            all.see(of_file, if n % 3 == 0 { How::Write } else { MISS });
+                            if n % 100 == 0 {
+                                all.gone(file, n % 400..=n % 400 + n / 100 % 100);
+                            }
+                        }
+                        all.gone(file, 0..=u64::MAX);
+                        let _ = over.fetch_add(1, std::sync::atomic::Ordering::Release);
+                    });
+                }
+                let mut n = 0;
+                while over.load(std::sync::atomic::Ordering::Acquire) < 3 {
+                    all.play_waiting();
+                    n += 1;
+                    if resizes && n % 3 == 0 {
+                        let _ = all.resized([1024, 2048, 64][n as usize / 3 % 3], 0);
+                    }
+                    let found = all.all.lock();
+                    for one in &found.each {
+                        let frames = one.held.values().map(|held| u64::from(held.frames));
+                        assert_eq!(one.used, frames.sum::<u64>());
+                    }
+                }
+            });
+            let found = all.played();
+            if !resizes {
+                assert!(found.each.iter().all(|one| one.held.is_empty() && one.used == 0));
+                let played = found.reads + found.writes;
+                drop(found);
+                let passed = all.read(1).unwrap().passed_over;
+                assert_eq!(played + passed, 3 * ROUNDS);
+            }
         }
     }
 
