@@ -618,7 +618,6 @@ pub(crate) fn finish(
         store.files.insert(state);
     }
     remove_orphans(store);
-    store.tiers.iter().for_each(|tier| store.mover.seed_what_if(tier));
     Ok(())
 }
 

@@ -20,7 +20,8 @@
 //! they are one request: the next part of the block that was read from home last, or followed last,
 //! is no other.
 //!
-//! A tier that was warm when it was attached begins with what it had, as far as that fits
+//! A tier that was warm when it was attached begins with what it had, as far as that fits: the
+//! background's first step looks for it, because an attach must not take longer for it
 //! ([`Miniatures::seed`]). When the tier grows, what was counted begins anew, of other sizes.
 //!
 //! **Deliberately absent**: redo, pins and rules `keep`, which take their part of a tier whatever
@@ -30,7 +31,7 @@
 use super::policy::{Chosen, Policy, Read};
 use crate::address::{BlockIndex, FRAME};
 use crate::format::entry::LEAF_BLOCKS;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crossbeam_utils::CachePadded;
 use std::collections::{BTreeMap, VecDeque};
@@ -132,6 +133,8 @@ pub(crate) struct Miniatures {
     one_in_least: u64,
     /// Somebody plays what waits, now and then.
     has_background: bool,
+    /// It has miniatures that do not know yet what it has.
+    unseeded: AtomicBool,
     /// Blocks with a smaller hash are followed. Every read looks here, so nothing that is written
     /// is in its cache line.
     below: CachePadded<AtomicU64>,
@@ -219,6 +222,7 @@ impl Miniatures {
         let found = Self {
             one_in_least: one_in.max(1),
             has_background,
+            unseeded: AtomicBool::new(false),
             below: CachePadded::new(AtomicU64::new(0)),
             queues: Default::default(),
             earlier: Mutex::default(),
@@ -232,13 +236,12 @@ impl Miniatures {
                 each: Vec::new(),
             }),
         };
-        let _ = found.resized(frames, 0);
+        found.resized(frames, 0);
         found
     }
 
-    /// The tier has so many frames now, and `read` blocks were read until now. Whether it had no
-    /// miniatures before, and has some.
-    pub(crate) fn resized(&self, frames: u64, read: u64) -> bool {
+    /// The tier has so many frames now, and `read` blocks were read until now.
+    pub(crate) fn resized(&self, frames: u64, read: u64) {
         let most = frames * QUARTERS[QUARTERS.len() - 1] / 4;
         let one_in = self.one_in_least.max(most.div_ceil(FRAMES_MOST));
         let mut all = self.played();
@@ -259,7 +262,14 @@ impl Miniatures {
         passed.for_each(|passed| passed.store(0, Ordering::Relaxed));
         (all.one_in, all.frames, all.read_before) = (one_in, frames, read);
         (all.began, all.reads, all.writes) = (Instant::now(), 0, 0);
-        is_large && !had_some
+        if is_large && !had_some {
+            self.unseeded.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it is to be told what the tier has. Says so once.
+    pub(crate) fn wants_seed(&self) -> bool {
+        self.unseeded.load(Ordering::Relaxed) && self.unseeded.swap(false, Ordering::Relaxed)
     }
 
     /// A block was asked for. On the way of every read and write: most of them end after a
@@ -383,7 +393,8 @@ impl Miniatures {
     /// it would have: some of them, by their hash.
     pub(crate) fn seed(&self, mut blocks: Vec<Asked>) {
         blocks.sort_by_cached_key(|asked| key_of(asked.file, asked.block.0));
-        for one in &mut self.played().each {
+        // What was asked for since then still waits, mostly.
+        for one in &mut self.all.lock().each {
             for asked in &blocks {
                 if one.used + asked.frames <= one.total - one.total / 4 {
                     one.hold(*asked);
@@ -858,7 +869,7 @@ mod tests {
                     all.play_waiting();
                     n += 1;
                     if resizes && n % 3 == 0 {
-                        let _ = all.resized([1024, 2048, 64][n as usize / 3 % 3], 0);
+                        all.resized([1024, 2048, 64][n as usize / 3 % 3], 0);
                     }
                     let found = all.all.lock();
                     for one in &found.each {
@@ -883,14 +894,16 @@ mod tests {
         let all = of_tier(1024, 1);
         (0..300).for_each(|block| all.see(asked(block), How::Write));
         (0..1000).for_each(|n| all.see(asked(n % 300), How::Hit));
-        assert!(!all.resized(2048, 1000), "it had some");
+        assert!(all.wants_seed() && !all.wants_seed());
+        all.resized(2048, 1000);
+        assert!(!all.wants_seed(), "it had some");
         let found = all.read(1000).unwrap();
         assert_eq!((found.reads, found.points[0].bytes_written), (0, 0.0));
         assert_eq!(found.points[2].bytes, 2048 << 12);
         (0..1000).for_each(|n| all.see(asked(n % 300), How::Hit));
         assert_eq!(ratios(&all, 2000)[3..], [1.0; 2]);
         // So large that it follows fewer blocks.
-        let _ = all.resized(4 * FRAMES_MOST, 2000);
+        all.resized(4 * FRAMES_MOST, 2000);
         let found = all.played();
         let held: Vec<_> = found.each[4].held.keys().collect();
         assert!(held.iter().all(|(file, block)| all.follows(*file, *block)), "{held:?}");
@@ -898,7 +911,9 @@ mod tests {
         assert!((5..40).contains(&held.len()), "{held:?}");
         drop(found);
         let small = of_tier(64, 1);
-        assert!(small.resized(1024, 0), "it had none");
+        assert!(!small.wants_seed());
+        small.resized(1024, 0);
+        assert!(small.wants_seed(), "it had none");
     }
 
     #[test]

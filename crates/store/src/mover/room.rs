@@ -173,20 +173,16 @@ impl Mover {
     /// Grows a tier by a step; see [`crate::tier::Tier::grow_step`].
     pub(crate) fn grow(&self, tier: &Arc<Ledger>) -> Result<bool> {
         let start = self.events.start();
-        let was_small = !tier.what_if.follows_some();
         let grown = tier.grow_step(|| blocks_read(&self.events.read()))?;
         if grown {
             let _ = self.events.record(waits::GROW, start);
-            if was_small {
-                self.seed_what_if(tier);
-            }
         }
         Ok(grown)
     }
 
-    /// What the tier has is what it would have at other sizes.
+    /// What the tier has is what it would have at other sizes: said once, when the curves begin.
     pub(crate) fn seed_what_if(&self, tier: &Arc<Ledger>) {
-        if !tier.what_if.follows_some() {
+        if !tier.what_if.wants_seed() {
             return;
         }
         let mut found = Vec::new();

@@ -98,6 +98,7 @@ impl Store {
         failed = self.lender.lending_step().err().or(failed);
         for tier in &self.tiers {
             tier.settle_idle_lanes();
+            self.mover.seed_what_if(tier);
             tier.what_if.play_waiting();
             failed = self.names.keep_slots(tier).err().or(failed);
             failed = self.mover.keep_free(tier).err().or(failed);

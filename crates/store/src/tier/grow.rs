@@ -42,7 +42,7 @@ impl Tier {
         let frames = self.allocator.total_frames();
         Chosen::resized(&self.policy, frames);
         if self.holds_data {
-            let _ = self.what_if.resized(frames, read());
+            self.what_if.resized(frames, read());
         }
         log::info!("tier `{}` grew to {len} bytes a member", self.name);
         Ok(true)

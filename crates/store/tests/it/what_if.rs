@@ -171,6 +171,7 @@ fn a_curve_of_a_tier_that_is_warm_when_it_is_attached_is_of_a_warm_tier() {
     let options = || Options { what_if_one_in: 4, ..place::options() };
     for round in 0..2 {
         let attached = attach(&place.home(), &[place.tier(16 * MIB)], options()).unwrap();
+        attached.background_step().unwrap();
         let file = attached.open("a.d8", OpenMode::READ).unwrap();
         let mut block = vec![0; BLOCK as usize];
         for n in 0..6 * FILE {
