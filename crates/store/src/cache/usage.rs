@@ -174,10 +174,20 @@ impl Usage {
     }
 
     /// A block of so many bytes became a clean copy.
-    pub(crate) fn inserted(&self, events: &Registry, start: Start, bytes: u64) {
+    pub(crate) fn inserted(
+        &self,
+        events: &Registry,
+        event: Option<EventId>,
+        start: Start,
+        bytes: u64,
+    ) {
         let _ = self.inserts.fetch_add(1, Relaxed);
         events.count(waits::INSERTS, 1);
-        self.wrote(events, (waits::ADMIT, waits::DATA_WRITTEN), start, bytes, bytes);
+        let counter = waits::DATA_WRITTEN;
+        match event {
+            Some(event) => self.wrote(events, (event, counter), start, bytes, bytes),
+            None => events.count_and_tally(counter, self.tally(events), WRITTEN, bytes),
+        }
     }
 
     /// So many blocks that missed become no clean copies.

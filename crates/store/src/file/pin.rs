@@ -142,7 +142,7 @@ impl FileIo {
                 if placed.loan.is_lent() {
                     return Ok(false);
                 }
-                self.own_redo_block(file, placed, block, None)?;
+                self.own_redo_block(file, placed, block, None, None)?;
                 continue;
             }
             if tries >= TRIES && alone.is_none() {
@@ -151,7 +151,7 @@ impl FileIo {
                 alone = Some((placed.past.lock(), placed.sizing.lock()));
             }
             while !placed.make_leaf(block, &mut kept)? {
-                self.mover.make_room(&placed.tier, Purpose::Pages, &mut turn)?;
+                self.mover.make_room_as(None, &placed.tier, Purpose::Pages, &mut turn)?;
             }
             let evictions = placed.map.evictions.load(Ordering::Acquire);
             file.read_home_block(placed, start, buffer)?;
@@ -167,11 +167,11 @@ impl FileIo {
                     ));
                 }
             }
-            match self.mover.admit_block(placed, block, buffer, evictions)? {
+            match self.mover.admit_block(placed, block, buffer, evictions, None)? {
                 Admitted::Done => {}
                 Admitted::NoRoom => {
                     let purpose = Purpose::Blocks(placed.block_size);
-                    self.mover.make_room(&placed.tier, purpose, &mut turn)?;
+                    self.mover.make_room_as(None, &placed.tier, purpose, &mut turn)?;
                 }
                 Admitted::Moved => {
                     (turn, alone) = (None, None);

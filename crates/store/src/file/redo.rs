@@ -37,6 +37,7 @@ use crate::tier::Few;
 use crate::tier::alloc::Purpose;
 use crate::waits;
 use std::sync::atomic::Ordering;
+use tiersmith_events::EventId;
 
 /// Most pieces of zeros that a write holds while it waits for more; the blocks after them get
 /// theirs one by one, where the drain finds them.
@@ -293,7 +294,7 @@ impl FileIo {
                     bytes.len() == placed.block_size.bytes()
                         && placed.block_size.start_of(block) < placed.size()
                 });
-                self.own_redo_block(file, placed, block, whole)?;
+                self.own_redo_block(file, placed, block, whole, Some(waits::FREE_WAIT))?;
                 continue;
             }
             if placed.map.get(block) != Entry::HOME {
@@ -317,13 +318,14 @@ impl FileIo {
 
     /// Step 1 for one block, unless it is `Dirty` already. A block that is written `whole` needs
     /// nothing of what home holds, and reading that would make a commit wait for home: it gets the
-    /// new bytes at once, durable before its entry is.
+    /// new bytes at once, durable before its entry is. Waiting for room is the event `room`.
     pub(crate) fn own_redo_block(
         &self,
         file: &FileState,
         placed: &Placed,
         block: BlockIndex,
         whole: Option<&[u8]>,
+        room: Option<EventId>,
     ) -> Result<()> {
         let tier = &placed.tier;
         let start_of_block = placed.block_size.start_of(block);
@@ -332,7 +334,7 @@ impl FileIo {
         loop {
             let Some(spot) = placed.spot(block).filter(|spot| spot.leaf.has_page()) else {
                 if !placed.make_leaf(block, &mut kept)? {
-                    self.mover.make_room(tier, Purpose::Pages, &mut turn)?;
+                    self.mover.make_room_as(room, tier, Purpose::Pages, &mut turn)?;
                 }
                 continue;
             };
@@ -364,7 +366,8 @@ impl FileIo {
                 Outcome::Moved => {}
                 Outcome::NoPiece => {
                     drop(meta);
-                    self.mover.make_room(tier, Purpose::Blocks(placed.block_size), &mut turn)?;
+                    let purpose = Purpose::Blocks(placed.block_size);
+                    self.mover.make_room_as(room, tier, purpose, &mut turn)?;
                 }
             }
         }
@@ -382,7 +385,7 @@ impl FileIo {
         if placed.map.get(block) == Entry::HOME {
             return Ok(());
         }
-        self.own_redo_block(file, placed, block, None)?;
+        self.own_redo_block(file, placed, block, None, Some(waits::FREE_WAIT))?;
         let meta = placed.meta.lock();
         let entry = placed.map.get(block);
         if entry.state() == State::Dirty {

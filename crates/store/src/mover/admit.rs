@@ -20,8 +20,10 @@ use crate::ledger::switch::Outcome;
 use crate::planted::Planted;
 use crate::profile::Keeping;
 use crate::sync::Mutex;
+use crate::waits;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
+use tiersmith_events::EventId;
 
 /// Runs of blocks that may wait. A run is 24 bytes.
 const WAITING_MOST: usize = 16_384;
@@ -239,7 +241,7 @@ impl Mover {
             &whole
         };
         // Where the tier cannot have a copy home is read as before.
-        let skip = match self.admit_block(placed, block, data, evictions) {
+        let skip = match self.admit_block(placed, block, data, evictions, Some(waits::ADMIT)) {
             Ok(Admitted::Done) => return Ok(()),
             Ok(Admitted::NoRoom) => Skip::NoRoom,
             Ok(Admitted::Moved) | Err(_) if placed.map.get(block) != Entry::HOME => Skip::Exists,
@@ -249,7 +251,8 @@ impl Mover {
         Ok(())
     }
 
-    /// Makes `data`, a whole block read from home since `evictions` was counted, a clean copy.
+    /// Makes `data`, a whole block read from home since `evictions` was counted, a clean copy. The
+    /// time is this event's. `None`: it is part of what the caller records.
     ///
     /// # Errors
     /// When the medium cannot be written.
@@ -259,6 +262,7 @@ impl Mover {
         block: BlockIndex,
         data: &[u8],
         evictions: u64,
+        event: Option<EventId>,
     ) -> Result<Admitted> {
         let tier = &placed.tier;
         let start = self.events.start();
@@ -280,7 +284,7 @@ impl Mover {
         let counts = || Some(within().min(data.len())).filter(|within| *within > 0 && !moved());
         Ok(match tier.adopt(spot, Some(data), State::Cached, counts)? {
             Outcome::Done => {
-                placed.usage.inserted(&self.events, start, data.len() as u64);
+                placed.usage.inserted(&self.events, event, start, data.len() as u64);
                 Admitted::Done
             }
             Outcome::Moved if moved() || within() == 0 => Admitted::Moved,

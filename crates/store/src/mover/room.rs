@@ -4,7 +4,8 @@
 //! the turn to make room, in this order: pieces that lanes hold back, growth by a step, empty map
 //! pages, clean blocks, dirty blocks after destaging, and the map pages that those leave empty;
 //! then the same of files whose blocks are to be kept longest. The others wait for their turn and
-//! look again. The time is the event `free buffer waits`.
+//! look again. The time is the event `free buffer waits`, but for a pin or a move in, which no
+//! session waits for: there it is part of `tier move in`.
 //!
 //! # Who made room gets it
 //! What becomes free is reserved for the one whose turn it is, and the turn ends only when it has
@@ -30,6 +31,7 @@ use crate::tier::alloc::Purpose;
 use crate::waits;
 use std::sync::Arc;
 use std::time::Duration;
+use tiersmith_events::EventId;
 
 /// Rounds in which nothing could be moved, before the tier is called full.
 const IDLE_ROUNDS: u32 = 3;
@@ -66,7 +68,22 @@ impl Mover {
         purpose: Purpose,
         turn: &mut Option<Turn<'a>>,
     ) -> Result<()> {
-        self.wait_for_room(tier, purpose.frames(), Some(purpose), &|| has_room(tier, purpose), turn)
+        self.make_room_as(Some(waits::FREE_WAIT), tier, purpose, turn)
+    }
+
+    /// The same; the time is this event's. `None`: it is part of what the caller records.
+    ///
+    /// # Errors
+    /// As [`Mover::make_room`].
+    pub(crate) fn make_room_as<'a>(
+        &self,
+        event: Option<EventId>,
+        tier: &'a Arc<Ledger>,
+        purpose: Purpose,
+        turn: &mut Option<Turn<'a>>,
+    ) -> Result<()> {
+        let has_room = || has_room(tier, purpose);
+        self.wait_for_room(event, tier, purpose.frames(), Some(purpose), &has_room, turn)
     }
 
     /// Returns when `has_room` says so, for about that many frames of whatever purpose.
@@ -80,11 +97,12 @@ impl Mover {
         has_room: &dyn Fn() -> bool,
         turn: &mut Option<Turn<'a>>,
     ) -> Result<()> {
-        self.wait_for_room(tier, frames, None, has_room, turn)
+        self.wait_for_room(Some(waits::FREE_WAIT), tier, frames, None, has_room, turn)
     }
 
     fn wait_for_room<'a>(
         &self,
+        event: Option<EventId>,
         tier: &'a Arc<Ledger>,
         frames: u64,
         purpose: Option<Purpose>,
@@ -100,7 +118,9 @@ impl Mover {
         if result.is_err() {
             *turn = None;
         }
-        let _ = self.events.record(waits::FREE_WAIT, start);
+        if let Some(event) = event {
+            let _ = self.events.record(event, start);
+        }
         result
     }
 
