@@ -92,10 +92,7 @@ impl Mover {
     pub(crate) fn destage_at(&self, file: &FileState, moving: &mut Moving<'_>) -> Result<()> {
         let Some(placed) = &file.placed else { return Ok(()) };
         if placed.loan.is_lent() {
-            let blocks = self.destage_file(file, u64::MAX)?;
-            let bytes = placed.block_size.bytes() as u64;
-            let _ = moving.step(&file.unlinked, blocks, bytes, placed.size());
-            return Ok(());
+            return self.lent_at_once(file, placed, moving);
         }
         if placed.class == FileClass::Redo {
             return self.drain_at(file, placed, moving);
@@ -152,7 +149,7 @@ impl Mover {
             }
         }
         if placed.loan.is_lent() {
-            return self.destage_file(file, u64::MAX).map(|_| ());
+            return self.lent_at_once(file, placed, moving);
         }
         let _moving = placed.moving.lock();
         if !placed.is_gone() && !placed.loan.is_lent() {
@@ -161,6 +158,18 @@ impl Mover {
         moving.moved.at = placed.size();
         let all = placed.map.counts().0 == 0;
         self.note_destaged(file, all, &Ok(moving.moved.blocks));
+        Ok(())
+    }
+
+    fn lent_at_once(
+        &self,
+        file: &FileState,
+        placed: &Placed,
+        moving: &mut Moving<'_>,
+    ) -> Result<()> {
+        let blocks = self.destage_file(file, u64::MAX)?;
+        let bytes = placed.block_size.bytes() as u64;
+        let _ = moving.at_once(&file.unlinked, blocks, bytes, placed.size());
         Ok(())
     }
 

@@ -94,10 +94,21 @@ impl<'a> Moving<'a> {
         block_bytes: u64,
         at: u64,
     ) -> bool {
+        self.pace.moved(blocks * block_bytes, Instant::now());
+        self.at_once(removed, blocks, block_bytes, at)
+    }
+
+    /// The same, of blocks that went whatever the pace.
+    pub(crate) fn at_once(
+        &mut self,
+        removed: &AtomicBool,
+        blocks: u64,
+        block_bytes: u64,
+        at: u64,
+    ) -> bool {
         self.moved.blocks += blocks;
         self.moved.bytes += blocks * block_bytes;
         self.moved.at = at;
-        self.pace.moved(blocks * block_bytes, Instant::now());
         let moved = self.moved;
         let mut stopped = false;
         let went_on = self.pace.wait(|| {
@@ -140,6 +151,21 @@ mod tests {
         let mut moving = Moving::at(Some(10), &mut goes_on);
         assert!(!moving.step(&AtomicBool::new(false), 1, 8192, 16_384));
         assert_eq!(moving.moved, Moved { blocks: 1, bytes: 8192, at: 16_384, stopped: true });
+    }
+
+    #[test]
+    fn what_went_whatever_the_pace_is_counted_and_nobody_rests_for_it() {
+        let mut asked = 0;
+        let mut goes_on = |_: &Moved| {
+            asked += 1;
+            true
+        };
+        let mut moving = Moving::at(Some(10), &mut goes_on);
+        let began = Instant::now();
+        assert!(moving.at_once(&AtomicBool::new(false), 3, 8192, 24_576));
+        assert!(began.elapsed() < Duration::from_secs(600), "its bytes take 40 minutes");
+        assert_eq!(moving.moved, Moved { blocks: 3, bytes: 24_576, at: 24_576, stopped: false });
+        assert_eq!(asked, 1);
     }
 
     #[test]
