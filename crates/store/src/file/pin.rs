@@ -27,8 +27,9 @@ impl FileIo {
         let placed = self.can_pin(file)?;
         // One that is lent is on the tier's medium as a whole, and stays there.
         if !placed.loan.is_lent() {
-            self.check_pin_fits(placed)?;
+            // Before the look, so that of two that come at once one sees the other at least.
             let coming = placed.stay.come();
+            self.check_pin_fits(placed)?;
             self.bring_in(file, placed, moving)?;
             if file.unlinked.load(Ordering::Acquire) {
                 return Err(file.invalid("pin", "it was removed meanwhile"));
