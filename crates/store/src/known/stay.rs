@@ -1,5 +1,8 @@
 //! Why a file's blocks stay in the tier: it is pinned, or they are being brought in.
 //!
+//! They stay as far as the tier decides. On a tier of clean copies only, a write of the file takes
+//! the copies of its blocks away all the same: home is written past them.
+//!
 //! **Invariant**: it is pinned here when the state line on the tier says so; what is being brought
 //! in changes nothing of that before all of it is there.
 

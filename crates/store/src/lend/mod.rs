@@ -155,8 +155,11 @@ impl Lender {
         if placed.is_gone() || file.unlinked.load(Ordering::Acquire) {
             return Err("it was removed".into());
         }
-        if placed.stay.stays() {
+        if placed.stay.is_pinned() {
             return Err("it is pinned".into());
+        }
+        if placed.stay.stays() {
+            return Err("its blocks are being brought into the tier".into());
         }
         if size == 0 {
             return Err("it is empty".into());
