@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// The longest sleep, so that work ends soon when it is to.
 const NAP: Duration = Duration::from_millis(200);
+/// Steps of blocks that go together.
+const STEPS_A_SECOND: u64 = 5;
 /// The most that is made up for after a stall.
 const CREDIT: Duration = Duration::from_secs(1);
 
@@ -80,9 +82,9 @@ impl<'a> Moving<'a> {
         Self { pace: Pace::of(bytes_per_s), rate: bytes_per_s, goes_on, moved: Moved::default() }
     }
 
-    /// Blocks of so many bytes that may go in one step: those of a second at most.
+    /// Blocks of so many bytes that may go in one step: those of a fifth of a second at most.
     pub(crate) fn blocks_a_step(&self, block_bytes: u64) -> u64 {
-        self.rate.map_or(u64::MAX, |rate| (rate / block_bytes).max(1))
+        self.rate.map_or(u64::MAX, |rate| (rate / STEPS_A_SECOND / block_bytes).max(1))
     }
 
     /// Blocks of so many bytes were moved, and the file is through up to `at`. Waits until it is

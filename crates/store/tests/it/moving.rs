@@ -93,7 +93,7 @@ fn a_move_home_goes_over_the_file_once_and_holds_nothing_between_two_steps() {
     file.write(0, &place::pattern(2, 0, (BLOCKS * BLOCK) as usize)).unwrap();
     // Five blocks a step; the first is written anew behind each, and the file is cut on the way.
     let mut steps = 0;
-    let moved = attached.move_home_at("a.d8", Some(5 * BLOCK), |moved| {
+    let moved = attached.move_home_at("a.d8", Some(25 * BLOCK), |moved| {
         file.write(0, &[steps as u8; BLOCK as usize]).unwrap();
         if moved.at == 20 * BLOCK {
             file.truncate(30 * BLOCK).unwrap();
@@ -122,10 +122,15 @@ fn redo_goes_home_as_slowly_as_it_is_told_and_its_move_can_be_ended() {
     file.write(0, &place::pattern(5, 0, (PAGES * PAGE) as usize)).unwrap();
     let dirty = || attached.files()[0].dirty;
     assert_eq!(dirty(), PAGES);
-    let moved = attached.move_home_at("log.redo", Some(10 * PAGE), |moved| moved.blocks < 10);
+    let moved = attached.move_home_at("log.redo", Some(50 * PAGE), |moved| moved.blocks < 10);
     assert_eq!((moved.unwrap().blocks, dirty()), (10, PAGES - 10));
+    // Two steps; between them it rests a fifth of a second.
+    let began = Instant::now();
+    let moved = attached.move_home_at("log.redo", Some(50 * PAGE), |moved| moved.blocks < 20);
+    assert!(began.elapsed() >= Duration::from_millis(195), "{:?}", began.elapsed());
+    assert_eq!((moved.unwrap().blocks, dirty()), (20, PAGES - 30));
     let moved = attached.move_home_at("log.redo", None, |_| true).unwrap();
-    assert_eq!((moved.blocks, moved.at, dirty()), (PAGES - 10, PAGES * PAGE, 0));
+    assert_eq!((moved.blocks, moved.at, dirty()), (PAGES - 30, PAGES * PAGE, 0));
     drop(file);
     attached.detach().unwrap();
     let home = std::fs::read(place.home().join("log.redo")).unwrap();
@@ -138,7 +143,7 @@ fn a_move_home_that_was_ended_leaves_the_rest_in_the_tier() {
     let attached = attached(&place);
     let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
     file.write(0, &place::pattern(2, 0, (BLOCKS * BLOCK) as usize)).unwrap();
-    let moved = attached.move_home_at("a.d8", Some(10 * BLOCK), |moved| moved.blocks < 10);
+    let moved = attached.move_home_at("a.d8", Some(50 * BLOCK), |moved| moved.blocks < 10);
     assert_eq!(moved.unwrap().blocks, 10);
     let found = the_file(&attached);
     assert_eq!((found.dirty, found.cached), (BLOCKS - 10, 10));
