@@ -226,6 +226,15 @@ fn a_pinned_file_is_not_lent_and_a_lent_one_may_be_pinned() {
     home.pin("1.seg").unwrap();
     assert!(file.lend().unwrap().is_none());
     assert!(home.stats().lending.refused.unwrap().contains("pinned"));
+    let coming = home.open("2.seg", OpenMode::CREATE).unwrap();
+    coming.write(0, &vec![3; LEN]).unwrap();
+    let moved = home.move_in_at("2.seg", None, |_| {
+        assert!(coming.lend().unwrap().is_none());
+        false
+    });
+    assert!(moved.unwrap().stopped);
+    assert!(home.stats().lending.refused.unwrap().contains("being brought into"));
+    drop(coming);
     // No segment by its name: nothing is lent, and nothing is said about it.
     drop(file);
     home.detach().unwrap();

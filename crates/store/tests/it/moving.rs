@@ -5,9 +5,9 @@
 
 use crate::place::{self, Place};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use tiersmith_store::{
     AttachedHome, FileClass, FileInTier, HomeModel, Medium, Moved, OpenMode, Options, TierSpec,
@@ -207,6 +207,34 @@ fn a_file_is_not_pinned_before_all_of_it_is_there_and_is_not_unpinned_meanwhile(
     again.unpin("a.d8").unwrap();
     assert!(!the_file(&again).pinned);
     again.detach().unwrap();
+}
+
+#[test]
+fn of_two_pins_at_once_that_do_not_fit_together_one_is_pinned_at_most_and_none_stays_by_failing() {
+    let place = Place::in_memory();
+    for name in ["a.d8", "b.d8"] {
+        std::fs::write(place.home().join(name), vec![1; MIB as usize]).unwrap();
+    }
+    let attached = attached(&place);
+    let both = Barrier::new(2);
+    for round in 0..50 {
+        let pin = |name: &str| {
+            both.wait();
+            attached.pin(name).map_err(|e| e.to_string())
+        };
+        let (a, b) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| pin("b.d8"));
+            (pin("a.d8"), other.join().unwrap())
+        });
+        assert!(a.is_err() || b.is_err(), "round {round}: both are pinned");
+        assert!([a, b].iter().flat_map(|pin| pin.as_ref().err()).all(|e| e.contains("an eighth")));
+        for name in ["a.d8", "b.d8"] {
+            attached.unpin(name).unwrap();
+            attached.evict(Some(Path::new(name)), 0).unwrap();
+        }
+        attached.pin("b.d8").unwrap();
+        attached.unpin("b.d8").unwrap();
+    }
 }
 
 #[test]
