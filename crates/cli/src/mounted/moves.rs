@@ -93,7 +93,7 @@ struct Job {
     ended: Option<Instant>,
     /// Says that it is to end: its own, so that nobody takes that back.
     stop: Arc<AtomicBool>,
-    /// The files that will be pinned when it has ended; those that are pinned too.
+    /// The files that it will pin, or pin again.
     pins: HashSet<PathBuf>,
 }
 
@@ -172,7 +172,7 @@ impl Moves {
         true
     }
 
-    /// Whether one runs that pins this file.
+    /// Whether one runs that will pin this file.
     pub(super) fn will_pin(&self, path: &Path) -> bool {
         lock(&self.last).as_ref().is_some_and(|job| job.ended.is_none() && job.pins.contains(path))
     }
@@ -217,6 +217,7 @@ impl Running<'_> {
         match moved {
             Ok(moved) if moved.stopped => Ok(None),
             result => {
+                self.is_through_with(&file.path);
                 self.change(|live| {
                     live.files += 1;
                     live.failed += u64::from(result.is_err());
@@ -224,6 +225,13 @@ impl Running<'_> {
                 });
                 result.map(|moved| Some(moved.blocks))
             }
+        }
+    }
+
+    /// It will not pin this file any more: it has, or could not.
+    fn is_through_with(&self, path: &Path) {
+        if let Some(job) = lock(&self.moves.last).as_mut() {
+            let _ = job.pins.remove(path);
         }
     }
 
@@ -254,6 +262,7 @@ impl Drop for Running<'_> {
 #[allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 mod tests {
     use super::*;
+    use tiersmith_store::{Guard, Medium, Options, Profile, TierSpec, attach};
 
     #[test]
     fn one_runs_at_a_time_and_none_while_the_home_is_taken_away() {
@@ -279,6 +288,31 @@ mod tests {
         running.is_whole();
         drop(running);
         assert!(moves.live().unwrap().whole && !moves.end());
+    }
+
+    #[test]
+    fn a_pin_holds_back_the_unpinning_of_files_that_it_has_not_come_to_and_of_no_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("db");
+        std::fs::create_dir(&home).unwrap();
+        for name in ["a.ibd", "b.ibd", "c.ibd"] {
+            std::fs::write(home.join(name), [1; 100]).unwrap();
+        }
+        let tier = TierSpec::new("fast", dir.path().join("fast"), Medium::Emulated, 16 << 20);
+        let profile = Some(Profile::named("generic").unwrap());
+        let options = Options { profile, guard: Guard::Door, ..Options::default() };
+        let home = attach(&home, &[tier], options).unwrap();
+        let files = home.candidates("*.ibd").unwrap();
+        let moves = Moves::default();
+        let running = moves.begin("pin".into(), &files, true, None).unwrap();
+        let held = || files.iter().filter(|file| moves.will_pin(&file.path)).count();
+        assert_eq!((files.len(), held()), (3, 3));
+        let _ = running.file(&files[0], |_| Ok(Moved::default())).unwrap();
+        assert!(!moves.will_pin(&files[0].path) && held() == 2, "it is pinned");
+        let _ = running.file(&files[1], |_| Err("no room".into())).unwrap_err();
+        assert!(!moves.will_pin(&files[1].path) && held() == 1, "it could not be pinned");
+        drop(running);
+        assert_eq!(held(), 0);
     }
 
     #[test]
