@@ -18,7 +18,7 @@ const FREED_AT_ONCE: usize = 32;
 
 impl Mover {
     /// Takes the oldest blocks of a redo file home and frees their frames, until `keep` blocks are
-    /// left. Returns how many went.
+    /// left of those that it has now. Returns how many went.
     ///
     /// A block that is written while it is on its way stays.
     ///
@@ -45,8 +45,10 @@ impl Mover {
         }
         let tier = &placed.tier;
         let mut drained = 0;
+        // As many as there are now: of a file that is written without a pause some are always left.
+        let mut left = placed.meta.lock().redo.len().saturating_sub(keep);
         loop {
-            let most = (ROUND_BYTES / placed.block_size.bytes()).max(1);
+            let most = (ROUND_BYTES / placed.block_size.bytes()).max(1).min(left);
             let (mut going, size) = {
                 let mut meta = placed.meta.lock();
                 let mut going: Vec<(BlockIndex, u64, Entry)> = Vec::new();
@@ -61,6 +63,7 @@ impl Mover {
             if going.is_empty() {
                 return Ok(drained);
             }
+            left -= going.len();
             going.sort_by_key(|(block, _, _)| *block);
             let start = self.events.start();
             // Without `meta`, for which an append would wait as long as all this takes. `moving`

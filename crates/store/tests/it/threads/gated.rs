@@ -178,7 +178,9 @@ fn a_redo_record_written_between_two_parts_of_what_a_drain_frees_is_not_lost() {
                 let _done = Done(&drained);
                 attached.destage(Some(Path::new("a.redo"))).unwrap();
             });
+            let end = Instant::now() + Duration::from_secs(120);
             while !drained.load(SeqCst) {
+                assert!(Instant::now() < end, "the drain does not end while the file is written");
                 let len = rng.usize(1..100);
                 // In the parts that are freed last.
                 let at = rng.u64(LEN / 2..LEN - len as u64);
