@@ -106,13 +106,13 @@ fn files_are_opened_by_their_paths_while_they_are_renamed() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _done = place::Done(&stop);
             for _ in 0..500 {
                 attached.rename("a/b/0.d4", "a/0.d4").unwrap();
                 attached.rename("a/b", "c").unwrap();
                 attached.rename("c", "a/b").unwrap();
                 attached.rename("a/0.d4", "a/b/0.d4").unwrap();
             }
-            stop.store(true, Ordering::Release);
         });
         while !stop.load(Ordering::Acquire) {
             for (n, file) in (0..).zip(&open) {

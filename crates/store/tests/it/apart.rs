@@ -63,6 +63,7 @@ fn parts_of_a_block_are_lost(planted: Planted, patience: Duration) -> bool {
             })
             .collect();
         scope.spawn(|| moves_blocks(&home, &done));
+        let _done = place::Done(&done);
         counts.into_iter().for_each(|thread| thread.join().unwrap());
     });
     lost.load(SeqCst)
@@ -89,6 +90,7 @@ fn an_old_version_comes_back(planted: Planted, patience: Duration) -> bool {
             });
         }
         scope.spawn(|| moves_blocks(&home, &done));
+        let _done = place::Done(&done);
         for version in 1_u64.. {
             if old.load(SeqCst) || begun.elapsed() >= patience {
                 break;
@@ -96,7 +98,6 @@ fn an_old_version_comes_back(planted: Planted, patience: Duration) -> bool {
             file.write(0, version.to_le_bytes().repeat(BLOCK / 8).as_slice()).unwrap();
             written.store(version, SeqCst);
         }
-        done.store(true, SeqCst);
     });
     old.load(SeqCst)
 }

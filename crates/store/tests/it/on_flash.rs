@@ -112,6 +112,7 @@ fn threads_that_write_read_destage_and_evict_see_their_newest_blocks_in_a_file_o
             })
             .collect();
         let (home, done) = (&home, &done);
+        let _done = place::Done(done);
         scope.spawn(move || {
             while !done.load(SeqCst) {
                 home.destage(Some(Path::new("a.d8"))).unwrap();
@@ -128,7 +129,6 @@ fn threads_that_write_read_destage_and_evict_see_their_newest_blocks_in_a_file_o
         for writer in writers {
             writer.join().unwrap();
         }
-        done.store(true, SeqCst);
     });
     let newest = place::contents(&file);
     drop((file, home));

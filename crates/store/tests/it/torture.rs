@@ -8,7 +8,7 @@
 use crate::place;
 
 use crate::gate::Gate;
-use crate::place::{Memory, Place};
+use crate::place::{Done, Memory, Place};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -43,15 +43,6 @@ fn version(which: u64, bytes: &[u8]) -> u64 {
         word(0)
     );
     found
-}
-
-/// Sets a flag when it goes, so that threads that run until then end also when another one panics.
-struct Done<'a>(&'a AtomicBool);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
 }
 
 /// A file whose blocks have parts of one length, each with one writer and the version that was

@@ -189,6 +189,7 @@ fn misses_are_counted_while_the_file_is_written() {
         let file = attached.open("a.d8", OpenMode::WRITE).unwrap();
         let stop = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let _done = place::Done(&stop);
             let _ = scope.spawn(|| {
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                     file.write(0, &[1; 100]).unwrap();
@@ -199,7 +200,6 @@ fn misses_are_counted_while_the_file_is_written() {
             for n in 0..200 {
                 file.read(((1 + n * 203 % (BLOCKS - 1)) * BLOCK) as u64, &mut block).unwrap();
             }
-            stop.store(true, std::sync::atomic::Ordering::Relaxed);
         });
         let usage = attached.stats().usage(FileClass::Data);
         assert_eq!(usage.hits + usage.misses, 200, "{medium:?}");

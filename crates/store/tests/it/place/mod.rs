@@ -7,6 +7,7 @@ mod media;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use tiersmith_pmem::Mapping;
 use tiersmith_store::{AttachedHome, File, Medium, Options, Profile, Stats, TierSpec, TierStats};
@@ -133,6 +134,16 @@ pub(crate) fn image(mapping: &Mapping) -> Vec<u8> {
 /// An image in memory as the only member of a tier.
 pub(crate) fn loaded(bytes: &[u8]) -> Vec<Arc<Mapping>> {
     vec![Arc::new(Mapping::in_memory(bytes, 0))]
+}
+
+/// Sets a flag when it goes, so that threads that run until then end also when another one panics:
+/// a scope waits for them.
+pub(crate) struct Done<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 /// The whole contents of an open file.

@@ -9,7 +9,7 @@ mod gated;
 use crate::place;
 
 use crate::gate::Gate;
-use crate::place::{Memory, Place, attach};
+use crate::place::{Done, Memory, Place, attach};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
@@ -100,15 +100,6 @@ fn assert_accounts(place: &Place, spec: &TierSpec, attached: AttachedHome) {
     place::assert_accounted(&attached.stats());
     attached.unlink("all.d4").unwrap();
     attached.detach().unwrap();
-}
-
-/// Sets a flag when it goes, so that threads that run until then end also when another one panics.
-struct Done<'a>(&'a AtomicBool);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
 }
 
 #[test]
