@@ -5,7 +5,8 @@
 //! read through a view, which keeps its frame from being reused; the entry is read again after the
 //! view is there. A block of a redo file, which is written in place, is copied again. A read from
 //! home is good when the entry still says `Home` and nothing became `Home` meanwhile (otherwise the
-//! block may have been written, destaged and evicted during the read); else it is read again.
+//! block may have been written, destaged and evicted during the read); else it is read again, in
+//! the end with its lane locked.
 //!
 //! A block of a data file is compared with its checksum when it is read from a device, and in
 //! memory the first time since the attach ([`crate::ledger::at_rest`]). A clean copy that is not
@@ -34,6 +35,9 @@ use tiersmith_events::{EventId, Start};
 
 /// How often a read from the tier is tried without a lock.
 const LOCK_FREE_ATTEMPTS: u32 = 1000;
+/// The same of a read of a block from home, which takes longer: meanwhile nothing else of the file
+/// may become `Home`.
+const LOCK_FREE_READS_OF_HOME: u32 = 8;
 
 /// A block in the tier, borrowed: no copy is made. As long as it lives its frame is not reused; a
 /// later write of the block goes to another frame, so the bytes stay as they were when it was
@@ -384,17 +388,26 @@ impl FileIo {
         let mut hits = 0;
         // Something moved meanwhile: block by block, each as it is now.
         for (block, inner, range) in blocks {
-            loop {
+            for attempt in 0.. {
                 if self.read_from_tier(file, placed, block, inner, &mut into[range.clone()])? {
                     hits += 1;
                     break;
                 }
                 let start = self.events.start();
+                // A file of which blocks are evicted all the time: under the block's lane its entry
+                // stays, and home was synced before it said so.
+                let lane = (attempt >= LOCK_FREE_READS_OF_HOME)
+                    .then(|| placed.tier.lock_lane(placed.id, block));
+                if lane.is_some() && !still_home(&block) {
+                    continue;
+                }
                 let evictions = placed.map.evictions.load(Ordering::Acquire);
                 let part = &mut into[range.clone()];
                 let (at, bytes) = (placed.block_size.start_of(block) + inner as u64, part.len());
                 file.read_home_block(placed, at, part)?;
-                if placed.map.home_held(evictions, || still_home(&block)) {
+                let is_locked = lane.is_some();
+                drop(lane);
+                if is_locked || placed.map.home_held(evictions, || still_home(&block)) {
                     self.read_home(start, bytes as u64, 1);
                     let seen = MissOf { is_scan: seen.scan, evictions };
                     self.missed(file, placed, vec![(block, inner, range)], into, &seen)?;

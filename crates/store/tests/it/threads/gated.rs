@@ -1,6 +1,7 @@
 //! The orders of events that chance seldom brings about, one by one ([`Gate`]).
 
 use super::*;
+use std::sync::mpsc::{Sender, channel};
 
 /// A simulated home behind a gate, with `a.d8` of four blocks at home, and a tier with nothing in
 /// it.
@@ -155,6 +156,52 @@ fn a_redo_record_written_while_its_block_is_drained_is_not_lost() {
     drop((redo, _file));
     attached.detach().unwrap();
     assert_eq!(gate.contents(Path::new("a.redo")), expected);
+}
+
+#[test]
+fn a_read_of_home_comes_to_its_end_while_other_blocks_of_the_file_are_evicted_all_the_time() {
+    const BLOCKS: usize = 60;
+    let home = Arc::new(SimHome::new(None));
+    home.put(Path::new("a.d8"), &place::pattern(1, 0, BLOCKS * BLOCK)).unwrap();
+    home.rebase();
+    let gate = Gate::new(home);
+    let spec = place::small("fast".into(), MIB);
+    let tiers = vec![(spec, vec![Memory::new(MIB)])];
+    let attached =
+        testing::attach_simulated(gate.clone(), tiers, &place::profile(), place::options())
+            .unwrap();
+    let file = attached.open("a.d8", OpenMode::READ).unwrap();
+    // All but the first are in the tier.
+    attached.pin("a.d8").unwrap();
+    attached.unpin("a.d8").unwrap();
+    assert_eq!(attached.evict(None, 1).unwrap(), 1);
+    assert_eq!(file.blocks_in_tier(), (0, BLOCKS as u64 - 1));
+    // During each read of home somebody evicts a copy, or waits for the lane that the read has.
+    let reads = Arc::new(AtomicU64::new(0));
+    let (asks, is_asked) = channel::<Sender<u64>>();
+    let other = attached.clone();
+    let evictor = std::thread::spawn(move || {
+        for answer in is_asked {
+            let _ = answer.send(other.evict(None, 1).unwrap());
+        }
+    });
+    fn evict_during_reads(gate: &Arc<Gate>, asks: Sender<Sender<u64>>, reads: Arc<AtomicU64>) {
+        let again = gate.clone();
+        gate.after_next_read(move || {
+            reads.fetch_add(1, SeqCst);
+            let (answer, answered) = channel();
+            asks.send(answer).unwrap();
+            if answered.recv_timeout(Duration::from_millis(200)) != Ok(0) {
+                evict_during_reads(&again, asks, reads);
+            }
+        });
+    }
+    evict_during_reads(&gate, asks, reads.clone());
+    assert!(block(&file, 0) == place::pattern(1, 0, BLOCK));
+    let reads = reads.load(SeqCst);
+    assert!((2..=12).contains(&reads), "home was read {reads} times");
+    gate.after_next_read(|| {});
+    evictor.join().unwrap();
 }
 
 #[test]
