@@ -386,6 +386,15 @@ fn a_directory_that_is_a_link_of_theirs_does_not_lead_root_to_its_own_database()
     }
 }
 
+/// Sets a flag when it goes.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn names_that_are_exchanged_while_root_works_lead_root_nowhere() {
     if !root("names_that_are_exchanged_while_root_works_lead_root_nowhere") {
@@ -413,6 +422,8 @@ fn names_that_are_exchanged_while_root_works_lead_root_nowhere() {
             }
             swaps
         });
+        // Also when a command does not end in time: the scope waits for the thread.
+        let done = Done(stop);
         let begun = Instant::now();
         let arguments: [&[&str]; 3] = [
             &["attach", "hers/in/app.db", "--fast", "fast", "--size", "8M", "--emulate"],
@@ -424,7 +435,7 @@ fn names_that_are_exchanged_while_root_works_lead_root_nowhere() {
                 site.tiersmith(arguments);
             }
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(done);
         swapper.join().unwrap()
     });
     assert!(swaps > 1000, "{swaps} swaps");
