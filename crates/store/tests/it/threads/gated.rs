@@ -158,6 +158,45 @@ fn a_redo_record_written_while_its_block_is_drained_is_not_lost() {
     assert_eq!(gate.contents(Path::new("a.redo")), expected);
 }
 
+/// During each of the next hundred reads of home somebody is asked to do something, and what he
+/// does is waited for: not for long, since he may wait for who reads. His answer is whether he did.
+fn during_reads(gate: &Arc<Gate>, asks: Sender<Sender<u64>>, reads: Arc<AtomicU64>) {
+    let again = gate.clone();
+    gate.after_next_read(move || {
+        let (answer, answered) = channel();
+        asks.send(answer).unwrap();
+        let did = answered.recv_timeout(Duration::from_millis(200)) != Ok(0);
+        if did && reads.fetch_add(1, SeqCst) < 100 {
+            during_reads(&again, asks, reads);
+        }
+    });
+}
+
+#[test]
+fn a_pin_of_a_file_that_is_written_past_the_tier_during_each_read_is_asked_and_comes_to_its_end() {
+    let (gate, attached, file) = gated(Medium::Volatile);
+    let (asks, is_asked) = channel::<Sender<u64>>();
+    let writer = std::thread::spawn(move || {
+        for answer in is_asked {
+            file.write(3 * BLOCK as u64, &[1; 100]).unwrap();
+            let _ = answer.send(1);
+        }
+    });
+    let reads = Arc::new(AtomicU64::new(0));
+    during_reads(&gate, asks, reads.clone());
+    let mut asked = 0;
+    let stopped = attached.pin_at("a.d8", None, |_| {
+        asked += 1;
+        asked < 2
+    });
+    assert_eq!((stopped.unwrap().stopped, reads.load(SeqCst)), (true, 2));
+    assert!(!attached.pin_at("a.d8", None, |_| true).unwrap().stopped);
+    let reads = reads.load(SeqCst);
+    assert!((6..40).contains(&reads), "home was read {reads} times for four blocks");
+    gate.after_next_read(|| {});
+    writer.join().unwrap();
+}
+
 #[test]
 fn a_read_of_home_comes_to_its_end_while_other_blocks_of_the_file_are_evicted_all_the_time() {
     const BLOCKS: usize = 60;
@@ -176,7 +215,7 @@ fn a_read_of_home_comes_to_its_end_while_other_blocks_of_the_file_are_evicted_al
     attached.unpin("a.d8").unwrap();
     assert_eq!(attached.evict(None, 1).unwrap(), 1);
     assert_eq!(file.blocks_in_tier(), (0, BLOCKS as u64 - 1));
-    // During each read of home somebody evicts a copy, or waits for the lane that the read has.
+    // Somebody evicts a copy, or waits for the lane that the read has.
     let reads = Arc::new(AtomicU64::new(0));
     let (asks, is_asked) = channel::<Sender<u64>>();
     let other = attached.clone();
@@ -185,18 +224,7 @@ fn a_read_of_home_comes_to_its_end_while_other_blocks_of_the_file_are_evicted_al
             let _ = answer.send(other.evict(None, 1).unwrap());
         }
     });
-    fn evict_during_reads(gate: &Arc<Gate>, asks: Sender<Sender<u64>>, reads: Arc<AtomicU64>) {
-        let again = gate.clone();
-        gate.after_next_read(move || {
-            reads.fetch_add(1, SeqCst);
-            let (answer, answered) = channel();
-            asks.send(answer).unwrap();
-            if answered.recv_timeout(Duration::from_millis(200)) != Ok(0) {
-                evict_during_reads(&again, asks, reads);
-            }
-        });
-    }
-    evict_during_reads(&gate, asks, reads.clone());
+    during_reads(&gate, asks, reads.clone());
     assert!(block(&file, 0) == place::pattern(1, 0, BLOCK));
     let reads = reads.load(SeqCst);
     assert!((2..=12).contains(&reads), "home was read {reads} times");
