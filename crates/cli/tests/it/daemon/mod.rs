@@ -8,9 +8,11 @@ pub(crate) mod loops;
 
 use std::cell::Cell;
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -292,30 +294,66 @@ pub(crate) fn tiersmith(arguments: &[&str]) -> Output {
     output(command(arguments).spawn().unwrap(), arguments)
 }
 
-/// Waits for a program, not for ever.
+/// Waits for a program, not for ever: also not for one that waits for a disk, which no kill ends,
+/// or whose children keep its output open.
 pub(crate) fn output(child: Child, what: &[&str]) -> Output {
-    let pid = u64::from(child.id());
-    let (done, ended) = std::sync::mpsc::channel::<()>();
-    let watch = std::thread::spawn(move || {
-        if ended.recv_timeout(LIMIT).is_err_and(|e| e == std::sync::mpsc::RecvTimeoutError::Timeout)
-        {
-            kill("KILL", pid);
+    output_within(child, LIMIT).unwrap_or_else(|e| panic!("{what:?}: {e}"))
+}
+
+/// The same, killed after so long.
+///
+/// # Errors
+/// It does not end when it is killed.
+pub(crate) fn output_within(mut child: Child, limit: Duration) -> std::io::Result<Output> {
+    let stdout = gather(child.stdout.take());
+    let stderr = gather(child.stderr.take());
+    let began = Instant::now();
+    let mut killed = false;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
         }
+        if began.elapsed() > limit && !killed {
+            eprintln!("process {} is killed, because it goes on for {limit:?}", child.id());
+            child.kill()?;
+            killed = true;
+        }
+        if began.elapsed() > limit + GOING {
+            return Err(std::io::Error::other("it waits in the kernel, and no kill ends it"));
+        }
+        let step = if began.elapsed() < Duration::from_millis(50) { 1 } else { 10 };
+        std::thread::sleep(Duration::from_millis(step));
+    };
+    let all = |from: Receiver<Vec<u8>>| {
+        from.recv_timeout(LIMIT).map_err(|_| std::io::Error::other("its output is kept open"))
+    };
+    Ok(Output { status, stdout: all(stdout)?, stderr: all(stderr)? })
+}
+
+/// How long a killed process may take to go.
+const GOING: Duration = Duration::from_secs(30);
+
+/// All that comes from a pipe.
+fn gather(from: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
+    let (tell, told) = std::sync::mpsc::channel();
+    let _ = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        let _ = from.map(|mut from| from.read_to_end(&mut all));
+        let _ = tell.send(all);
     });
-    let output = child.wait_with_output().unwrap_or_else(|e| panic!("{what:?}: {e}"));
-    drop(done);
-    watch.join().unwrap();
-    output
+    told
 }
 
 /// Runs the program, which must succeed. What the kernel or a database that ends still holds for an
-/// instant makes a mount busy: then again.
+/// instant makes a mount busy: then again. Not a device that somebody uses: that one stays in use,
+/// and all tests that wait for it one after the other would wait for hours.
 pub(crate) fn good(arguments: &[&str]) -> Output {
     let began = Instant::now();
     let mut output = tiersmith(arguments);
     while matches!(arguments[0], "attach" | "detach" | "unmount")
         && !output.status.success()
         && ["in use", "busy"].iter().any(|word| text(&output).contains(word))
+        && !text(&output).contains("never overwritten")
         && began.elapsed() < LIMIT
     {
         std::thread::sleep(Duration::from_millis(50));

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::daemon::{Site, mounts_below, wait_until};
+use crate::daemon::{LIMIT, Site, mounts_below, output_within, wait_until};
 
 /// The file system that the home of a site is on. To be dropped after the site, which unmounts it.
 pub(crate) struct Volume {
@@ -15,7 +15,10 @@ pub(crate) struct Volume {
 
 /// Whether a program did what it was asked.
 pub(crate) fn run(program: &str, args: &[&str]) -> bool {
-    let done = Command::new(program).args(args).stdin(Stdio::null()).output();
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // To mount makes a loop device, which may wait in the kernel.
+    let done = command.spawn().and_then(|child| output_within(child, LIMIT));
     let done = done.unwrap_or_else(|e| panic!("{program}: {e}"));
     if !done.status.success() {
         eprintln!("{program} {args:?}: {}", String::from_utf8_lossy(&done.stderr));
