@@ -61,7 +61,7 @@ pub use error::Error;
 pub use file::OpenOptions;
 pub use health::{Disk, Health};
 pub use raw::{
-    Foreign, Raw, begins_of, block_devices, is_kept, is_persistent_memory, open_to_read,
-    remedy_of_denied,
+    Foreign, Raw, Relative, devices_called, devices_of_size, id_of, is_called, is_kept,
+    is_persistent_memory, open_to_read, read_begin, remedy_of_denied,
 };
 pub use report::Report;

@@ -274,6 +274,16 @@ pub(crate) fn attach_mapped(
                 refuse_foreign(sb, &own, uuid.as_ref(), path)?;
             }
         }
+        if !spec.medium.has_clean_copies_only()
+            && let Some(sb) = tier.superblocks.as_ref().map(|sb| &sb[0])
+            && Some(sb.attachment) == uuid
+            && sb.state != TierState::Detached
+        {
+            let noted = note.iter().flat_map(|note| &note.tiers);
+            for (noted, member) in noted.filter(|noted| noted.name == sb.name).zip(&spec.members) {
+                noted.refuse_another_state(sb, member, path)?;
+            }
+        }
         if spec.medium == Medium::Volatile {
             // Clean copies of an earlier attach are nobody's loss.
             for sb in tier.superblocks.take().iter().flatten() {
@@ -446,8 +456,9 @@ fn take(
         tier.number_records(count);
         write_owner(tier);
     }
-    if tiers.iter().any(|tier| tier.is_ephemeral()) {
-        // Before home is written: an older state of the tier is told by its number.
+    if tiers.iter().any(|tier| tier.is_counted()) {
+        // Before home is written, and before anybody is told that a block is durable: an older
+        // state of the tier is told by its number.
         write_note(&*home, path, &Note::new(attachment, profile.name(), &options, &tiers))?;
     }
     let env = Arc::new(Environment::new(home, path, events, options));

@@ -85,11 +85,11 @@ pub use lend::{LendingStats, holders::LentInUse};
 pub use medium::SigbusWatch;
 /// Whether an open file is open anywhere else, for doors that keep files of their own.
 pub use medium::is_only_opening;
-pub use medium::{Devices, Durability, Medium, OnDevice, devices_of};
+pub use medium::{Durability, Medium, OnDevice};
 pub use mover::pace::Moved;
 pub use mover::scrub::Scrubbed;
 pub use mover::unreadable::LostBlock;
-pub use note::{AttachedTier, Attachment, attachment};
+pub use note::{AttachedTier, Attachment, IsTier, attachment};
 pub use plain::lent_beside;
 pub use planted::Planted;
 pub use profile::{CacheRule, CacheRules, CacheRulesError, FileClass, Keeping, Placement, Profile};

@@ -12,7 +12,7 @@ use crate::format::hex;
 use crate::format::superblock::Superblock;
 use crate::home::{Home, NOTE_MAX, NoteOf};
 use crate::ledger::Ledger;
-use crate::medium::Medium;
+use crate::medium::{Medium, OnDevice};
 use crate::options::{Guard, Options, TierSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -65,16 +65,16 @@ pub(crate) struct NoteTier {
     /// An ephemeral disk that failed while home was written: what is there may be older than home.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) given_up: bool,
-    /// Of an ephemeral tier: which one it is, and how often it was attached. What is on the disk is
-    /// believed if it is that, and not an older state of it.
+    /// Of an ephemeral tier, and of one on a block device: which one it is, and how often it was
+    /// attached. What is on the disk is believed if it is that, and not an older state of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) copies_of: Option<CopiesOf>,
+    pub(crate) newest: Option<Newest>,
 }
 
-/// Which state of which tier has the home's copies.
+/// Which state of which tier the home was last attached to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CopiesOf {
+pub(crate) struct Newest {
     /// The tier's own uuid, which it gets when it is formatted.
     tier: String,
     /// Its count of attaches.
@@ -168,6 +168,48 @@ pub struct AttachedTier {
     pub grow_by: u64,
     /// Ready to attach again.
     pub spec: TierSpec,
+    /// Which state of which tier the home was last attached to, where that is noted.
+    newest: Option<Newest>,
+}
+
+impl AttachedTier {
+    /// The tier's own uuid, where it is noted: of one on a block device.
+    #[must_use]
+    pub fn uuid(&self) -> Option<&str> {
+        self.newest.as_ref().map(|noted| &noted.tier[..])
+    }
+}
+
+/// What is on a device, to a home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IsTier {
+    /// The home's tier.
+    Yes,
+    /// Of the home's attachment, but not of the state that the home was last attached to: why.
+    InAnotherState(String),
+    /// Nothing of this home's.
+    No,
+}
+
+impl Attachment {
+    /// What a device has that was looked at.
+    #[must_use]
+    pub fn compare(&self, found: &OnDevice) -> IsTier {
+        let OnDevice::Tier { attachment, name, is_free: false, uuid, attach_count } = found else {
+            return IsTier::No;
+        };
+        let Some(tier) = self.tiers.iter().find(|tier| tier.name == *name) else {
+            return IsTier::No;
+        };
+        if *attachment != self.id {
+            return IsTier::No;
+        }
+        let found = Newest { tier: uuid.clone(), attach_count: *attach_count };
+        match tier.newest.as_ref().and_then(|noted| noted.differs(&found)) {
+            None => IsTier::Yes,
+            Some(how) => IsTier::InAnotherState(how),
+        }
+    }
 }
 
 /// What the note in a home says: the home itself may be mounted, moved aside, or where it belongs.
@@ -197,23 +239,94 @@ pub fn attachment(home: &Path) -> Result<Option<Attachment>> {
     }))
 }
 
-impl CopiesOf {
-    fn those_of(superblock: &Superblock) -> Self {
+impl Newest {
+    fn of(superblock: &Superblock) -> Self {
         Self { tier: hex(&superblock.tier_uuid), attach_count: superblock.attach_count }
+    }
+
+    /// What a superblock of the attachment is to this. An attach that is cut before it has noted
+    /// its number has not touched home, and the next one notes the number first.
+    fn compare(&self, found: &Newest) -> State {
+        match (self.tier == found.tier, found.attach_count.checked_sub(self.attach_count)) {
+            (false, _) => State::AnotherTier,
+            (true, None) => State::Older,
+            (true, Some(0 | 1)) => State::Newest,
+            (true, Some(_)) => State::NewerThanHome,
+        }
     }
 }
 
+/// What is found on a disk, by the home's note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Newest,
+    /// A copy from before a later attach, or a disk that was set back.
+    Older,
+    /// Home was set back.
+    NewerThanHome,
+    /// Formatted at another time.
+    AnotherTier,
+}
+
 impl NoteTier {
-    /// Whether what an ephemeral disk has are copies of this home. An attach that is cut before it
-    /// has noted its number has not touched home.
+    /// Whether what an ephemeral disk has are copies of this home.
     pub(crate) fn believes(&self, superblock: &Superblock) -> bool {
-        let found = CopiesOf::those_of(superblock);
         !self.given_up
             && self.name == superblock.name
-            && self.copies_of.as_ref().is_some_and(|noted| {
-                noted.tier == found.tier
-                    && (noted.attach_count..=noted.attach_count + 1).contains(&found.attach_count)
-            })
+            && self
+                .newest
+                .as_ref()
+                .is_some_and(|noted| noted.compare(&Newest::of(superblock)) == State::Newest)
+    }
+
+    /// Refuses a member of this attachment that is another state of the tier than the home was
+    /// last attached to, where that is noted.
+    ///
+    /// # Errors
+    /// [`Error::WrongTier`] that says which of the two is older, and what to do.
+    pub(crate) fn refuse_another_state(
+        &self,
+        superblock: &Superblock,
+        member: &Path,
+        home: &Path,
+    ) -> Result<()> {
+        let Some(noted) = &self.newest else { return Ok(()) };
+        match noted.differs(&Newest::of(superblock)) {
+            None => Ok(()),
+            Some(how) => Err(Error::WrongTier(format!(
+                "{} has tier `{}` of {}, but {how}. Nothing was changed",
+                member.display(),
+                self.name,
+                home.display()
+            ))),
+        }
+    }
+}
+
+impl Newest {
+    /// How a superblock of the attachment is not of this state, and what to do; `None`: it is.
+    fn differs(&self, found: &Newest) -> Option<String> {
+        let Newest { tier, attach_count: noted } = self;
+        let count = found.attach_count;
+        Some(match self.compare(found) {
+            State::Newest => return None,
+            State::Older => format!(
+                "as it was at attach {count}, and the home was attached {noted} times: it is an \
+                 old copy, which lacks what was written since. Give the device that has the \
+                 newest: --fast DEVICE"
+            ),
+            State::NewerThanHome => format!(
+                "as it was at attach {count}, and by its note the home was attached {noted} times: \
+                 the home was set back to an older state. Restore both to one time; or, to go on \
+                 with the home as it is, take the device away and `tiersmith detach \
+                 --force-without-tier`"
+            ),
+            State::AnotherTier => format!(
+                "it was formatted at another time: its uuid is {}, and the home's note has {tier}. \
+                 Give the device that has that one: --fast DEVICE",
+                found.tier
+            ),
+        })
     }
 }
 
@@ -274,6 +387,7 @@ impl NoteTier {
             max_size: self.max_size,
             grow_by: self.grow_by,
             spec,
+            newest: self.newest,
         }
     }
 }
@@ -319,7 +433,7 @@ impl Note {
                 holds_redo: tier.holds_redo,
                 holds_data: tier.holds_data,
                 given_up: false,
-                copies_of: tier.is_ephemeral().then(|| CopiesOf::those_of(&superblock)),
+                newest: tier.is_counted().then(|| Newest::of(&superblock)),
             }
         });
         Self {
@@ -452,7 +566,7 @@ mod tests {
             holds_redo: true,
             holds_data: false,
             given_up: false,
-            copies_of: None,
+            newest: None,
         };
         Note {
             attachment: [7; 16],
@@ -471,6 +585,22 @@ mod tests {
     fn a_note_reads_back_whatever_the_names_are() {
         let note = note();
         assert_eq!(Note::parse(&note.encode().unwrap(), Path::new("/db")).unwrap(), note);
+    }
+
+    #[test]
+    fn what_is_on_a_disk_is_compared_with_the_noted_attach_and_its_tier() {
+        let of = |tier: &str, attach_count| Newest { tier: tier.into(), attach_count };
+        let noted = of("aa", 3);
+        let state = |tier, count| noted.compare(&of(tier, count));
+        assert_eq!(state("aa", 0), State::Older);
+        assert_eq!(state("aa", 2), State::Older);
+        assert_eq!((state("aa", 3), state("aa", 4)), (State::Newest, State::Newest));
+        assert_eq!(state("aa", 5), State::NewerThanHome);
+        assert_eq!(state("ab", 3), State::AnotherTier);
+        assert_eq!(noted.differs(&of("aa", 4)), None);
+        let said = |tier, count| noted.differs(&of(tier, count)).unwrap();
+        assert!(said("aa", 2).contains("old copy") && said("aa", 2).contains("--fast DEVICE"));
+        assert!(said("aa", 5).contains("set back") && said("ab", 3).contains("uuid is ab"));
     }
 
     #[test]

@@ -8,6 +8,9 @@
 //! kernel does not claim (a loop device above, a read-only device, memory, the same disk by another
 //! name, a program that has it open). Without sysfs nothing is opened.
 //!
+//! Devices that this one has nothing to do with are never opened, but for loop devices: one may
+//! hang, and a thread that waits for a disk cannot be killed.
+//!
 //! What decides is read past the kernel's copy: that may be older than the device, while another
 //! process has it open.
 //!
@@ -43,7 +46,6 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
@@ -67,14 +69,11 @@ const MIDDLE: [u64; 3] = [0x20_0000, 0x40_0000, 0x400_0000];
 
 /// How long somebody who looks at a device (udev) may take to be done.
 const PROBED: Duration = Duration::from_secs(10);
-/// How long all other devices together may take to be read.
-const OTHERS: Duration = Duration::from_secs(5);
 
 /// An open device.
 #[derive(Debug)]
 pub(crate) struct RawDevice {
     node: Node,
-    number: u64,
     path: PathBuf,
     /// All its bytes.
     bytes: u64,
@@ -99,6 +98,13 @@ impl RawDevice {
                     .into(),
             ));
         };
+        if node.is_stopped() {
+            return Err(unproved(
+                "it is suspended, or gone, by what the kernel says, so nobody would be answered; \
+                 bring it back (`dmsetup resume`, or see `dmesg`), and try again"
+                    .into(),
+            ));
+        }
         let used = || node.used(this());
         // Also where the open would say so itself: this says by whom.
         if let Some(by) = used() {
@@ -165,19 +171,19 @@ impl RawDevice {
         if bytes < 2 * (FRONT + TAIL) {
             return Err(Error::TooShort { path, found: bytes, wanted: 2 * (FRONT + TAIL) });
         }
-        Ok((Self { node, number: found.st_rdev, path, bytes }, file))
+        Ok((Self { node, path, bytes }, file))
     }
 
     /// Bytes that may be used.
     pub(crate) fn usable(&self) -> u64 {
-        (self.bytes - TAIL) / BLOCK * BLOCK
+        usable_of(self.bytes)
     }
 
     /// What the user has to repeat: the first of what tells this device from all others of this
     /// machine, else its name with its size.
     pub(crate) fn identity(&self) -> String {
         let (own, _) = self.node.ids_of_its_own(this());
-        own.into_iter().next().unwrap_or_else(|| self.name_and_size())
+        own.into_iter().next().unwrap_or_else(|| self.node.name_and_size())
     }
 
     /// Whether the user means this device. Its name with its size does not tell a device that has
@@ -185,7 +191,7 @@ impl RawDevice {
     pub(crate) fn is_called(&self, said: &str) -> bool {
         let (own, _) = self.node.ids_of_its_own(this());
         match own.is_empty() {
-            true => said == self.name_and_size(),
+            true => said == self.node.name_and_size(),
             false => own.iter().any(|id| id == said),
         }
     }
@@ -194,10 +200,6 @@ impl RawDevice {
     pub(crate) fn namesakes(&self) -> Vec<PathBuf> {
         let (_, shared) = self.node.ids_of_its_own(this());
         shared.iter().map(Node::path).collect()
-    }
-
-    fn name_and_size(&self) -> String {
-        format!("{}:{}", self.node.name(), self.bytes)
     }
 
     /// What is on it that is not ours, but for what is not zero without a mark.
@@ -269,21 +271,27 @@ impl RawDevice {
         }
     }
 
-    /// Its partitions, and the disk that it is part of.
-    pub(crate) fn family(&self) -> Vec<PathBuf> {
-        let others = self.node.family().into_iter().filter(|node| *node != self.node);
-        others.map(|node| node.path()).collect()
+    /// What shares bytes with it: its partitions, and the disk that it is part of.
+    pub(crate) fn family(&self, direct: &File, bytes: usize) -> Vec<Relative> {
+        let partitions = self.node.partitions().into_iter().filter_map(|node| {
+            // Through the disk: the partition may have no node here. Past its end there is nothing.
+            let at = node.start()?;
+            let len = (bytes as u64).min(self.bytes.checked_sub(at)?);
+            let mut begin = vec![0; usize::try_from(len).ok()?];
+            let read = read_past_the_copy(direct, self.bytes, at, &mut begin).map(|()| begin);
+            Some(Relative { path: node.path(), begin: read })
+        });
+        let disk = self.node.disk().map(|node| {
+            let path = node.path();
+            Relative { begin: read_begin(&path, bytes), path }
+        });
+        partitions.chain(disk).collect()
     }
+}
 
-    /// Other devices on which the same bytes would be found twice: none that this one is made of.
-    pub(crate) fn others(&self) -> Vec<PathBuf> {
-        let below = self.node.below(this());
-        let all = Node::all(this()).into_iter();
-        all.filter(|node| node.number() != self.number && !below.contains(node))
-            .filter(may_be_read)
-            .map(|node| node.path())
-            .collect()
-    }
+/// Bytes that may be used of a device with so many.
+fn usable_of(bytes: u64) -> u64 {
+    bytes.saturating_sub(TAIL) / BLOCK * BLOCK
 }
 
 /// Waits for who holds a lock only to look.
@@ -393,17 +401,21 @@ impl Raw<'_> {
         self.device.opener()
     }
 
-    /// Its partitions, and the disk that it is part of.
+    /// What shares bytes with it: its partitions, and the disk that it is part of; with the first
+    /// `bytes`, fewer of a shorter one.
     #[must_use]
-    pub fn family(&self) -> Vec<PathBuf> {
-        self.device.family()
+    pub fn family(&self, bytes: usize) -> Vec<Relative> {
+        self.device.family(self.direct, bytes)
     }
+}
 
-    /// The other devices of this machine that could be a copy of it: none that it is made of.
-    #[must_use]
-    pub fn others(&self) -> Vec<PathBuf> {
-        self.device.others()
-    }
+/// A device that shares bytes with another.
+#[derive(Debug)]
+pub struct Relative {
+    /// The usual path of its node.
+    pub path: PathBuf,
+    /// Its first bytes, or why they cannot be read.
+    pub begin: io::Result<Vec<u8>>,
 }
 
 /// What somebody else has on a device.
@@ -481,11 +493,32 @@ fn clear(
     sync()
 }
 
-/// The block devices of this machine that have a medium and can be read without acting on it, by
-/// the usual paths of their nodes.
+/// What tells a block device from all others of this machine: its WWN, serial number or uuid, if
+/// it has one that no other has. By what the kernel says; the device is not opened.
 #[must_use]
-pub fn block_devices() -> Vec<PathBuf> {
-    Node::all(this()).into_iter().filter(may_be_read).map(|node| node.path()).collect()
+pub fn id_of(device: &Path) -> Option<String> {
+    let (own, _) = node_at(device)?.ids_of_its_own(this());
+    own.into_iter().next()
+}
+
+/// Whether a block device has this WWN, serial number or uuid; it is not opened.
+#[must_use]
+pub fn is_called(device: &Path, id: &str) -> bool {
+    node_at(device).is_some_and(|node| node.ids().iter().any(|own| own == id))
+}
+
+/// The block devices of this machine with this WWN, serial number or uuid; none is opened.
+#[must_use]
+pub fn devices_called(id: &str) -> Vec<PathBuf> {
+    let all = Node::all(this()).into_iter().filter(may_be_read);
+    all.filter(|node| node.ids().iter().any(|own| own == id)).map(|node| node.path()).collect()
+}
+
+/// The block devices of this machine of which so many bytes may be used; none is opened.
+#[must_use]
+pub fn devices_of_size(usable: u64) -> Vec<PathBuf> {
+    let all = Node::all(this()).into_iter().filter(may_be_read);
+    all.filter(|node| usable_of(node.bytes()) == usable).map(|node| node.path()).collect()
 }
 
 /// Whether a block device is persistent memory, or a part of it.
@@ -505,37 +538,15 @@ fn node_at(device: &Path) -> Option<Node> {
     found.file_type().is_block_device().then(|| Node::of(this(), found.rdev()))?
 }
 
-/// The first `bytes` of devices, past the kernel's copy; fewer of a shorter one. What does not
-/// answer is not waited for for long: a volume may be suspended, a server gone.
-#[must_use]
-pub fn begins_of(devices: &[PathBuf], bytes: usize) -> Vec<(PathBuf, io::Result<Vec<u8>>)> {
-    let (tell, told) = mpsc::channel();
-    let mut found: Vec<(PathBuf, io::Result<Vec<u8>>)> = Vec::new();
-    let silent = || io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
-    for (n, device) in devices.iter().enumerate() {
-        found.push((device.clone(), Err(silent())));
-        if node_at(device).is_some_and(|node| node.is_stopped()) {
-            found[n].1 = Err(io::Error::other("it is suspended, or gone"));
-            continue;
-        }
-        let (tell, device) = (tell.clone(), device.clone());
-        let began = std::thread::Builder::new().stack_size(256 << 10).spawn(move || {
-            // Nobody may listen any more.
-            let _ = tell.send((n, begin_of(&device, bytes)));
-        });
-        if let Err(e) = began {
-            found[n].1 = Err(e);
-        }
+/// The first `bytes` of a block device, past the kernel's copy; fewer of a shorter one. A device
+/// that hangs holds up who calls this, whom not even a kill ends then.
+///
+/// # Errors
+/// The kernel's; also when the device is suspended or gone, by what the kernel says.
+pub fn read_begin(device: &Path, bytes: usize) -> io::Result<Vec<u8>> {
+    if node_at(device).is_some_and(|node| node.is_stopped()) {
+        return Err(io::Error::other("it is suspended, or gone"));
     }
-    drop(tell);
-    let began = Instant::now();
-    while let Ok((n, read)) = told.recv_timeout(OTHERS.saturating_sub(began.elapsed())) {
-        found[n].1 = read;
-    }
-    found
-}
-
-fn begin_of(device: &Path, bytes: usize) -> io::Result<Vec<u8>> {
     let file = match open_with(device, OFlags::DIRECT) {
         Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => open_to_read(device)?,
         other => other?,

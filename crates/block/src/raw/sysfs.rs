@@ -72,6 +72,11 @@ impl Node {
         name.replace('!', "/")
     }
 
+    /// What is said of it that has no id of its own.
+    pub(crate) fn name_and_size(&self) -> String {
+        format!("{}:{}", self.name(), self.bytes())
+    }
+
     /// The usual path of its node.
     pub(crate) fn path(&self) -> PathBuf {
         Path::new("/dev").join(self.name())
@@ -95,8 +100,13 @@ impl Node {
         self.folder.join("partition").exists()
     }
 
+    /// Where a partition begins on its disk, in bytes.
+    pub(crate) fn start(&self) -> Option<u64> {
+        text(&self.folder.join("start"))?.parse::<u64>().ok()?.checked_mul(512)
+    }
+
     /// The whole disk, of a partition.
-    fn disk(&self) -> Option<Node> {
+    pub(crate) fn disk(&self) -> Option<Node> {
         if self.is_partition() { Node::at(self.folder.parent()?) } else { None }
     }
 

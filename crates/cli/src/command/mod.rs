@@ -10,6 +10,7 @@ mod files;
 mod home;
 mod hot;
 mod kv;
+mod look_at;
 mod manual;
 mod probe;
 mod scrub;
@@ -55,6 +56,8 @@ pub(crate) enum Command {
     Kv(kv::Kv),
     #[command(hide = true)]
     Manual(manual::Manual),
+    #[command(hide = true)]
+    LookAt(look_at::LookAt),
 }
 
 impl Command {
@@ -78,6 +81,7 @@ impl Command {
             Command::Unpin(unpin) => unpin.run(),
             Command::Move(one) => one.run(),
             Command::Unmount(unmount) => unmount.run(),
+            Command::LookAt(look_at) => look_at.run(),
             Command::Kv(kv) => kv.run(),
             Command::Manual(manual) => manual.run(),
         }

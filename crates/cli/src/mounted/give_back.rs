@@ -21,6 +21,7 @@ use serde::Serialize;
 use tiersmith_store::home::{Home, RealHome};
 use tiersmith_store::{AttachedHome, Attachment, Medium, Options, TierSpec, attachment};
 
+use super::belief::is_believed;
 use super::control::{self, Reply, Request};
 use super::device::{self, Presence};
 use super::leavings::{self, Removed, ToRemove};
@@ -111,8 +112,7 @@ fn detached(place: &Place, noted: Option<Attachment>) -> Result<Detached> {
         )));
     }
     let mut done = Detached::of(place);
-    let made =
-        noted.filter(|note| plan::is_believed(note) && note.door.contains_key(plan::key::MADE));
+    let made = noted.filter(|note| is_believed(note) && note.door.contains_key(plan::key::MADE));
     if let Some(note) = made {
         let there = note.tiers.iter().flat_map(|tier| &tier.members);
         let there = there.filter(|member| leavings::is_tier_of(member, &note.id));
@@ -149,7 +149,7 @@ fn detach_unserved(place: &Place, fast: &[PathBuf], give_up: GiveUp) -> Result<D
     if give_up == GiveUp::Tier || nobody_misses_it(&note, fast) {
         return lose_tier(place, &note, done);
     }
-    let made = plan::is_believed(&note) && note.door.contains_key(plan::key::MADE);
+    let made = is_believed(&note) && note.door.contains_key(plan::key::MADE);
     let specs = plan::noted_tiers(place, &note, fast)?;
     let options = Options { admit: false, home_model: None, ..plan::as_noted(&note) };
     let home = match attach_patiently(place, &specs, &options) {

@@ -18,9 +18,9 @@ use tiersmith_dir::{Dir, NumberText, PathText, Sidecar, Unfit};
 use tiersmith_store::MemberLabel;
 use tiersmith_store::home::HomeStat;
 
+use super::belief;
 use super::control;
 use super::place::Place;
-use super::plan;
 use crate::error::{Error, Result};
 use crate::messages;
 
@@ -215,7 +215,7 @@ fn read_list(place: &Place) -> Result<Option<Vec<u8>>> {
     }
     let file = dir.open_file(&name).map_err(cannot)?;
     let found = file.metadata().map_err(cannot)?;
-    if !plan::is_trusted(&found) || found.len() > LIST.most {
+    if !belief::is_trusted(&found) || found.len() > LIST.most {
         return Err(not_ours());
     }
     let mut text = Vec::new();

@@ -14,8 +14,8 @@ use std::io::ErrorKind;
 
 use rustix::fs::OFlags;
 
+use super::belief::is_trusted;
 use super::place::Place;
-use super::plan::is_trusted;
 use crate::error::{Error, Result};
 use crate::messages;
 

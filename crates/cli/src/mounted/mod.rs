@@ -12,6 +12,7 @@
 //! `store`).
 
 mod answer;
+mod belief;
 mod cloud_disk;
 mod confine;
 pub(crate) mod control;
@@ -48,12 +49,13 @@ use control::{Reply, Request};
 use place::{Place, Standing};
 
 pub(crate) use answer::fill;
+pub(crate) use belief::is_believed;
 pub(crate) use cloud_disk::emptied_at_stop;
 pub(crate) use give_back::{Detached, GiveUp, detach, detach_store};
 pub(crate) use heat::{HotFile, HotTier, LiveHot, Rates};
 pub(crate) use launch::launch;
 pub(crate) use live::{Live, size};
-pub(crate) use plan::{as_noted, is_believed, noted_tiers};
+pub(crate) use plan::{as_noted, noted_tiers};
 pub(crate) use scrub::LiveScrub;
 pub(crate) use serve::serve;
 pub(crate) use tier::{place as tier_place, trusted};

@@ -17,7 +17,6 @@
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
@@ -27,6 +26,7 @@ use tiersmith_store::{
     attachment,
 };
 
+use super::belief::{is_believed, is_trusted};
 use super::cloud_disk;
 use super::device;
 use super::pages;
@@ -199,8 +199,9 @@ impl Plan {
         let (tiers, made) = tiers(wish, note.as_ref(), &place)?;
         if again {
             remarks.extend(on_an_emptied_disk(&tiers));
-            remarks.extend(note.iter().flat_map(|note| called_otherwise(note, &tiers)));
+            remarks.extend(note.iter().flat_map(|note| device::called_otherwise(note, &tiers)));
         }
+        device::note_names(&mut noted, door, wish.fast.as_deref(), &tiers);
         if made.is_some() || door.get(key::MADE).is_some() {
             let _ = noted.insert(key::MADE.to_owned(), "yes".to_owned());
         }
@@ -309,18 +310,6 @@ fn on_an_emptied_disk(tiers: &[TierSpec]) -> Option<String> {
     ))
 }
 
-/// Devices that have other names than when the home was attached.
-fn called_otherwise(note: &Attachment, tiers: &[TierSpec]) -> Vec<String> {
-    let was = note.tiers.iter().flat_map(|tier| &tier.members);
-    let is = tiers.iter().flat_map(|spec| &spec.members);
-    was.zip(is)
-        .filter(|(was, is)| was != is && device::is_one(is))
-        .map(|(was, is)| {
-            format!("the tier's device was {} and is {} now", was.display(), is.display())
-        })
-        .collect()
-}
-
 fn named_model(name: &str) -> Result<HomeModel> {
     HomeModel::named(name).ok_or_else(|| {
         let known: Vec<String> =
@@ -365,20 +354,6 @@ fn word(value: impl clap::ValueEnum) -> String {
 /// The value a note has for a key; what this version does not know is left out.
 fn noted<T: clap::ValueEnum>(door: &BTreeMap<String, String>, key: &str) -> Option<T> {
     T::from_str(door.get(key)?, false).ok()
-}
-
-/// Whether a file was written by root or this user, and nobody else can change it.
-pub(super) fn is_trusted(found: &Metadata) -> bool {
-    is_ours(found.uid(), found.mode(), found.nlink())
-}
-
-/// Whether the note that was read was written by root or this user.
-pub(crate) fn is_believed(note: &Attachment) -> bool {
-    is_ours(note.owner, note.mode, note.links.into())
-}
-
-fn is_ours(owner: u32, mode: u32, links: u64) -> bool {
-    (owner == 0 || owner == rustix::process::geteuid().as_raw()) && mode & 0o022 == 0 && links == 1
 }
 
 /// The profile: as said, as noted, or by looking into the directory.

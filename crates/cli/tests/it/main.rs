@@ -32,6 +32,7 @@ mod planted;
 mod power_cuts;
 mod raw_dangers;
 mod raw_devices;
+mod raw_names;
 mod redis;
 mod screen;
 mod serve;

@@ -33,7 +33,7 @@ pub(crate) use block::OnSectors;
 pub(crate) use mapped::TAKES_TIME;
 pub(crate) use mapped::{InPlace, Mapped, Opening, PreparedWrite, Use, prepare_all, prepare_word};
 
-pub use raw::{Devices, OnDevice, devices_of};
+pub use raw::OnDevice;
 pub(crate) use raw::{is_persistent_memory, open_to_read};
 
 // The rest of what the store has of that crate: nobody else names it.

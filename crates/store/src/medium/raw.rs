@@ -4,7 +4,7 @@
 //!
 //! | the superblock's copies | somebody else's mark | what is done |
 //! |---|---|---|
-//! | both whole, in use | none in front of the tier or behind it | used, unless another device has the same tier |
+//! | both whole, in use | none in front of the tier or behind it | used |
 //! | one whole, in use | the same | the same; the other copy is written again |
 //! | whole, in use | some | refused, whatever the user says, with the command that takes the mark away |
 //! | whole, free | none, no data where the other copy was, and zeros in the last MiB | formatted |
@@ -13,11 +13,14 @@
 //! | none | none, also 1 MiB further, and zeros at both ends and wherever else is looked | formatted |
 //! | any of the last four | some, or data | refused, unless the user says that it is this device; then cleared and formatted |
 //!
-//! "In use" is `attached` or `detaching`. A tier in state `attaching` has no blocks, but is
-//! compared with other devices too: a copy of it is as good as it.
+//! "In use" is `attached` or `detaching`. A tier in state `attaching` has no blocks.
 //!
 //! Besides, what is formatted has no partition with a tier in use, is no partition of one, and
 //! nobody else has it open.
+//!
+//! A device that was copied byte by byte has a tier twice. Other devices are not read to find out:
+//! one of them may hang, and nobody could tell which is the copy. What is here is told from an
+//! older copy by the number of its attach, which the home's note has (`note.rs` above).
 //!
 //! **Invariants**: nothing is written before the store formats the tier; a device with somebody
 //! else's mark is cleared first, in the order of [`tiersmith_block`]'s `raw`. What decides is read
@@ -29,10 +32,9 @@ use crate::format::superblock::{
     COPY_AT, DEVELOPMENT_MAGIC, FORMATTING, LANES_AT, MAGIC, SUPERBLOCK, Superblock, TierState,
     Unusable,
 };
-use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use tiersmith_block::{Device, Error as DeviceError, Foreign, Raw, Sector, begins_of};
+use std::path::Path;
+use tiersmith_block::{Device, Error as DeviceError, Foreign, Raw, Sector};
 pub(crate) use tiersmith_block::{is_persistent_memory, open_to_read};
 
 /// Bytes in front of a tier in use that others may write, all but for its superblock's copies: the
@@ -113,9 +115,6 @@ pub(super) fn admit(device: &Device, raw: Raw<'_>, meant: Option<&str>) -> Resul
         superblocks.iter().any(|sb| matches!(sb.state, TierState::Attached | TierState::Detaching))
             || is_of_another_format;
     let newest = superblocks.iter().max_by_key(|sb| sb.seq);
-    if let Some(newest) = newest.filter(|newest| newest.state != TierState::Detached) {
-        refuse_copies(path, raw, newest)?;
-    }
     let mut ours: Vec<Range<u64>> = whole.iter().map(|copy| copy.place.clone()).collect();
     if in_use {
         // Of another format it is not known how long it is.
@@ -210,56 +209,32 @@ fn way_out(path: &Path, found: &Foreign) -> String {
 
 /// A tier in use on a partition of the device, or on the disk that it is part of.
 fn refuse_family(path: &Path, raw: Raw<'_>) -> Result<()> {
-    for (other, begin) in begins_of(&raw.family(), BEGIN) {
-        let has = match begin.map(|begin| OnDevice::read(&begin)) {
-            Err(e) => {
-                format!("{} cannot be read ({e}), so nobody knows what it has", other.display())
-            }
+    for other in raw.family(BEGIN) {
+        let at = other.path.display();
+        let (has, what_to_do) = match other.begin.map(|begin| OnDevice::read(&begin)) {
             Ok(OnDevice::Nothing | OnDevice::Tier { is_free: true, .. }) => continue,
-            Ok(OnDevice::Tier { name, .. }) => {
-                format!("{} has the tier `{name}`, which is in use", other.display())
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => (
+                format!("{at}, which is not in /dev here, so nobody can say whether it has a tier"),
+                "Give the container that device too, to read, or attach where it is seen",
+            ),
+            Err(e) => (
+                format!("{at}, which cannot be read ({e}), so nobody knows what it has"),
+                "Work where it can be read",
+            ),
+            Ok(OnDevice::Tier { name, .. }) => (
+                format!("{at}, which has the tier `{name}`, which is in use"),
+                "Detach that home first",
+            ),
+            Ok(OnDevice::Unusable(why)) => {
+                (format!("{at}, which has a tier ({why})"), "Give another device")
             }
-            Ok(OnDevice::Unusable(why)) => format!("{} has a tier ({why})", other.display()),
         };
         return Err(Error::WrongTier(format!(
-            "{} is of one piece with {has}. Nothing was changed; detach that home first, or take \
-             the partition away",
+            "{} is of one piece with {has}. Nothing was changed. {what_to_do}",
             path.display()
         )));
     }
     Ok(())
-}
-
-/// A device that was copied byte by byte has a tier twice. Nobody knows which one is the newer.
-fn refuse_copies(path: &Path, raw: Raw<'_>, ours: &Superblock) -> Result<()> {
-    let is_same = |begin: &[u8]| {
-        newest_in(begin)
-            .is_some_and(|sb| (sb.tier_uuid, sb.member) == (ours.tier_uuid, ours.member))
-    };
-    let mut twin = None;
-    for (other, begin) in begins_of(&raw.others(), BEGIN) {
-        match begin {
-            Ok(begin) if is_same(&begin) => twin = Some(other),
-            Ok(_) => {}
-            Err(e) if is_without_medium(&e) => {}
-            // A dead disk of somebody else's keeps no database from its tier.
-            Err(e) => {
-                log::warn!("{} could not be looked at for a copy of the tier: {e}", other.display())
-            }
-        }
-    }
-    match twin {
-        None => Ok(()),
-        Some(twin) => Err(Error::WrongTier(format!(
-            "{} and {} both have tier `{}`: one is a copy of the other, and some blocks of the \
-             copy are old. Nothing was changed. Take the copy away (unplug it, `losetup -d`); or, \
-             if you are sure which one is the copy, clear its beginning: `dd if=/dev/zero of=COPY \
-             bs=1M count=1 conv=fsync`",
-            path.display(),
-            twin.display(),
-            ours.name
-        ))),
-    }
 }
 
 /// Bytes that have both copies of a superblock.
@@ -288,24 +263,23 @@ pub enum OnDevice {
         name: String,
         /// Nobody uses it.
         is_free: bool,
+        /// The tier's own, which it gets when it is formatted.
+        uuid: String,
+        /// How often it was attached.
+        attach_count: u64,
     },
     /// A tier, of which this program cannot say whose.
     Unusable(String),
 }
 
 impl OnDevice {
-    /// Looks at a device.
-    ///
-    /// # Errors
-    /// What the system says; also when the device does not answer.
-    pub fn look(device: &Path) -> io::Result<Self> {
-        let missing = || Err(io::Error::from(io::ErrorKind::NotFound));
-        let mut found = begins_of(&[device.to_path_buf()], BEGIN);
-        let begin = found.pop().map_or_else(missing, |(_, begin)| begin)?;
-        Ok(Self::read(&begin))
-    }
+    /// How many bytes of a device it is read from.
+    pub const BYTES: usize = BEGIN;
 
-    fn read(begin: &[u8]) -> Self {
+    /// By the first [`OnDevice::BYTES`] of a device, as
+    /// [`read_begin`](tiersmith_block::read_begin) gives them.
+    #[must_use]
+    pub fn read(begin: &[u8]) -> Self {
         let other = copies_in(begin).find_map(|copy| match Superblock::decode(copy) {
             Err(Unusable::OtherFormat(why)) => Some(why),
             _ => None,
@@ -317,6 +291,8 @@ impl OnDevice {
             return OnDevice::Tier {
                 attachment: crate::format::hex(&newest.attachment),
                 is_free: newest.state == TierState::Detached,
+                uuid: crate::format::hex(&newest.tier_uuid),
+                attach_count: newest.attach_count,
                 name: newest.name,
             };
         }
@@ -328,45 +304,6 @@ impl OnDevice {
             false => OnDevice::Nothing,
         }
     }
-
-    /// Whether it is the tier of an attachment, in use or on its way there or back.
-    #[must_use]
-    pub fn is_of(&self, id: &str) -> bool {
-        matches!(self, OnDevice::Tier { attachment, is_free: false, .. } if attachment == id)
-    }
-}
-
-/// What was found on the devices of this machine.
-#[derive(Clone, Debug, Default)]
-pub struct Devices {
-    /// Those that have the tier.
-    pub found: Vec<PathBuf>,
-    /// Those of which that cannot be said, and why.
-    pub unread: Vec<(PathBuf, String)>,
-}
-
-/// The block devices that have a tier with this attachment's uuid, as [`crate::Attachment::id`]
-/// has it, in use or not: for who looks for a member that is called otherwise now.
-#[must_use]
-pub fn devices_of(attachment: &str) -> Devices {
-    let mut devices = Devices::default();
-    for (device, begin) in begins_of(&tiersmith_block::block_devices(), BEGIN) {
-        match begin.map(|begin| OnDevice::read(&begin)) {
-            Ok(on) if on.is_of(attachment) => devices.found.push(device),
-            Ok(OnDevice::Unusable(why)) => devices.unread.push((device, why)),
-            Ok(_) => {}
-            Err(e) if is_without_medium(&e) => {}
-            Err(e) => devices.unread.push((device, e.to_string())),
-        }
-    }
-    devices
-}
-
-/// A drive that is empty, a device that went between the list and the look.
-fn is_without_medium(e: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let none = [Errno::NOMEDIUM, Errno::NXIO, Errno::NODEV].map(Errno::raw_os_error);
-    e.raw_os_error().is_some_and(|code| none.contains(&code))
 }
 
 /// Takes away what is on a device, all but for the mark that it is being formatted.

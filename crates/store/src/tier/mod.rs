@@ -20,7 +20,7 @@ use crate::cache::what_if::Miniatures;
 use crate::error::Result;
 use crate::format::superblock::Superblock;
 use crate::medium::log::Log;
-use crate::medium::{Backing, BlockMedium, Durability, Mapped};
+use crate::medium::{Backing, BlockMedium, Durability, Mapped, OnSectors};
 use crate::plain::LentDir;
 use crate::planted::Planted;
 use crate::sync::Mutex;
@@ -141,6 +141,13 @@ impl Tier {
     /// Whether it has clean copies only, and finds them again at the next attach.
     pub(crate) fn is_ephemeral(&self) -> bool {
         self.has_log && !self.holds_dirty()
+    }
+
+    /// Whether the home's note says how often it was attached: an ephemeral disk may come back as
+    /// it was, and a block device may be a copy of the one that has the newest.
+    pub(crate) fn is_counted(&self) -> bool {
+        let mut on_sectors = self.members.iter().filter_map(|member| member.medium.on_sectors());
+        self.is_ephemeral() || on_sectors.any(OnSectors::is_raw)
     }
 
     /// The medium of a member that holds metadata.

@@ -37,12 +37,22 @@ impl Loop {
         Loop::over(&image(site, name, mib)?)
     }
 
-    /// Over a file that is there.
-    pub(crate) fn over(image: &Path) -> Option<Loop> {
-        Loop::set_up(image, &["--find", "--show"])
+    /// The same, with the name that another one had.
+    pub(crate) fn with_name(path: &Path, site: &Site, name: &str, mib: u64) -> Option<Loop> {
+        Loop::named(path, &image(site, name, mib)?)
     }
 
-    fn set_up(image: &Path, options: &[&str]) -> Option<Loop> {
+    /// Over a file that is there.
+    pub(crate) fn over(image: &Path) -> Option<Loop> {
+        Loop::set_up(image, &["--find", "--show"], None)
+    }
+
+    /// Over a file that is there, with the name that another one had.
+    pub(crate) fn named(path: &Path, image: &Path) -> Option<Loop> {
+        Loop::set_up(image, &[path.to_str().unwrap()], Some(path))
+    }
+
+    fn set_up(image: &Path, options: &[&str], path: Option<&Path>) -> Option<Loop> {
         let why_not = |why: String| {
             println!("skipped: a block device, because {why}");
             None
@@ -54,7 +64,7 @@ impl Loop {
         let made = ran("losetup", &[options, &[image.to_str().unwrap()]].concat());
         match made {
             Ok(made) if made.status.success() => {
-                let path = text(&made).trim().into();
+                let path = path.map_or_else(|| text(&made).trim().into(), Path::to_path_buf);
                 let device = Loop { path, image: image.into() };
                 match File::open(&device.path) {
                     Ok(_) => Some(device),
