@@ -6,7 +6,12 @@
 //! held by LVM, RAID or another exclusive opener is refused by it, and so is a disk of which a
 //! partition is, and the other way round. The rest of [`sysfs`] says by whom, and knows what the
 //! kernel does not claim (a loop device above, a read-only device, memory, the same disk by another
-//! name, a program that has it open). Without sysfs nothing is opened.
+//! name, a program that has it open). Without sysfs nothing is opened. What a loop device is over
+//! is claimed besides, because the kernel does not.
+//!
+//! What may be a use and may be none ([`Raw::doubt`]: the same WWN, a loop device that gives no
+//! answer) keeps a device from being taken over, and not a tier from its home: that it is ours is
+//! proved by what is on it.
 //!
 //! Devices that this one has nothing to do with are never opened, but for loop devices: one may
 //! hang, and a thread that waits for a disk cannot be killed.
@@ -23,6 +28,7 @@
 //!
 //! | step | what is done | a cut after it leaves |
 //! |---|---|---|
+//! | 0 | the kernel forgets its partitions | as it was |
 //! | 1 | zeros at the end and in the middle; sync | what is at the beginning: known, or data |
 //! | 2 | zeros behind the first sector, up to 2 MiB; sync | the first sector: known, or data |
 //! | 3 | the mark of the new owner, and zeros behind it in the first sector; sync | the mark alone |
@@ -35,6 +41,7 @@
 
 #[allow(unsafe_code, reason = "a border: calls of the kernel's, in one file")]
 mod ioctls;
+mod loops;
 mod signatures;
 mod sysfs;
 #[cfg(test)]
@@ -53,6 +60,7 @@ use rustix::io::Errno;
 use tiersmith_dir::Dir;
 
 use crate::Error;
+use loops::Loops;
 use sysfs::{Node, this};
 
 /// Bytes at the end that belong to nobody.
@@ -70,6 +78,9 @@ const MIDDLE: [u64; 3] = [0x20_0000, 0x40_0000, 0x400_0000];
 /// How long somebody who looks at a device (udev) may take to be done.
 const PROBED: Duration = Duration::from_secs(10);
 
+/// How long udev may have a partition open.
+const PARTITION: Duration = Duration::from_secs(3);
+
 /// An open device.
 #[derive(Debug)]
 pub(crate) struct RawDevice {
@@ -77,6 +88,10 @@ pub(crate) struct RawDevice {
     path: PathBuf,
     /// All its bytes.
     bytes: u64,
+    /// What may be a use of it.
+    doubt: Option<String>,
+    /// Exclusive opens of what its loop devices are over.
+    _claims: Vec<File>,
 }
 
 impl RawDevice {
@@ -105,7 +120,7 @@ impl RawDevice {
                     .into(),
             ));
         }
-        let used = || node.used(this());
+        let used = || node.used(this(), &Loops::ask(this()));
         // Also where the open would say so itself: this says by whom.
         if let Some(by) = used() {
             return Err(Error::InUse { path, by });
@@ -154,9 +169,12 @@ impl RawDevice {
         if node.is_read_only() {
             return Err(Error::InUse { path, by: "read-only".into() });
         }
-        if let Some(by) = used() {
+        let (claims, unclaimed) = claim_below(&node)?;
+        let loops = Loops::ask(this());
+        if let Some(by) = node.used(this(), &loops) {
             return Err(Error::InUse { path, by });
         }
+        let doubt = unclaimed.or_else(|| node.doubt(this(), &loops));
         if let Some(why) = node.not_kept(this()) {
             return Err(unproved(format!(
                 "{why}, so what is written there may be gone with the power"
@@ -171,7 +189,7 @@ impl RawDevice {
         if bytes < 2 * (FRONT + TAIL) {
             return Err(Error::TooShort { path, found: bytes, wanted: 2 * (FRONT + TAIL) });
         }
-        Ok((Self { node, path, bytes }, file))
+        Ok((Self { node, path, bytes, doubt, _claims: claims }, file))
     }
 
     /// Bytes that may be used.
@@ -238,10 +256,14 @@ impl RawDevice {
 
     /// Takes away what is on it. `mark` is what it begins with then.
     pub(crate) fn clear(&self, file: &File, mark: &[u8]) -> Result<(), Error> {
+        // First: once the table is gone there is no way back.
+        for partition in self.node.partitions() {
+            self.forget(file, &partition)?;
+        }
         let write = |at: u64, bytes: &[u8]| file.write_all_at(bytes, at);
         clear(&write, &|| file.sync_data(), self.bytes, mark)
             .map_err(|source| io_error("clearing", &self.path, source))?;
-        ioctls::forget(file);
+        ioctls::read_table(file);
         if self.node.partitions().is_empty() {
             return Ok(());
         }
@@ -251,6 +273,33 @@ impl RawDevice {
             self.path.display()
         );
         Err(Error::Unproved { path: self.path.clone(), why })
+    }
+
+    /// Lets the kernel forget a partition. udev, which has it open to look at it, is waited for.
+    fn forget(&self, file: &File, partition: &Node) -> Result<(), Error> {
+        let Some(number) = partition.partition_number() else { return Ok(()) };
+        let began = Instant::now();
+        loop {
+            let why = match ioctls::forget_partition(file, number) {
+                Ok(()) => return Ok(()),
+                Err(e) if e.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => return Ok(()),
+                Err(e) if e.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
+                    if began.elapsed() < PARTITION {
+                        std::thread::sleep(Duration::from_millis(50));
+                        continue;
+                    }
+                    format!(
+                        "its partition {0} is open in another program; end that (`fuser -v {0}`), \
+                         and try again. Nothing on it was changed",
+                        partition.path().display()
+                    )
+                }
+                Err(source) => {
+                    return Err(io_error("taking the partitions of", &self.path, source));
+                }
+            };
+            return Err(Error::Unproved { path: self.path.clone(), why });
+        }
     }
 
     /// Lets udev look at it again.
@@ -271,7 +320,8 @@ impl RawDevice {
         }
     }
 
-    /// What shares bytes with it: its partitions, and the disk that it is part of.
+    /// What shares bytes with it: its partitions, the disk that it is part of, and the same of what
+    /// its loop devices are over.
     pub(crate) fn family(&self, direct: &File, bytes: usize) -> Vec<Relative> {
         let partitions = self.node.partitions().into_iter().filter_map(|node| {
             // Through the disk: the partition may have no node here. Past its end there is nothing.
@@ -279,14 +329,42 @@ impl RawDevice {
             let len = (bytes as u64).min(self.bytes.checked_sub(at)?);
             let mut begin = vec![0; usize::try_from(len).ok()?];
             let read = read_past_the_copy(direct, self.bytes, at, &mut begin).map(|()| begin);
-            Some(Relative { path: node.path(), begin: read })
+            Some(Relative { path: node.path(), is_below: false, begin: read })
         });
-        let disk = self.node.disk().map(|node| {
+        let other = |node: Node, is_below| {
             let path = node.path();
-            Relative { begin: read_begin(&path, bytes), path }
-        });
-        partitions.chain(disk).collect()
+            Relative { begin: read_begin(&path, bytes), is_below, path }
+        };
+        let disk = self.node.disk().map(|node| other(node, false));
+        let below = self.node.below_loops(this()).into_iter().flat_map(|node| node.family());
+        partitions.chain(disk).chain(below.map(|node| other(node, true))).collect()
     }
+}
+
+/// Claims what the device's loop devices are over: a mount of it, or another tier on it, would
+/// write to the same bytes. Besides, what could not be claimed.
+fn claim_below(node: &Node) -> Result<(Vec<File>, Option<String>), Error> {
+    let (mut claims, mut unclaimed) = (Vec::new(), None);
+    for lower in node.below_loops(this()) {
+        let at = lower.path();
+        let found = open_with(&at, OFlags::EXCL).and_then(|file| {
+            match file.metadata()?.rdev() == lower.number() {
+                true => Ok(file),
+                false => Err(Errno::NODEV.into()),
+            }
+        });
+        match found {
+            Ok(file) => claims.push(file),
+            Err(e) if e.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
+                return Err(Error::Owned { path: at });
+            }
+            Err(e) => {
+                unclaimed =
+                    Some(format!("over {}, which cannot be opened here ({e})", at.display()));
+            }
+        }
+    }
+    Ok((claims, unclaimed))
 }
 
 /// Bytes that may be used of a device with so many.
@@ -401,8 +479,14 @@ impl Raw<'_> {
         self.device.opener()
     }
 
-    /// What shares bytes with it: its partitions, and the disk that it is part of; with the first
-    /// `bytes`, fewer of a shorter one.
+    /// What may be a use of it by somebody else, and may be none, for who takes it over.
+    #[must_use]
+    pub fn doubt(&self) -> Option<&str> {
+        self.device.doubt.as_deref()
+    }
+
+    /// What shares bytes with it: its partitions, the disk that it is part of, and the same of what
+    /// a loop device is over; with the first `bytes`, fewer of a shorter one.
     #[must_use]
     pub fn family(&self, bytes: usize) -> Vec<Relative> {
         self.device.family(self.direct, bytes)
@@ -414,6 +498,8 @@ impl Raw<'_> {
 pub struct Relative {
     /// The usual path of its node.
     pub path: PathBuf,
+    /// A loop device is over it, rather than that one is a part of the other.
+    pub is_below: bool,
     /// Its first bytes, or why they cannot be read.
     pub begin: io::Result<Vec<u8>>,
 }

@@ -5,16 +5,18 @@
 //!
 //! The places of sysfs and /proc are parameters, so that tests can describe devices that are not
 //! there. What is not known counts against the device: it is not taken.
-//! **Deliberately absent**: anything that opens the device; a loop device above it is asked what it
-//! is over.
+//! **Deliberately absent**: anything that opens the device; loop devices are asked what they are
+//! over (`loops.rs`).
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
 
 use super::ioctls::{self, LoopFile};
+use super::loops::Loops;
 use crate::memory;
 
 /// Where the kernel tells of devices and of processes.
@@ -24,12 +26,15 @@ pub(crate) struct Kernel<'a> {
     pub(crate) proc: &'a Path,
     /// What the loop device with this node is over; `None`: it cannot be asked.
     pub(crate) ask_loop: fn(&Node) -> Option<LoopFile>,
+    /// How long loop devices may give no answer that are being set up or taken away.
+    pub(crate) patience: Duration,
 }
 
 /// This machine's.
 pub(crate) fn this() -> Kernel<'static> {
     let ask_loop = |node: &Node| ioctls::loop_file(&node.path());
-    Kernel { sysfs: Path::new("/sys"), proc: Path::new("/proc"), ask_loop }
+    let patience = Duration::from_secs(1);
+    Kernel { sysfs: Path::new("/sys"), proc: Path::new("/proc"), ask_loop, patience }
 }
 
 /// A block device: a disk, a partition, a volume.
@@ -131,8 +136,18 @@ impl Node {
             || state.is_some_and(|s| matches!(&s[..], "blocked" | "offline" | "transport-offline"))
     }
 
-    fn is_loop(&self) -> bool {
+    pub(crate) fn is_loop(&self) -> bool {
         self.folder.join("loop").exists()
+    }
+
+    /// The path of what a loop device is over, which may be another file's here.
+    pub(crate) fn backing_path(&self) -> Option<PathBuf> {
+        text(&self.folder.join("loop/backing_file")).map(PathBuf::from)
+    }
+
+    /// The number of a partition on its disk.
+    pub(crate) fn partition_number(&self) -> Option<i32> {
+        text(&self.folder.join("partition"))?.parse().ok()
     }
 
     /// Why what is written there may be gone with the power, down to the last device below it.
@@ -172,7 +187,7 @@ impl Node {
 
     /// Whether the file below a loop device is in memory, if that can be known.
     fn file_in_memory(&self, kernel: Kernel<'_>, file: &LoopFile) -> Option<bool> {
-        let path = text(&self.folder.join("loop/backing_file")).map(PathBuf::from);
+        let path = self.backing_path();
         let is_it = |path: &PathBuf| {
             fs::metadata(path)
                 .is_ok_and(|found| (found.dev(), found.ino()) == (file.device, file.inode))
@@ -230,7 +245,8 @@ impl Node {
         (own, shared)
     }
 
-    /// Other nodes of the very same disk: it is seen on two ways.
+    /// Other nodes of the very same disk, by its WWN and its size: it is seen on two ways. Some
+    /// makers give all their disks one WWN.
     fn twins(&self, kernel: Kernel<'_>) -> Vec<Node> {
         let disk = self.disk().unwrap_or_else(|| self.clone());
         let name_of = |node: &Node| {
@@ -239,7 +255,8 @@ impl Node {
         let Some(name) = name_of(&disk) else { return Vec::new() };
         let mut all = Node::all(kernel);
         all.retain(|node| {
-            !node.is_partition() && *node != disk && name_of(node).as_ref() == Some(&name)
+            let is_same = name_of(node).as_ref() == Some(&name) && node.bytes() == disk.bytes();
+            !node.is_partition() && *node != disk && is_same
         });
         all
     }
@@ -285,20 +302,71 @@ impl Node {
         [self.clone()].into_iter().chain(self.partitions()).chain(self.disk()).collect()
     }
 
-    /// Who uses it, its partitions, the disk that it is part of, or the same disk by another name.
-    pub(crate) fn used(&self, kernel: Kernel<'_>) -> Option<String> {
+    /// The loop devices that it is or is made of, with what they are over.
+    pub(crate) fn own_loops(&self, kernel: Kernel<'_>) -> Vec<(Node, LoopFile)> {
+        let chain = [self.clone()].into_iter().chain(self.below(kernel)).filter(Node::is_loop);
+        chain.filter_map(|node| (kernel.ask_loop)(&node).map(|file| (node, file))).collect()
+    }
+
+    /// The devices that loop devices of its own are over: nothing of the kernel's claims those.
+    pub(crate) fn below_loops(&self, kernel: Kernel<'_>) -> Vec<Node> {
+        let own = self.own_loops(kernel).into_iter().filter(|(_, file)| file.is_device());
+        own.filter_map(|(_, file)| Node::of(kernel, file.rdevice)).collect()
+    }
+
+    /// Who uses it, its partitions, the disk that it is part of, or a device below it that nothing
+    /// claims.
+    pub(crate) fn used(&self, kernel: Kernel<'_>, loops: &Loops) -> Option<String> {
         for node in self.family() {
-            if let Some(by) = node.used_itself(kernel) {
+            if let Some(by) = node.used_itself(kernel).or_else(|| loops.over(&node)) {
                 return Some(match &node == self {
                     true => by,
                     false => format!("of one piece with {}, which is {by}", node.path().display()),
                 });
             }
         }
-        self.twins(kernel).iter().flat_map(Node::family).find_map(|node| {
-            let by = node.used_itself(kernel)?;
-            Some(format!("the same disk as {} (by its WWN), which is {by}", node.path().display()))
+        for lower in self.below_loops(kernel) {
+            if let Some((node, by)) = lower
+                .family()
+                .into_iter()
+                .find_map(|node| node.used_itself(kernel).map(|by| (node, by)))
+            {
+                return Some(format!("over {}, which is {by}", node.path().display()));
+            }
+        }
+        self.beside(kernel, loops).into_iter().find_map(|other| {
+            let by = other.used_itself(kernel).or_else(|| loops.over(&other))?;
+            Some(format!("over the same bytes as {}, which is {by}", other.path().display()))
         })
+    }
+
+    /// What may be a use of it, and may be none.
+    pub(crate) fn doubt(&self, kernel: Kernel<'_>, loops: &Loops) -> Option<String> {
+        let twin = self.twins(kernel).iter().flat_map(Node::family).find_map(|node| {
+            let by = node.used_itself(kernel).or_else(|| loops.over(&node))?;
+            Some(format!("the same disk as {} (by its WWN), which is {by}", node.path().display()))
+        });
+        let beside = || {
+            let other = self.beside(kernel, loops).into_iter().next()?;
+            Some(format!("over the same bytes as {}", other.path().display()))
+        };
+        twin.or_else(beside).or_else(|| loops.silent(self))
+    }
+
+    /// Other loop devices that are over bytes of one of its own.
+    fn beside(&self, kernel: Kernel<'_>, loops: &Loops) -> Vec<Node> {
+        let own = self.own_loops(kernel);
+        let is_own = |node: &Node| own.iter().any(|(mine, _)| mine == node);
+        let others = loops.asked().filter(|(node, _)| !is_own(node));
+        let range =
+            |node: &Node, file: &LoopFile| file.offset..file.offset.saturating_add(node.bytes());
+        let meets = |other: &(&Node, &LoopFile)| {
+            own.iter().any(|(node, file)| {
+                let (a, b) = (range(node, file), range(other.0, other.1));
+                file.is_same_file(other.1) && a.start < b.end && b.start < a.end
+            })
+        };
+        others.filter(meets).map(|(node, _)| node.clone()).collect()
     }
 
     /// A process other than this one that has it open, its partitions, or the disk that it is part
@@ -339,10 +407,7 @@ impl Node {
     }
 
     fn used_itself(&self, kernel: Kernel<'_>) -> Option<String> {
-        self.mounted(kernel)
-            .or_else(|| self.swap(kernel))
-            .or_else(|| self.held())
-            .or_else(|| self.behind_a_loop(kernel))
+        self.mounted(kernel).or_else(|| self.swap(kernel)).or_else(|| self.held())
     }
 
     fn mounted(&self, kernel: Kernel<'_>) -> Option<String> {
@@ -383,32 +448,9 @@ impl Node {
         (!holders.is_empty()).then(|| format!("held by {}", holders.join(", ")))
     }
 
-    /// A loop device does not hold what is below it. Its path says little: the node may have been
-    /// anywhere.
-    fn behind_a_loop(&self, kernel: Kernel<'_>) -> Option<String> {
-        let mut loops = Node::all(kernel);
-        loops.retain(|node| node != self && node.is_loop());
-        loops.iter().find_map(|over| match (kernel.ask_loop)(over) {
-            Some(file) => {
-                (file.rdevice == self.number()).then(|| format!("held by {}", over.name()))
-            }
-            None => {
-                let path = text(&over.folder.join("loop/backing_file")).map(PathBuf::from);
-                Some(match path.is_some_and(|path| self.is(&path)) {
-                    true => format!("held by {}", over.name()),
-                    false => format!(
-                        "perhaps below {}, which cannot be asked what it is over (work as root, \
-                         where all loop devices are in /dev)",
-                        over.name()
-                    ),
-                })
-            }
-        })
-    }
-
     /// Whether a path leads to this device. Only what is in /dev is asked: elsewhere a server may
     /// hang.
-    fn is(&self, path: &Path) -> bool {
+    pub(crate) fn is(&self, path: &Path) -> bool {
         path.starts_with("/dev")
             && fs::metadata(path).is_ok_and(|found| {
                 found.file_type().is_block_device() && found.rdev() == self.number()
@@ -417,7 +459,7 @@ impl Node {
 }
 
 /// A path as the kernel's lists write it: spaces and the like as `\040`.
-fn unescaped(path: &str) -> String {
+pub(crate) fn unescaped(path: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = path.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -443,235 +485,4 @@ fn text(path: &Path) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test")]
-
-    use super::*;
-    use std::os::unix::fs::symlink;
-
-    /// What a fake loop device is over: numbers in a file.
-    fn ask_loop(node: &Node) -> Option<LoopFile> {
-        let said = text(&node.folder.join("loop/status"))?;
-        let mut numbers = said.split(' ').map(|number| number.parse().unwrap());
-        let mut next = || numbers.next().unwrap();
-        Some(LoopFile { device: next(), inode: next(), rdevice: next() })
-    }
-
-    /// One more device of a machine.
-    fn add(top: &Path, name: &str, number: &str) -> PathBuf {
-        let real = top.join("sys/devices").join(name);
-        fs::create_dir_all(real.join("slaves")).unwrap();
-        fs::write(real.join("dev"), number).unwrap();
-        let last = name.rsplit('/').next().unwrap();
-        symlink(&real, top.join("sys/dev/block").join(number)).unwrap();
-        symlink(&real, top.join("sys/class/block").join(last)).unwrap();
-        real
-    }
-
-    fn put(folder: &Path, file: &str, text: &str) {
-        let path = folder.join(file);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
-
-    /// A machine with a disk `sda` of two partitions, a volume over the second, and a loop device.
-    fn machine() -> tempfile::TempDir {
-        let top = tempfile::tempdir().unwrap();
-        let put = |path: &str, text: &str| {
-            let path = top.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        let devices = "sys/devices";
-        for (name, number) in [
-            ("sda", "8:0"),
-            ("sda/sda1", "8:1"),
-            ("sda/sda2", "8:2"),
-            ("dm-0", "253:0"),
-            ("loop0", "7:0"),
-        ] {
-            put(&format!("{devices}/{name}/dev"), &format!("{number}\n"));
-            put(&format!("{devices}/{name}/size"), "2048\n");
-            put(&format!("{devices}/{name}/ro"), "0\n");
-            let real = top.path().join(devices).join(name);
-            let last = name.rsplit('/').next().unwrap();
-            for link in [format!("sys/dev/block/{number}"), format!("sys/class/block/{last}")] {
-                let link = top.path().join(link);
-                fs::create_dir_all(link.parent().unwrap()).unwrap();
-                symlink(&real, link).unwrap();
-            }
-        }
-        put("sys/devices/sda/device/wwid", "naa.5000 c500\n");
-        put("sys/devices/sda/sda1/partition", "1\n");
-        put("sys/devices/sda/sda1/uevent", "DEVNAME=sda1\nPARTUUID=aaaa-01\n");
-        put("sys/devices/sda/sda2/partition", "2\n");
-        put("sys/devices/dm-0/dm/name", "vg-root\n");
-        put("sys/devices/dm-0/dm/uuid", "LVM-abc\n");
-        fs::create_dir_all(top.path().join("sys/devices/dm-0/slaves")).unwrap();
-        symlink(
-            top.path().join("sys/devices/sda/sda2"),
-            top.path().join("sys/devices/dm-0/slaves/sda2"),
-        )
-        .unwrap();
-        put("proc/self/mountinfo", "");
-        put("proc/swaps", "Filename Type Size Used Priority\n");
-        top
-    }
-
-    fn node(top: &Path, major: u32, minor: u32) -> Option<String> {
-        let (sysfs, proc) = (top.join("sys"), top.join("proc"));
-        let kernel = Kernel { sysfs: &sysfs, proc: &proc, ask_loop };
-        Node::of(kernel, rustix::fs::makedev(major, minor)).unwrap().used(kernel)
-    }
-
-    #[test]
-    fn what_is_mounted_or_held_is_in_use_with_its_disk_and_its_partitions() {
-        let top = machine();
-        let used = |major, minor| node(top.path(), major, minor);
-        assert_eq!((used(8, 0), used(8, 1), used(253, 0)), (None, None, None));
-        let mountinfo = top.path().join("proc/self/mountinfo");
-        fs::write(&mountinfo, "22 1 8:1 / /mnt/a\\040b rw - ext4 /dev/sda1 rw\n").unwrap();
-        assert_eq!(used(8, 1).unwrap(), "mounted at /mnt/a b");
-        assert!(used(8, 0).unwrap().contains("/dev/sda1, which is mounted at"));
-        assert_eq!(used(8, 2), None, "partitions beside each other are not of one piece");
-        fs::write(&mountinfo, "").unwrap();
-        let holders = top.path().join("sys/devices/sda/sda2/holders");
-        fs::create_dir(&holders).unwrap();
-        symlink(top.path().join("sys/devices/dm-0"), holders.join("dm-0")).unwrap();
-        assert_eq!(used(8, 2).unwrap(), "held by dm-0 (vg-root)");
-        assert!(used(8, 0).unwrap().contains("held by dm-0"));
-    }
-
-    #[test]
-    fn a_device_is_told_by_its_serial_or_uuid_and_knows_what_it_is_made_of() {
-        let top = machine();
-        let (sysfs, proc) = (top.path().join("sys"), top.path().join("proc"));
-        let kernel = Kernel { sysfs: &sysfs, proc: &proc, ask_loop };
-        let node = |major, minor| Node::of(kernel, rustix::fs::makedev(major, minor)).unwrap();
-        assert_eq!(node(8, 0).ids(), ["naa.5000_c500"]);
-        assert_eq!(node(8, 1).ids(), ["aaaa-01"]);
-        assert_eq!(node(253, 0).ids(), ["LVM-abc"]);
-        assert_eq!(node(7, 0).ids(), [""; 0]);
-        assert_eq!(node(8, 0).bytes(), 1 << 20);
-        assert_eq!(Node::all(kernel).len(), 5);
-        let below: Vec<String> = node(253, 0).below(kernel).iter().map(Node::name).collect();
-        assert_eq!(below, ["sda2", "sda"]);
-        assert_eq!(node(8, 0).not_kept(kernel), None);
-    }
-
-    #[test]
-    fn what_two_devices_have_names_neither_and_the_serial_number_of_nvme_names_no_disk() {
-        let top = machine();
-        let (sysfs, proc) = (top.path().join("sys"), top.path().join("proc"));
-        let kernel = Kernel { sysfs: &sysfs, proc: &proc, ask_loop };
-        let of = |minor| Node::of(kernel, rustix::fs::makedev(259, minor)).unwrap();
-        for n in 1..=2 {
-            let disk = add(top.path(), &format!("nvme0n{n}"), &format!("259:{n}"));
-            put(&disk, "device/serial", "CONTROLLER\n");
-            if n == 1 {
-                put(&disk, "wwid", "eui.1\n");
-            }
-        }
-        assert_eq!(of(1).ids_of_its_own(kernel), (vec!["eui.1".into()], vec![]));
-        assert_eq!(of(2).ids_of_its_own(kernel), (vec![], vec![]), "the controller's");
-        for n in 3..=4 {
-            let disk = add(top.path(), &format!("vd{n}"), &format!("259:{n}"));
-            put(&disk, "serial", "CLONED\n");
-        }
-        assert_eq!(of(3).ids_of_its_own(kernel), (vec![], vec![of(4)]));
-        assert_eq!(of(4).ids_of_its_own(kernel), (vec![], vec![of(3)]));
-    }
-
-    #[test]
-    fn a_disk_that_is_in_use_by_its_other_name_is_in_use() {
-        let top = machine();
-        let other = add(top.path(), "sdb", "8:16");
-        put(&other, "device/wwid", "naa.5000 c500\n");
-        assert_eq!(node(top.path(), 8, 0), None);
-        let mountinfo = top.path().join("proc/self/mountinfo");
-        fs::write(mountinfo, "22 1 8:16 / /mnt rw - ext4 /dev/sdb rw\n").unwrap();
-        for minor in [0, 1] {
-            let by = node(top.path(), 8, minor).unwrap();
-            assert!(by.contains("the same disk as /dev/sdb"), "{by}");
-        }
-    }
-
-    #[test]
-    fn a_loop_device_says_itself_what_it_is_over_and_if_it_does_not_nothing_is_taken() {
-        let top = machine();
-        let over = top.path().join("sys/devices/loop0");
-        put(&over, "loop/backing_file", "/somewhere/else\n");
-        assert!(node(top.path(), 8, 0).unwrap().contains("cannot be asked"));
-        put(&over, "loop/status", "5 6 0");
-        assert_eq!(node(top.path(), 8, 0), None);
-        let number = rustix::fs::makedev(8, 1);
-        put(&over, "loop/status", &format!("5 6 {number}"));
-        assert_eq!(node(top.path(), 8, 1).unwrap(), "held by loop0");
-        assert!(node(top.path(), 8, 0).unwrap().contains("held by loop0"));
-    }
-
-    #[test]
-    fn memory_is_found_below_volumes_and_loop_devices_and_what_is_unknown_is_not_kept() {
-        let top = machine();
-        let (sysfs, proc) = (top.path().join("sys"), top.path().join("proc"));
-        let kernel = Kernel { sysfs: &sysfs, proc: &proc, ask_loop };
-        let kept = |major, minor| {
-            Node::of(kernel, rustix::fs::makedev(major, minor)).unwrap().not_kept(kernel)
-        };
-        let over = sysfs.join("devices/loop0");
-        put(&over, "loop/backing_file", "/gone (deleted)\n");
-        assert!(kept(7, 0).unwrap().contains("nobody can say what /dev/loop0"));
-        let device = rustix::fs::makedev(0, 99);
-        put(&over, "loop/status", &format!("{device} 7 0"));
-        assert!(kept(7, 0).unwrap().contains("nobody can say"));
-        let mounts = |kind| {
-            let line = format!("9 1 0:99 / /x rw - {kind} {kind} rw\n");
-            fs::write(proc.join("self/mountinfo"), line).unwrap();
-        };
-        mounts("tmpfs");
-        assert_eq!(kept(7, 0).unwrap(), "/dev/loop0 is over a file in memory");
-        mounts("xfs");
-        assert_eq!(kept(7, 0), None);
-        // Over a disk, whose node is on devtmpfs.
-        put(&over, "loop/status", &format!("5 7 {}", rustix::fs::makedev(8, 2)));
-        assert_eq!(kept(7, 0), None);
-        let below: Vec<String> = Node::of(kernel, rustix::fs::makedev(7, 0))
-            .unwrap()
-            .below(kernel)
-            .iter()
-            .map(Node::name)
-            .collect();
-        assert_eq!(below, ["sda2", "sda"]);
-        // A volume over compressed memory, and a loop device over that.
-        let volume = add(top.path(), "dm-1", "253:1");
-        let memory = add(top.path(), "zram0", "252:0");
-        symlink(&memory, volume.join("slaves/zram0")).unwrap();
-        assert_eq!(kept(253, 1).unwrap(), "/dev/zram0 is memory");
-        put(&over, "loop/status", &format!("5 7 {}", rustix::fs::makedev(253, 1)));
-        assert_eq!(kept(7, 0).unwrap(), "/dev/zram0 is memory");
-    }
-
-    #[test]
-    fn what_waits_for_somebody_is_stopped_and_persistent_memory_is_known_by_its_name() {
-        let top = machine();
-        let volume = add(top.path(), "dm-1", "253:1");
-        put(&volume, "dm/suspended", "0\n");
-        let at = |folder: &Path| Node::at(folder).unwrap();
-        assert!(!at(&volume).is_stopped());
-        put(&volume, "dm/suspended", "1\n");
-        assert!(at(&volume).is_stopped());
-        let disk = top.path().join("sys/devices/sda");
-        put(&disk, "device/state", "running\n");
-        assert!(!at(&disk).is_stopped());
-        put(&disk, "device/state", "offline\n");
-        assert!(at(&disk).is_stopped());
-        for (n, name) in ["pmem0", "pmem1s", "pmem0.1", "pmem0/pmem0p1"].into_iter().enumerate() {
-            let folder = add(top.path(), name, &format!("259:{}", 50 + n));
-            if name.contains('/') {
-                put(&folder, "partition", "1");
-            }
-            assert!(at(&folder).is_persistent_memory(), "{name}");
-        }
-        assert!(!at(&disk).is_persistent_memory());
-    }
-}
+mod tests;

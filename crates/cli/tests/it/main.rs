@@ -33,6 +33,7 @@ mod power_cuts;
 mod raw_dangers;
 mod raw_devices;
 mod raw_names;
+mod raw_shared;
 mod redis;
 mod screen;
 mod serve;

@@ -15,8 +15,9 @@
 //!
 //! "In use" is `attached` or `detaching`. A tier in state `attaching` has no blocks.
 //!
-//! Besides, what is formatted has no partition with a tier in use, is no partition of one, and
-//! nobody else has it open.
+//! Besides, what is formatted has no partition with a tier in use, is no partition of one and not
+//! over one as a loop device; nobody else has it open, and nothing may be a use of it
+//! ([`Raw::doubt`]), which a tier in use is only warned of.
 //!
 //! A device that was copied byte by byte has a tier twice. Other devices are not read to find out:
 //! one of them may hang, and nobody could tell which is the copy. What is here is told from an
@@ -124,7 +125,11 @@ pub(super) fn admit(device: &Device, raw: Raw<'_>, meant: Option<&str>) -> Resul
         };
         ours.push(FRONT..end);
         return match raw.marks(&ours)? {
-            None => Ok(Admitted::InUse),
+            None => {
+                // That it is ours is proved, and a doubt keeps no database from its tier.
+                raw.doubt().iter().for_each(|by| log::warn!("{} is {by}", path.display()));
+                Ok(Admitted::InUse)
+            }
             Some(found) => Err(Error::WrongTier(format!(
                 "{} is a tier in use, and there is {}: somebody has written to it. Nothing was \
                  changed{}",
@@ -133,6 +138,9 @@ pub(super) fn admit(device: &Device, raw: Raw<'_>, meant: Option<&str>) -> Resul
                 way_out(path, &found)
             ))),
         };
+    }
+    if let Some(by) = raw.doubt() {
+        return Err(DeviceError::InUse { path: path.into(), by: by.into() }.into());
     }
     let marked = copies.iter().any(|copy| copy.begins_with(FORMATTING));
     let damaged = whole.is_empty()
@@ -207,7 +215,8 @@ fn way_out(path: &Path, found: &Foreign) -> String {
     }
 }
 
-/// A tier in use on a partition of the device, or on the disk that it is part of.
+/// A tier in use on a partition of the device, on the disk that it is part of, or on what a loop
+/// device is over.
 fn refuse_family(path: &Path, raw: Raw<'_>) -> Result<()> {
     for other in raw.family(BEGIN) {
         let at = other.path.display();
@@ -229,8 +238,9 @@ fn refuse_family(path: &Path, raw: Raw<'_>) -> Result<()> {
                 (format!("{at}, which has a tier ({why})"), "Give another device")
             }
         };
+        let how = if other.is_below { "over" } else { "of one piece with" };
         return Err(Error::WrongTier(format!(
-            "{} is of one piece with {has}. Nothing was changed. {what_to_do}",
+            "{} is {how} {has}. Nothing was changed. {what_to_do}",
             path.display()
         )));
     }

@@ -84,6 +84,7 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ),
     ("block/src/health/nvme.rs", &["OpenOptions::new("], DEV),
     ("block/src/memory.rs", &["fs::statfs("], "whether the file below a loop device is in memory"),
+    ("block/src/raw/loops.rs", &["fs::read("], "the kernel's list of mounts, below /proc"),
     (
         "block/src/raw/mod.rs",
         &["OpenOptions::new(", "fs::metadata("],

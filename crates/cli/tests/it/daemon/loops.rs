@@ -47,6 +47,11 @@ impl Loop {
         Loop::set_up(image, &["--find", "--show"], None)
     }
 
+    /// Over a file that is there, but for so many bytes at its beginning.
+    pub(crate) fn behind(image: &Path, bytes: u64) -> Option<Loop> {
+        Loop::set_up(image, &["--find", "--show", "--offset", &bytes.to_string()], None)
+    }
+
     /// Over a file that is there, with the name that another one had.
     pub(crate) fn named(path: &Path, image: &Path) -> Option<Loop> {
         Loop::set_up(image, &[path.to_str().unwrap()], Some(path))
