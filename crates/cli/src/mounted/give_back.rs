@@ -425,8 +425,16 @@ fn lose_tier(place: &Place, note: &Attachment, mut done: Detached) -> Result<Det
     }
     if is_ephemeral(note) {
         let left = there.map_or("is not there".to_owned(), |member| {
-            let what = if device::is_one(&member) { "is free" } else { "may be removed" };
-            format!("was not used; {} {what}", member.display())
+            let at = member.display();
+            match device::is_one(&member) {
+                // Its superblock still names this home.
+                true => format!(
+                    "was not used, and {at} still says that it is this home's. To use it for \
+                     another home, clear its beginning (`dd if=/dev/zero of={at} bs=1M count=1 \
+                     conv=fsync`), and attach it with --overwrite"
+                ),
+                false => format!("was not used; {at} may be removed"),
+            }
         });
         done.remarks.push(format!("the tier {left}. It had clean copies only: nothing is lost"));
         return Ok(done);

@@ -268,6 +268,29 @@ fn an_ephemeral_device_that_is_blank_is_formatted_only_when_it_is_named() {
 }
 
 #[test]
+fn an_ephemeral_device_of_a_home_that_gave_it_up_is_freed_by_the_command_that_is_said() {
+    if !can_mount("an ephemeral device that was given up") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let Some(device) = Loop::new(&site, "disk", SMALL) else { return };
+    let newest = killed(&site, &device, &["--ephemeral"]);
+    let gave_up = text(&good(&["detach", site.home_str(), "--force-without-tier"]));
+    assert!(!gave_up.contains("is free"), "{gave_up}");
+    assert_there(&site, 9, &newest);
+    let other = site.path().join("other");
+    fs::create_dir(&other).unwrap();
+    let other = other.to_str().unwrap();
+    let said = refused(&["attach", other, "--fast", device.str()]);
+    assert!(said.contains("clean copies"), "{said}");
+    follow(&gave_up);
+    // What is behind the tier's beginning is data that nobody knows.
+    let identity = device.identity();
+    good(&["attach", other, "--fast", device.str(), "--overwrite", &identity]);
+    good(&["detach", other]);
+}
+
+#[test]
 fn a_loop_device_over_a_file_in_memory_is_refused_also_when_the_file_has_no_name() {
     if !can_mount("a device in memory") {
         return;
