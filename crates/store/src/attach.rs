@@ -27,7 +27,7 @@ use crate::error::{Error, MediumError, Result};
 use crate::format::superblock::{FLAG_EPHEMERAL, OWNER_AT, Superblock, TierState};
 use crate::home::{Home, HomeError, HomeFiles, HomeStat, NoteOf, RealHome};
 use crate::medium::held::Held;
-use crate::medium::{Medium, open_to_read};
+use crate::medium::{Medium, OnSectors, open_to_read};
 use crate::names::slots::FileCounts;
 use crate::note::Note;
 use crate::plain::{BesideMember, LentDir};
@@ -332,6 +332,8 @@ pub(crate) fn attach_mapped(
                 open::format(&tier.members, before, &spec, attachment, random.three(), ids, files)?
             }
         };
+        // A tier in state `attaching` is not formatted again, and was held like one that is.
+        tier.members.iter().filter_map(|m| m.medium.on_sectors()).for_each(OnSectors::formatted);
         let mut tier = open::assemble(tier.members, superblocks, &spec, &options)?;
         tier.lent_dir = lent_dir(&spec).filter(|_| tier.holds_dirty());
         tiers.push((tier, fresh));

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::daemon::loops::{Loop, has, ran};
+use crate::daemon::loops::{Loop, can_kill_at_calls, has, ran};
 use crate::daemon::{Site, can_mount, good, json, refused, text};
 use crate::raw_devices::{SMALL, assert_there, follow, refuses, run, write_blocks};
 
@@ -288,6 +288,34 @@ fn an_ephemeral_device_of_a_home_that_gave_it_up_is_freed_by_the_command_that_is
     let identity = device.identity();
     good(&["attach", other, "--fast", device.str(), "--overwrite", &identity]);
     good(&["detach", other]);
+}
+
+#[test]
+fn a_device_whose_first_attach_was_cut_is_not_locked_while_it_is_attached() {
+    if !can_mount("an attach that was cut") || !can_kill_at_calls() {
+        return;
+    }
+    let site = Site::postgres_like();
+    let Some(device) = Loop::new(&site, "disk", SMALL) else { return };
+    let mut cut = false;
+    for n in 1..20 {
+        let inject = format!("inject=renameat2:signal=KILL:when={n}");
+        let program = env!("CARGO_BIN_EXE_tiersmith");
+        let attach = [program, "attach", site.home_str(), "--fast", device.str(), "--foreground"];
+        let strace = ["-f", "-qq", "-o", "/dev/null", "-e", "trace=renameat2", "-e", &inject];
+        let _ = ran("strace", &[&strace[..], &attach[..]].concat()).unwrap();
+        // The note is there, and the directory not moved: the tier says `attaching`.
+        cut = site.home.join(".tiersmith").exists();
+        if cut || site.path().join("db.tiersmith-home").exists() {
+            break;
+        }
+    }
+    assert!(cut, "no kill came between the note and the move");
+    good(&["attach", site.home_str()]);
+    let open = File::open(&device.path).unwrap();
+    open.try_lock().expect("udev would wait for the daemon's end");
+    drop(open);
+    good(&["detach", site.home_str()]);
 }
 
 #[test]
