@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 
 use crate::daemon::loops::{Loop, has, ran};
-use crate::daemon::{Site, can_mount, good, json, refused};
+use crate::daemon::{Site, can_mount, good, json, mounts_below, refused};
 use crate::raw_devices::{SMALL, assert_there, run, write_blocks};
 
 /// Refused, with this, and no byte of either device changed.
@@ -34,6 +34,12 @@ fn a_part_of_a_device_in_use_is_not_taken_as_a_loop_device_over_it() {
         let at = site.path().join("mounted here");
         fs::create_dir(&at).unwrap();
         run("mount", &[lower.str(), at.to_str().unwrap()]);
+        // So it goes with a test that fails.
+        assert_eq!(
+            mounts_below(site.path()),
+            &[at.clone()][..],
+            "a name with a space is not found"
+        );
         let Some(upper) = Loop::behind(&lower.path, SMALL << 20) else { return };
         refuses(other, &upper, &lower, "is mounted at");
         drop(upper);

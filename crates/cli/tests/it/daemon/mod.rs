@@ -9,7 +9,7 @@ pub(crate) mod loops;
 use std::cell::Cell;
 use std::fs;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::Receiver;
@@ -247,11 +247,25 @@ pub(crate) fn mounts_below(dir: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = text
         .split(|b| *b == b'\n')
         .filter_map(|line| line.split(|b| *b == b' ').nth(4))
-        .map(|at| PathBuf::from(std::ffi::OsStr::from_bytes(at)))
+        .map(|at| PathBuf::from(std::ffi::OsString::from_vec(unescaped(at))))
         .filter(|at| at.starts_with(dir))
         .collect();
     found.reverse();
     found
+}
+
+/// A path as the kernel's list has it, with spaces and the like as `\040`.
+fn unescaped(mut path: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while let Some((first, after)) = path.split_first() {
+        let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        (bytes, path) = match byte.filter(|_| *first == b'\\') {
+            Some(byte) => ([bytes, vec![byte]].concat(), &after[3..]),
+            None => ([bytes, vec![*first]].concat(), after),
+        };
+    }
+    bytes
 }
 
 pub(crate) fn is_mounted(at: &Path) -> bool {
