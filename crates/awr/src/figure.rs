@@ -35,6 +35,11 @@ pub fn count(value: u64) -> String {
     grouped(&value.to_string())
 }
 
+/// So many of something whose plural ends in `s`.
+pub fn several(value: u64, one: &str) -> String {
+    format!("{} {one}{}", count(value), if value == 1 { "" } else { "s" })
+}
+
 /// A number that need not be whole.
 pub fn number(value: f64) -> String {
     let size = value.abs();

@@ -15,6 +15,9 @@ const TITLE: &str = "Top ADDM Findings";
 
 pub(super) const NAME: &str = "Oracle's ADDM found";
 
+/// So many are passed on; of more than that the number is.
+const MOST: usize = 20;
+
 const USER_IO: &str = "class User I/O";
 
 /// Beginnings of ADDM's names in lower case, those of our findings that are about the same (or a
@@ -192,8 +195,11 @@ pub(super) const KNOWN: &[(&str, &[&str], &str)] = &[
 /// For ADDM's `Unusual "X" wait event` and `"X" wait class`: ours about a class.
 fn is_about_class(addm: &str, finding: &Finding) -> bool {
     let class = addm.split('"').nth(1).unwrap_or_default();
+    // Waits for locks are what matters of one class.
+    let locks = class == "application" && finding.name == super::lock_waits::NAME;
     !class.is_empty()
-        && (finding.name.to_lowercase().ends_with(&format!(": {class}"))
+        && (locks
+            || finding.name.to_lowercase().ends_with(&format!(": {class}"))
             || finding
                 .evidence
                 .iter()
@@ -212,7 +218,9 @@ fn told(of: &Interval) -> Option<BTreeMap<String, (f64, String)>> {
     for row in &table.rows {
         let (Some(name), Some(percent)) = (
             row.get(name),
-            row.get(share).and_then(|cell| cell.replace(',', "").parse::<f64>().ok()),
+            row.get(share)
+                .and_then(|cell| cell.replace(',', "").parse::<f64>().ok())
+                .filter(|percent| percent.is_finite()),
         ) else {
             continue;
         };
@@ -254,8 +262,8 @@ pub(super) fn find(of: &Interval, found: &[Finding]) -> Vec<Finding> {
             name: format!("{NAME}: {}", figure::visible(&name)),
             impact_percent: Some(percent),
             evidence: vec![format!(
-                "ADDM's task{task} gives it {} % of active sessions; the figures of this report do \
-                 not show more.",
+                "ADDM's task{task} gives it {} % of active sessions; no rule here is about it, or \
+                 it is below the rule's threshold.",
                 figure::percent(percent)
             )],
             advice: known.map_or_else(
@@ -271,6 +279,25 @@ pub(super) fn find(of: &Interval, found: &[Finding]) -> Vec<Finding> {
                     )
                 },
             ),
+            tiersmith: None,
+        });
+    }
+    passed_on.sort_by(|a, b| {
+        let percent = |of: &Finding| of.impact_percent.unwrap_or(0.0);
+        percent(b).total_cmp(&percent(a))
+    });
+    let rest = passed_on.split_off(passed_on.len().min(MOST));
+    if let Some(first) = rest.first() {
+        passed_on.push(Finding {
+            name: format!("{NAME} more than these"),
+            impact_percent: None,
+            evidence: vec![format!(
+                "{} more of its findings are not listed here, of at most {} % of active sessions \
+                 each.",
+                figure::count(rest.len() as u64),
+                figure::percent(first.impact_percent.unwrap_or(0.0))
+            )],
+            advice: format!("The table {TITLE} of the imported report has all of them."),
             tiersmith: None,
         });
     }
@@ -322,6 +349,25 @@ mod tests {
     }
 
     #[test]
+    fn a_share_that_is_no_number_is_none_and_of_many_findings_the_largest_are_listed() {
+        let rows = [("Soft Parse", "NaN"), ("Row Lock Waits", "inf"), ("Undo I/O", "3.00")];
+        let found = passed_on(&with_addm(minute(), &rows));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].name, "Oracle's ADDM found: Undo I/O");
+        let names: Vec<String> = (0..3_000).map(|at| format!("Name {at}")).collect();
+        let shares: Vec<String> = (0..3_000).map(|at| format!("{}.5", at % 90)).collect();
+        let rows: Vec<(&str, &str)> =
+            names.iter().zip(&shares).map(|(n, s)| (n.as_str(), s.as_str())).collect();
+        let found = passed_on(&with_addm(minute(), &rows[..100]));
+        assert_eq!(found.len(), MOST + 1, "{found:?}");
+        assert_eq!(found[0].impact_percent, Some(89.5));
+        assert!(found[MOST].evidence[0].starts_with("80 more of its findings"), "{found:?}");
+        assert!(found[MOST].evidence[0].contains("at most 69.5 %"), "{found:?}");
+        assert_eq!(passed_on(&with_addm(minute(), &rows)).len(), MOST + 1);
+        assert_eq!(passed_on(&with_addm(minute(), &rows[..MOST])).len(), MOST);
+    }
+
+    #[test]
     fn what_a_rule_is_about_is_not_said_again() {
         let made = || {
             minute()
@@ -334,6 +380,7 @@ mod tests {
         };
         let rows = [
             ("Row Lock Waits", "30"),
+            ("Unusual \"Application\" Wait Event", "30"),
             ("Shared Pool Latches", "30"),
             ("Hard Parse Due to Literal Usage", "20"),
             ("Commits and Rollbacks", "12"),

@@ -2,7 +2,7 @@
 
 use tiersmith_events::WaitClass;
 
-use super::{Finding, attach_redo, class_ns, of_db_time, sampled_share, setting};
+use super::{Finding, attach_redo, class_ns, is_idle, of_db_time, sampled_share, setting};
 use crate::{Interval, figure};
 
 /// Share of DB time from which on it is worth saying.
@@ -26,7 +26,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
             (percent, how)
         }
     };
-    if percent < LEAST_PERCENT {
+    if percent < LEAST_PERCENT || is_idle(of) {
         return None;
     }
     let mut evidence = vec![how];
@@ -71,6 +71,9 @@ mod tests {
         };
         assert_eq!(find(&of(40)).and_then(|found| found.impact_percent), Some(40.0));
         assert_eq!(find(&of(9)), None);
+        let mut idle = minute().wait("log file sync", WaitClass::Commit, false, 100, 1);
+        idle.end.db_time_ns = Some(1_100_000_000);
+        assert_eq!(find(&idle.interval()), None, "nine tenths of next to nothing");
         let sampled = |commits: u64| {
             let mut made = minute();
             made.begin.sampling = Some(Sampling::new("s".to_owned(), 1000));

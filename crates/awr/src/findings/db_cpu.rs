@@ -99,14 +99,15 @@ fn statements(of: &Interval) -> Option<String> {
         table.columns.iter().position(|column| wanted.contains(&plain(column).as_str()))
     };
     let (id, share) = (column(&["sqlid"])?, column(&["%total", "%totcpu"])?);
-    let named: Vec<String> = table
-        .rows
-        .iter()
-        .filter_map(|row| Some(format!("{} ({} %)", row.get(id)?, row.get(share)?)))
-        .take(NAMED)
-        .collect();
+    let first: Vec<(&String, &String)> =
+        table.rows.iter().filter_map(|row| row.get(id).zip(row.get(share))).take(NAMED).collect();
+    // What each of them is a share of, the report says: of all the processor time.
+    let percent: f64 = first.iter().filter_map(|(_, share)| share.trim().parse::<f64>().ok()).sum();
+    let most = if percent > 50.0 { "Most of it" } else { "The largest parts of it" };
+    let named: Vec<String> =
+        first.into_iter().map(|(id, share)| format!("{id} ({share} %)")).collect();
     (!named.is_empty())
-        .then(|| figure::visible(&format!("Most of it, by SQL id: {}.", named.join(", "))))
+        .then(|| figure::visible(&format!("{most}, by SQL id: {}.", named.join(", "))))
 }
 
 #[cfg(test)]
@@ -150,7 +151,14 @@ mod tests {
         assert_eq!(found.impact_percent, Some(40.0));
         assert!(found.evidence[0].contains("DB CPU is 40.0 %"), "{found:?}");
         assert!(found.evidence[1].contains("idle for 81.9 %"), "{found:?}");
-        assert!(found.evidence[2].contains("abc (51.5 %), def (3.4 %)"), "{found:?}");
+        assert_eq!(found.evidence[2], "Most of it, by SQL id: abc (51.5 %), def (3.4 %).");
+        let mut little = oracle(40, 60);
+        little.end.printed[1].rows[0][1] = "6.2".to_owned();
+        let found = find(&little.interval()).expect("processor time");
+        assert_eq!(
+            found.evidence[2],
+            "The largest parts of it, by SQL id: abc (6.2 %), def (3.4 %)."
+        );
         assert_eq!(find(&oracle(19, 81).interval()), None);
         let full = oracle(90, 10).busy(99);
         assert_eq!(find(&full.interval()), None, "the processors are the limit: said elsewhere");

@@ -66,7 +66,7 @@ fn told(of: &StatementStat, percent: f64) -> String {
     // Oracle counts a run when it has ended.
     let runs = match of.calls {
         0 => "a run that has not ended".to_owned(),
-        calls => format!("{} runs", figure::count(calls)),
+        calls => figure::several(calls, "run"),
     };
     format!(
         "{} % of DB time in {runs} of: {}.",
@@ -91,14 +91,19 @@ fn a_few(of: &Interval) -> Option<Finding> {
         .collect();
     let percent = few.iter().map(|(_, percent)| percent).sum::<f64>().min(100.0);
     (percent >= LEAST_OF_A_FEW).then(|| Finding {
-        name: "A few statements are much of DB time".to_owned(),
+        name: match few.len() {
+            1 => "One statement is much of DB time",
+            _ => "A few statements are much of DB time",
+        }
+        .to_owned(),
         impact_percent: Some(percent),
         evidence: few
             .iter()
             .map(|(row, percent)| format!("SQL id {}: {}", row.id, told(row, *percent)))
             .collect(),
         advice: format!(
-            "Look at their plans ({}). An index or fewer runs may help more than any storage.",
+            "Look at {} ({}). An index or fewer runs may help more than any storage.",
+            if few.len() == 1 { "its plan" } else { "their plans" },
             super::plan(of)
         ),
         tiersmith: None,
@@ -174,7 +179,15 @@ mod tests {
             ("A few statements are much of DB time", Some(26.0), 3)
         );
         assert!(found.evidence[0].contains("SQL id s0: 12.0 %"), "{found:?}");
+        let found = few("Oracle", &[40, 4], "select").expect("one of them");
+        assert_eq!(
+            (found.name.as_str(), found.impact_percent, found.evidence.len()),
+            ("One statement is much of DB time", Some(40.0), 1)
+        );
+        assert!(found.advice.starts_with("Look at its plan ("), "{found:?}");
         assert_eq!(few("Oracle", &[8, 6, 2], "select"), None, "14 % are not much");
+        let once = StatementStat { id: "a".to_owned(), calls: 1, ..StatementStat::default() };
+        assert_eq!(told(&once, 7.0), "7.0 % of DB time in 1 run of: a.");
         let running = told(&StatementStat { id: "a".to_owned(), ..StatementStat::default() }, 7.0);
         assert_eq!(running, "7.0 % of DB time in a run that has not ended of: a.");
         assert_eq!(few("Oracle", &[4, 4, 4, 4, 4], "select"), None, "none is much of it");

@@ -56,10 +56,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     if percent < LEAST_PERCENT {
         return None;
     }
-    evidence.insert(
-        0,
-        format!("Waits of class Application are {} % of the time.", figure::percent(percent)),
-    );
+    evidence.insert(0, format!("Waits for locks are {} % of the time.", figure::percent(percent)));
     evidence.extend(blocker(of));
     evidence.extend(contention::segments(of, "Segments by Row Lock Waits"));
     let who = match target(of) {
@@ -121,6 +118,7 @@ mod tests {
         };
         let found = find(&of(40)).expect("locks");
         assert_eq!(found.impact_percent, Some(40.0));
+        assert_eq!(found.evidence[0], "Waits for locks are 40.0 % of the time.");
         assert!(found.evidence[1].contains("row lock contention: 10 waits of 4.00s"), "{found:?}");
         assert_eq!(find(&of(4)), None);
         for other in ["SQL*Net break/reset to client", "enq: KO - fast object checkpoint"] {

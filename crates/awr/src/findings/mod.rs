@@ -132,6 +132,12 @@ const CAUSES: [(&str, &[&str]); 11] = [
     ("A few statements are", &["Processor time is", "Waits of one class"]),
 ];
 
+/// Findings whose time is all in another's, where that is found too: it is claimed once.
+const PARTS: [(&str, &str); 2] = [
+    ("Commits wait for redo", "Redo is"),
+    ("Commits wait for redo", "Threads wait for processors"),
+];
+
 /// A cause of less than this share of DB time stands where its share puts it.
 const LEAST_OF_A_CAUSE: f64 = 20.0;
 
@@ -145,6 +151,7 @@ pub fn findings(of: &Interval) -> Vec<Finding> {
     found.extend(classes::find(of, &found));
     found.extend(addm::find(of, &found));
     dominant_event::name_events(of, &mut found);
+    claim_once(&mut found);
     let key = |finding: &Finding| match finding.impact_percent {
         _ if finding.name == unsafe_settings::NAME => f64::INFINITY,
         _ if short_interval::NAMES.contains(&finding.name.as_str()) => f64::NEG_INFINITY,
@@ -162,15 +169,49 @@ pub fn findings(of: &Interval) -> Vec<Finding> {
             found[first..=at].rotate_right(1);
         }
     }
+    // A part stands behind its whole.
+    for (whole, part) in PARTS {
+        let at = |begin: &str| found.iter().position(|of| of.name.starts_with(begin));
+        if let Some((whole, part)) = at(whole).zip(at(part)).filter(|(whole, part)| whole < part) {
+            found[whole + 1..=part].rotate_right(1);
+        }
+    }
     found
+}
+
+/// Takes the share of what is part of another finding away, and says of what follows from a cause
+/// that its time is the cause's as well.
+fn claim_once(found: &mut [Finding]) {
+    let names: Vec<(String, Option<f64>)> =
+        found.iter().map(|of| (of.name.clone(), of.impact_percent)).collect();
+    let first = |begin: &str| names.iter().find(|(name, _)| name.starts_with(begin));
+    for one in found {
+        let whole = PARTS.iter().find_map(|(whole, part)| {
+            first(whole).filter(|_| one.name.starts_with(part)).map(|(name, _)| name)
+        });
+        if let Some(name) = whole {
+            one.impact_percent = None;
+            one.evidence.push(format!("Its time is part of: {name}."));
+            continue;
+        }
+        let cause = CAUSES.iter().find_map(|(cause, follow)| {
+            let (name, percent) = first(cause)?;
+            let is_large = percent.is_some_and(|percent| percent >= LEAST_OF_A_CAUSE);
+            let follows = follow.iter().any(|begin| one.name.starts_with(begin));
+            (is_large && follows).then_some(name)
+        });
+        if let Some(name) = cause.filter(|_| one.impact_percent.is_some()) {
+            one.evidence.push(format!("Some of this time is also that of: {name}."));
+        }
+    }
 }
 
 /// An event's waits in words.
 fn told(wait: &WaitDelta) -> String {
     format!(
-        "{}: {} waits of {} on average.",
+        "{}: {} of {} on average.",
         figure::visible(&wait.name),
-        figure::count(wait.count),
+        figure::several(wait.count, "wait"),
         figure::nanoseconds(wait.mean_ns().unwrap_or(0.0))
     )
 }
@@ -524,6 +565,52 @@ pub(crate) mod made {
         for (cause, symptoms) in super::CAUSES {
             assert!(!symptoms.iter().any(|begin| cause.starts_with(begin)), "{cause}");
         }
+    }
+
+    #[test]
+    fn no_time_is_claimed_twice() {
+        let commits = |seconds| {
+            minute().wait("log file sync", WaitClass::Commit, false, 1_000, seconds).wait(
+                "log file parallel write",
+                WaitClass::SystemIo,
+                true,
+                1_000,
+                5,
+            )
+        };
+        let told = |seconds| {
+            let found = super::findings(&commits(seconds).interval());
+            let one = |begin: &str| found.iter().find(|of| of.name.starts_with(begin)).cloned();
+            (one("Commits wait"), one("Redo is slow"))
+        };
+        let (Some(whole), Some(part)) = told(20) else { panic!("both hold: {:?}", told(20)) };
+        assert_eq!((whole.impact_percent, part.impact_percent), (Some(20.0), None));
+        assert_eq!(
+            part.evidence.last().map(String::as_str),
+            Some("Its time is part of: Commits wait for redo.")
+        );
+        let (None, Some(alone)) = told(8) else { panic!("commits are little: {:?}", told(8)) };
+        assert_eq!(alone.impact_percent, Some(8.0), "nothing else claims it");
+
+        let mut parses = minute().counter("time model: parse time elapsed", 88_000_000_000).wait(
+            "library cache lock",
+            WaitClass::Concurrency,
+            false,
+            100,
+            68,
+        );
+        for snapshot in [&mut parses.begin, &mut parses.end] {
+            snapshot.source.product = "Oracle".to_owned();
+        }
+        let found = super::findings(&parses.interval());
+        let names: Vec<&str> = found.iter().map(|of| of.name.as_str()).collect();
+        assert_eq!(names, [super::parses::NAME, super::contention::SHARED_POOL]);
+        let last = |of: &super::Finding| of.evidence.last().cloned().unwrap_or_default();
+        assert!(!last(&found[0]).starts_with("Some of this time"), "{found:?}");
+        assert_eq!(
+            last(&found[1]),
+            "Some of this time is also that of: Compiling statements is much of DB time."
+        );
     }
 
     #[test]

@@ -46,12 +46,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     let mut evidence = vec![format!("Such waits are {} % of DB time.", figure::percent(percent))];
     let mut advice: Vec<&str> = Vec::new();
     for wait in waits {
-        evidence.push(format!(
-            "{}: {} waits of {} on average.",
-            figure::visible(&wait.name),
-            figure::count(wait.count),
-            figure::nanoseconds(wait.mean_ns().unwrap_or(0.0))
-        ));
+        evidence.push(super::told(wait));
         let (_, what) = EVENTS.iter().find(|(begin, _)| wait.name.starts_with(begin))?;
         if !advice.contains(what) {
             advice.push(what);

@@ -39,6 +39,14 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
             figure::count(of.transactions().unwrap_or(0))
         ));
     }
+    if let Some(sessions) = of.active_sessions().filter(|_| super::is_idle(of)) {
+        evidence.push(format!(
+            "The database was nearly idle: {} active sessions on average. Shares of its DB time, \
+             which was {} s, matter little.",
+            figure::number(sessions),
+            figure::number(of.db_time_ns.unwrap_or(0) as f64 / 1e9)
+        ));
+    }
     let noisy = noise(of);
     let calm = noisy.is_empty();
     evidence.extend(noisy);
@@ -117,6 +125,18 @@ mod tests {
         let mut short = minute();
         short.end.monotonic_ns = short.begin.monotonic_ns + 5_000_000_000;
         assert!(find(&short.interval()).is_some_and(|found| found.evidence[0].contains("5.00 s")));
+        let with = |db_time_ms: u64| {
+            let mut made = minute();
+            made.end.db_time_ns = Some(db_time_ms * 1_000_000);
+            find(&made.interval())
+        };
+        let idle = with(1_100).expect("it speaks");
+        assert!(
+            idle.evidence[0].starts_with("The database was nearly idle: 0.0183 active sessions"),
+            "{idle:?}"
+        );
+        assert!(idle.evidence[0].contains("which was 1.10 s"), "{idle:?}");
+        assert_eq!(with(1_300), None, "more than a fiftieth of a session");
     }
 
     #[test]

@@ -11,7 +11,9 @@
 
 use tiersmith_events::WaitClass;
 
-use super::{Finding, attach_redo, measured_commits, redo_syncs, sampled_share, synced_most};
+use super::{
+    Finding, attach_redo, is_idle, measured_commits, redo_syncs, sampled_share, synced_most,
+};
 use crate::{Interval, figure};
 
 /// A mean from which on a sync is slow: flash without power-loss protection and disks are above,
@@ -35,7 +37,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     let disk = synced_most(of);
     let above =
         disk.as_ref().is_some_and(|disk| mean >= MATTERS_NS && mean >= disk.ns * TIMES_THE_DISK);
-    if mean < SLOW_NS && !above {
+    if (mean < SLOW_NS && !above) || is_idle(of) {
         return None;
     }
     let measured = measured_commits(of);
@@ -121,6 +123,17 @@ mod tests {
         assert!(of(1000, 5).is_some_and(|found| found.evidence[0].contains("5.00ms")));
         assert_eq!(of(10_000, 5), None, "half a millisecond, and the disk is not known");
         assert_eq!(of(10, 5), None, "too few");
+    }
+
+    #[test]
+    fn of_a_database_that_is_idle_it_is_silent() {
+        let of = |db_time_ms: u64| {
+            let mut made = syncs(1000, 5);
+            made.end.db_time_ns = Some(db_time_ms * 1_000_000);
+            find(&made.interval())
+        };
+        assert_eq!(of(1_100), None, "less than a fiftieth of a session");
+        assert!(of(1_300).is_some());
     }
 
     #[test]
