@@ -26,6 +26,7 @@
 //! | `versions` | `project`, `git` (null if unknown), `rustc`, and what the benchmark adds |
 //! | `command`, `config` | how to run it again |
 //! | `warnings` | why these figures may be wrong: another load on the machine, rounds that disagree |
+//! | `broken` | promised figures that were not kept; the exit code is 1 then |
 //! | `samples` | per group and name: `unit`, `median`, `p99`, and per round `median`, `p99`, `mean`, `min`, `max`, `samples` |
 //! | `ratios` | flat object of the figures that are promised somewhere |
 //!
@@ -61,6 +62,7 @@ pub(crate) struct Report {
     config: BTreeMap<String, Value>,
     notes: Vec<String>,
     warnings: Vec<String>,
+    broken: Vec<String>,
 }
 
 /// All rounds of one thing measured.
@@ -100,6 +102,7 @@ impl Report {
             config: BTreeMap::new(),
             notes: Vec::new(),
             warnings: Vec::new(),
+            broken: Vec::new(),
         }
     }
 
@@ -137,6 +140,11 @@ impl Report {
     /// emulated).
     pub(crate) fn warn(&mut self, text: impl Into<String>) {
         self.warnings.push(text.into());
+    }
+
+    /// A promised figure that was not kept: the results are written, and the exit code says it.
+    pub(crate) fn broken(&mut self, text: impl Into<String>) {
+        self.broken.push(text.into());
     }
 
     /// Adds a round of samples in nanoseconds: of single operations, or of batches divided by their
@@ -235,7 +243,8 @@ impl Report {
 
     /// Prints the tables and writes the file.
     ///
-    /// The exit code is 0, or 2 when the file cannot be written.
+    /// The exit code is 0, 1 when a promised figure was not kept, or 2 when the file cannot be
+    /// written.
     pub(crate) fn finish(mut self) -> ExitCode {
         self.look_for_noise();
         self.print();
@@ -250,7 +259,8 @@ impl Report {
         match written {
             Ok(()) => {
                 println!("\nwritten: {}", file.display());
-                ExitCode::SUCCESS
+                self.broken.iter().for_each(|text| eprintln!("not kept: {text}"));
+                if self.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
             }
             Err(error) => {
                 eprintln!(
@@ -379,6 +389,7 @@ impl Report {
             "config": self.config,
             "notes": self.notes,
             "warnings": self.warnings,
+            "broken": self.broken,
             "samples": self.series.iter().map(Series::to_json).collect::<Vec<_>>(),
             "ratios": ratios,
         })

@@ -9,7 +9,8 @@
 //! most. One load runs, and slots of half a second take turns in it: no recorder, one at its
 //! defaults (a look a second, a snapshot a minute), one that asks 60 times as often
 //! (`overhead/load.rs` says why). The quick form has 9 slots of each and no MariaDB, unless
-//! `--mariadb` is given; the full one 80.
+//! `--mariadb` is given; the full one 80. It fails (exit code 1) when `pg_whole_cpu_pct` is above
+//! 1.
 //!
 //! | key of `ratios` | is |
 //! |---|---|

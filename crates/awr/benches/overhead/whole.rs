@@ -16,6 +16,9 @@ use crate::load::{Running, processor_s};
 use crate::report::Report;
 use crate::servers::Server;
 
+/// What a recorder at its defaults may use of one processor, in per cent, the server's part in it.
+const MOST_PCT: f64 = 1.0;
+
 /// Before the first minute: what is done once, at the beginning of a recording, is not in it.
 const BEFORE: Duration = Duration::from_secs(2);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -72,6 +75,12 @@ pub(crate) fn recording(report: &mut Report, server: &Server, url: &str, mut loa
     report.ratio("pg_whole_recorder_cpu_pct", own);
     report.ratio("pg_whole_server_cpu_pct", theirs);
     report.ratio("pg_whole_cpu_pct", own + theirs);
+    if own + theirs > MOST_PCT {
+        report.broken(format!(
+            "recording used {:.3} % of one processor, and {MOST_PCT} % is promised",
+            own + theirs
+        ));
+    }
     report.note(format!(
         "PostgreSQL under pgbench for {minutes} min: a recorder at its defaults used {own:.3} % of \
          one processor, and the server {theirs:.3} % to answer it"
