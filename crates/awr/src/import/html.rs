@@ -264,15 +264,47 @@ fn end_row(grid: &mut Option<Grid>, row: &mut Option<Row>, left_out: &mut LeftOu
             cells.extend((1..*span).map(|_| String::new()));
         }
     }
+    if let Some(under) = under_titles(grid, &row).filter(|_| !is_header) {
+        cells = under;
+    }
     // Of two rows of titles the last one names the columns, and the first one groups of them.
     if is_header && grid.rows.is_empty() {
         grid.columns = cells;
+        let width = spread.len();
         grid.groups = std::mem::replace(&mut grid.spread, spread);
+        grid.starts.clear();
+        if row.spans.iter().any(|span| *span > 1) {
+            grid.starts = starts(&row.spans).collect();
+            if grid.groups.len() == width {
+                grid.groups = grid.starts.iter().map(|at| grid.groups[*at].clone()).collect();
+            }
+        }
     } else if grid.rows.len() < MOST_ROWS {
         grid.rows.push(cells);
     } else {
         left_out.because("a row of a table behind the rows or cells that are read");
     }
+}
+
+/// Where each of some cells begins.
+fn starts(spans: &[usize]) -> impl Iterator<Item = usize> + '_ {
+    spans.iter().scan(0, |at, span| {
+        *at += span;
+        Some(*at - span)
+    })
+}
+
+/// The cells of a row by titles that are over several columns each; nothing if there are none, or
+/// if two of the cells stand under one of them.
+fn under_titles(grid: &Grid, row: &Row) -> Option<Vec<String>> {
+    let mut cells = vec![None; grid.starts.len()];
+    for (text, at) in row.cells.iter().zip(starts(&row.spans)) {
+        let title = grid.starts.iter().rposition(|start| *start <= at)?;
+        if cells[title].replace(decoded(text)).is_some() {
+            return None;
+        }
+    }
+    Some(cells.into_iter().map(Option::unwrap_or_default).collect())
 }
 
 fn finish(
@@ -365,6 +397,25 @@ mod tests {
         let cells: usize = read.grids.iter().flat_map(|grid| &grid.rows).map(Vec::len).sum();
         assert!((MOST_CELLS..MOST_CELLS + 64).contains(&cells), "{cells}");
         assert!(times(&read, "cell") > 0);
+    }
+
+    #[test]
+    fn figures_stand_under_titles_that_are_over_several_columns() {
+        let read = |rows: &str| {
+            grids(&format!(
+                "<table><tr><td/><th colspan=3>IOPs</th><th colspan=3>MB/s</th></tr><tr><th>Cell\
+                 <th>%Total<th colspan=2>Avg<th>%Total<th colspan=2>Avg</tr>{rows}</table>"
+            ))
+            .grids
+            .remove(0)
+        };
+        let grid = read("<tr><td>a<td>26<td colspan=2>19<td>27<td colspan=2>7</tr><tr><td>b</tr>");
+        assert_eq!(grid.columns, ["Cell", "%Total", "Avg", "%Total", "Avg"]);
+        assert_eq!(grid.groups, ["", "IOPs", "IOPs", "MB/s", "MB/s"]);
+        assert_eq!(grid.rows, [["a", "26", "19", "27", "7"], ["b", "", "", "", ""]]);
+        // Two figures under one title: each has a place.
+        let grid = read("<tr><td>a<td>26<td>1<td>2<td>27<td colspan=2>7</tr>");
+        assert_eq!(grid.rows, [["a", "26", "1", "2", "27", "7", ""]]);
     }
 
     #[test]

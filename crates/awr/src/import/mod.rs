@@ -121,6 +121,8 @@ struct Grid {
     /// The last row of titles, each as often as it has columns: it is of groups if another one
     /// follows.
     spread: Vec<String>,
+    /// Where the column of each title begins, if one of them is over several; else empty.
+    starts: Vec<usize>,
     /// Cells.
     rows: Vec<Vec<String>>,
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use tiersmith_awr::import::{Imported, parse};
-use tiersmith_awr::{Cell, Interval, Item, Report, Table, report};
+use tiersmith_awr::{Cell, Interval, Item, Printed, Report, Table, report};
 
 /// A table as it stands in a report: heading, summary, titles of columns, rows.
 #[derive(Clone, Debug, Default)]
@@ -171,6 +171,13 @@ fn fill(sheet: &mut Sheet, rng: &mut fastrand::Rng) {
             &["Elapsed:", "", "60.00 (mins)", "", ""],
             &["DB Time:", "", "66.67 (mins)", "", ""],
         ]);
+    } else if sheet.summary == "Database Summary" {
+        let cells = |column: &String| match column.as_str() {
+            "Begin" => "100".to_owned(),
+            "End" => "101".to_owned(),
+            title => cell(title, 0, rng),
+        };
+        sheet.rows = vec![sheet.columns.iter().map(cells).collect()];
     } else if has("Begin Snap Time") && has("I#") {
         let cells = |column: &String| match column.as_str() {
             "I#" => "1".to_owned(),
@@ -332,6 +339,12 @@ pub(crate) fn sheets_of(page: &str) -> Vec<Sheet> {
                 match titles.is_empty() {
                     true if !cells.is_empty() => sheet.rows.push(cells),
                     false if sheet.rows.is_empty() => sheet.columns = titles,
+                    // Another row of titles in the middle: other columns from there on.
+                    false if titles.len() > cells.len() => {
+                        let next = Sheet { heading: heading.clone(), ..Sheet::default() };
+                        sheets.push(std::mem::replace(&mut sheet, next));
+                        sheet.columns = titles;
+                    }
                     _ => {}
                 }
             }
@@ -384,8 +397,86 @@ fn tables(of: &Report) -> Vec<&Table> {
         .collect()
 }
 
+/// Characters of a statement that are kept, and of any other cell.
+const LONGEST_TEXT: usize = 1_000;
+const LONGEST_CELL: usize = 200;
+
+/// Whether a cell of a table that is kept as it is printed is what Oracle printed: the same, but
+/// for literals of statements, and ends of long texts.
+fn is_the_same(is_statement: bool, ours: &str, theirs: &str) -> bool {
+    if let Some(begin) = ours.strip_suffix('\u{2026}') {
+        let is_cut = ours.chars().count() == LONGEST_CELL && theirs.len() > ours.len();
+        return is_cut && theirs.starts_with(begin);
+    }
+    if !is_statement || ours == theirs {
+        return ours == theirs;
+    }
+    if ours.is_empty() {
+        return without_comments(theirs).trim().is_empty();
+    }
+    if ours == "(a statement with a password)" {
+        let theirs = theirs.to_lowercase();
+        return ["password", "identified"].iter().any(|word| theirs.contains(word));
+    }
+    // What is between literals stands there in this order, and behind the last is nothing more.
+    let theirs = without_spaces(&without_comments(theirs));
+    let mut rest = &theirs[..];
+    for part in without_spaces(ours).split('?') {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.is_empty() || ours.ends_with('?') || ours.chars().count() == LONGEST_TEXT
+}
+
+/// A statement without its comments, which are not kept; one that has no end takes the rest with
+/// it, and so does a `#`, with which MariaDB's begin.
+fn without_comments(text: &str) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(at) = ["/*", "--", "#"].iter().filter_map(|begin| rest.find(begin)).min() {
+        out.push_str(&rest[..at]);
+        rest = match rest[at..].strip_prefix("/*").and_then(|comment| comment.split_once("*/")) {
+            Some((_, behind)) => behind,
+            None => "",
+        };
+    }
+    out + rest
+}
+
+/// The first row of a sheet that the tables which are kept as they are printed lack; nothing if its
+/// rows stand in one of them, one after the other and to the last cell.
+fn lacking<'a>(sheet: &'a Sheet, kept: &[&Table]) -> Option<&'a Vec<String>> {
+    let reach = |table: &&Table| {
+        let is_statement = |at: usize| {
+            let column = table.columns.get(at);
+            column.is_some_and(|column| column.title.to_lowercase().ends_with("sql text"))
+        };
+        let same_row = |ours: &[Cell], theirs: &[String]| {
+            (0..ours.len().max(theirs.len())).all(|at| {
+                let ours = ours.get(at).map(Cell::shown).unwrap_or_default();
+                is_the_same(is_statement(at), &ours, theirs.get(at).map_or("", String::as_str))
+            })
+        };
+        let from = |from: usize| {
+            let ours = &table.rows[from..];
+            let same = ours.iter().zip(&sheet.rows).take_while(|(a, b)| same_row(a, b)).count();
+            // Of a long table the first rows are shown.
+            let is_cut = same == ours.len() && table.rows.len() == MOST_ROWS;
+            if is_cut { sheet.rows.len() } else { same }
+        };
+        (0..table.rows.len()).map(from).max().unwrap_or(0)
+    };
+    let most = kept.iter().map(reach).max().unwrap_or(0);
+    sheet.rows.get(most)
+}
+
 /// How many figures are in both; each that differs is added to the list.
-fn compared(sheet: &Sheet, report: &Report, by: f64, wrong: &mut Vec<String>) -> usize {
+fn compared(
+    sheet: &Sheet,
+    report: &Report,
+    as_printed: &[Printed],
+    by: f64,
+    wrong: &mut Vec<String>,
+) -> usize {
     // What one kind of report calls otherwise than the others.
     let heading = match sheet.heading.as_str() {
         "Time Model System Stats" => "Time Model Statistics",
@@ -397,26 +488,24 @@ fn compared(sheet: &Sheet, report: &Report, by: f64, wrong: &mut Vec<String>) ->
         }
         heading => heading,
     };
+    // As it is printed: cell by cell, and all of them.
+    let kept: Vec<&Table> = tables(report)
+        .into_iter()
+        .filter(|table| {
+            let titles = || table.columns.iter().map(|column| &column.title);
+            table.caption == heading
+                && as_printed.iter().any(|of| of.title == heading && titles().eq(&of.columns))
+        })
+        .collect();
+    if !kept.is_empty() {
+        let in_pairs = in_pairs(sheet);
+        if let Some(row) = lacking(in_pairs.as_ref().unwrap_or(sheet), &kept) {
+            wrong.push(format!("{heading}: a row is not as it is printed: {row:?}"));
+        }
+        return sheet.rows.iter().flatten().filter(|cell| figure(cell).is_some()).count();
+    }
     let mut count = 0;
     for table in tables(report).into_iter().filter(|table| table.caption == heading) {
-        // As it is printed: word by word, and all of it.
-        let words: Vec<Vec<String>> =
-            table.rows.iter().map(|row| row.iter().map(Cell::shown).collect()).collect();
-        let literal = |cell: &String| cell.replace("= ?", "= ");
-        let is_text = |at: usize| {
-            sheet.columns.get(at).is_some_and(|title| title.to_lowercase().ends_with("sql text"))
-        };
-        let same_cell = |at: usize, a: &String, b: &String| {
-            a == b || b.starts_with(literal(a).trim_end()) || (is_text(at) && !a.is_empty())
-        };
-        let same = words.len() == sheet.rows.len().min(MOST_ROWS)
-            && words.iter().zip(&sheet.rows).all(|(ours, theirs)| {
-                let mut cells = ours.iter().zip(theirs).enumerate();
-                cells.all(|(at, (a, b))| same_cell(at, a, b))
-            });
-        if same {
-            return sheet.rows.iter().flatten().filter(|cell| figure(cell).is_some()).count();
-        }
         for row in &table.rows {
             let name = row.first().map(Cell::shown).unwrap_or_default();
             let name = name.split(" (bytes)").next().unwrap_or_default();
@@ -451,6 +540,22 @@ fn compared(sheet: &Sheet, report: &Report, by: f64, wrong: &mut Vec<String>) ->
     count
 }
 
+/// A sheet without titles whose rows are labels and figures, several pairs a row, with one pair a
+/// row.
+fn in_pairs(sheet: &Sheet) -> Option<Sheet> {
+    let is_one = sheet.heading.starts_with("Instance Efficiency")
+        && sheet.columns.iter().all(String::is_empty)
+        && sheet.rows.iter().any(|row| row.len() > 2);
+    is_one.then(|| {
+        let pair = |pair: &[String]| {
+            let label = pair[0].trim_end_matches(':').to_owned();
+            (!label.is_empty()).then(|| vec![label, pair.get(1).cloned().unwrap_or_default()])
+        };
+        let rows = sheet.rows.iter().flat_map(|row| row.chunks(2).filter_map(pair)).collect();
+        Sheet { rows, ..sheet.clone() }
+    })
+}
+
 /// By how many halves of its last digit a figure may differ: Oracle rounds some figures and cuts
 /// others.
 pub(crate) const ROUNDED: f64 = 1.0;
@@ -471,7 +576,7 @@ pub(crate) fn judged_by(sheets: &[Sheet], imported: &Imported, by: f64) -> (Vec<
         if !listed.iter().any(|title| title.starts_with(&sheet.heading)) {
             wrong.push(format!("{}: neither read nor listed", sheet.heading));
         }
-        let same = compared(sheet, &made, by, &mut wrong);
+        let same = compared(sheet, &made, &imported.end.printed, by, &mut wrong);
         count += same;
         let has_figures = sheet.rows.iter().flatten().any(|cell| figure(cell).is_some());
         if same == 0 && has_figures && NEEDED.iter().any(|words| sheet.heading.starts_with(words)) {
@@ -528,6 +633,125 @@ fn a_figure_that_is_wrong_by_more_than_its_last_digit_is_found() {
 }
 
 #[test]
+fn a_cell_that_is_blanked_or_shortened_or_missing_is_found() {
+    type Change = fn(&mut Vec<String>, usize);
+    let changes: [(&str, Change); 5] = [
+        ("blanked", |row, at| row[at].clear()),
+        ("shortened", |row, at| {
+            row[at].pop();
+        }),
+        ("longer", |row, at| row[at].push('0')),
+        ("missing", |row, at| row.truncate(at)),
+        ("gone", |row, _| row.clear()),
+    ];
+    let mut tables = 0;
+    for (name, layout) in LAYOUTS {
+        let page = html(&made(layout));
+        let imported = parse(&page, name).unwrap();
+        for title in ["Segments by Physical Reads", "SQL ordered by Elapsed Time"] {
+            let table = imported.end.printed.iter().position(|of| of.title.starts_with(title));
+            let Some(table) = table else { continue };
+            tables += 1;
+            let row = &imported.end.printed[table].rows[1];
+            let title = &imported.end.printed[table].title;
+            for (at, cell) in row.iter().enumerate() {
+                for (what, change) in changes {
+                    if cell.is_empty() {
+                        continue;
+                    }
+                    // What a literal was nobody knows: only that a text is there.
+                    let is_statement = cell.starts_with("select");
+                    if is_statement && what != "blanked" {
+                        continue;
+                    }
+                    let mut other = parse(&page, name).unwrap();
+                    change(&mut other.end.printed[table].rows[1], at);
+                    let (wrong, _) = judged(&page, &other);
+                    assert!(
+                        wrong.iter().any(|line| line.starts_with(title.as_str())),
+                        "{name}, {title}, column {at} {what}: {wrong:?}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(tables > LAYOUTS.len(), "{tables} tables");
+    for (ours, theirs, same) in [
+        ("select a from t where b = ? and c", "select a from t  where b = 'x' and c", true),
+        ("select a from t where b = ?", "select a from t where b = 17", true),
+        ("select a from t where", "select a from t where b = 17", false),
+        ("select a from u where b = ?", "select a from t where b = 17", false),
+        ("select  a", "select /* x */ a", true),
+        ("", "select 1", false),
+        ("", "-- nothing else", true),
+    ] {
+        assert_eq!(is_the_same(true, ours, theirs), same, "{ours}");
+    }
+    assert!(!is_the_same(false, "9", "93.7") && !is_the_same(false, "", "93.7"));
+    let long = "x".repeat(250);
+    let cut = format!("{}\u{2026}", &long[..199]);
+    assert!(is_the_same(false, &cut, &long) && !is_the_same(false, &cut[1..], &long));
+}
+
+#[test]
+fn titles_in_the_middle_of_a_table_begin_another_one() {
+    let page = "<h3>Redo Write Histogram</h3><table><tr><td/><th>Cell Name</th><th>Waits</th></tr>\
+         <tr><td>a</td><td></td><td>7</td></tr><tr><td/><th>Cell Name</th><th>Writes</th></tr>\
+         <tr><td>b</td><td>c</td><td>9</td></tr></table>";
+    let sheets = sheets_of(page);
+    let rows: Vec<_> = sheets.iter().map(|sheet| sheet.rows.clone()).collect();
+    assert_eq!(rows, [[["a", "", "7"]], [["b", "c", "9"]]]);
+    let text = html(&made(LAYOUTS[3].1)).replace("<p/>End of Report", &format!("{page}<p/>End"));
+    let (wrong, _) = judged(&text, &parse(&text, "here").unwrap());
+    assert_eq!(wrong, [""; 0]);
+}
+
+#[test]
+fn a_global_report_of_11_2_has_the_waits_of_its_top_timed_events() {
+    let (_, layout) = LAYOUTS[4];
+    let mut sheets = made(layout);
+    sheets.retain(|sheet| !sheet.heading.contains("Wait Events"));
+    let top = sheets.iter_mut().find(|sheet| sheet.heading == "Top Timed Events").unwrap();
+    let cells = [("I#", "*"), ("Waits", "1,000"), ("Total(s)", "60.00"), ("%DB time", "1.50")];
+    let mut row = |instance: &str, class: &str, event: &str| {
+        let of = |title: &String| match title.as_str() {
+            "I#" => instance,
+            "Class" => class,
+            "Event" => event,
+            title => cells.iter().find(|(of, _)| *of == title).map_or("", |(_, cell)| cell),
+        };
+        top.rows.push(top.columns.iter().map(of).map(str::to_owned).collect());
+    };
+    row("*", "Cluster", "an event of a cluster");
+    row("1", "Cluster", "an event of a cluster");
+    let imported = parse(&html(&sheets), "here").unwrap();
+    let of = Interval::between(&imported.begin, &imported.end).unwrap();
+    let wait = of.wait("an event of a cluster").unwrap();
+    assert_eq!((wait.class.name(), wait.count), ("Cluster", 1_000), "the sum, and no instance's");
+    assert_eq!(wait.total_ns, 60_000_000_000);
+}
+
+/// What Oracle itself prints otherwise than it calculates: a report, and the beginning of what
+/// differs in it.
+const ODD: [(&str, &str); 4] = [
+    ("36006", "Foreground Wait Events, read by other session, % DB time: 0.029"),
+    ("18175", "Background Wait Events, PX Deq: reap credit, % bg time: 125437.2"),
+    ("17676", "Time Model Statistics, sql execute elapsed time, % of DB Time: 39.249"),
+    (
+        "17676",
+        "Time Model Statistics, hard parse (sharing criteria) elapsed time, % of DB Time: 0.02",
+    ),
+];
+
+/// Tables in which a title stands over two figures in one place and over one in another: the
+/// importer leaves an empty cell there. No layout of ours has this yet.
+const SPANS: [&str; 3] = [
+    "Exadata OS IO Statistics - Outlier Cells: a row is not as it is printed",
+    "Exadata Cell Server IOPS Statistics - Outlier Cells: a row is not as it is printed",
+    "Exadata Cell Server IO MB/s Statistics - Outlier Cells: a row is not as it is printed",
+];
+
+#[test]
 fn the_reports_of_a_directory_are_judged_where_one_is_given() {
     let Some(dir) = std::env::var_os("TIERSMITH_ORACLE_REPORTS") else {
         println!(
@@ -535,12 +759,21 @@ fn the_reports_of_a_directory_are_judged_where_one_is_given() {
         );
         return;
     };
+    let mut all = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let page = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
-        let imported = parse(&page, &path.display().to_string()).unwrap();
-        let (wrong, count) = judged_by(&sheets_of(&page), &imported, CUT);
-        println!("{}: {count} figures, {} wrong", path.display(), wrong.len());
-        wrong.iter().for_each(|line| println!("  {line}"));
+        let place = path.display().to_string();
+        let imported = parse(&page, &place).unwrap();
+        let (mut wrong, count) = judged_by(&sheets_of(&page), &imported, CUT);
+        let is_odd = |line: &String| {
+            let spans = place.contains("PRDG") && SPANS.iter().any(|of| line.starts_with(of));
+            spans || ODD.iter().any(|(of, begin)| place.contains(of) && line.starts_with(begin))
+        };
+        let odd = wrong.len();
+        wrong.retain(|line| !is_odd(line));
+        println!("{place}: {count} figures, {} wrong, {} odd", wrong.len(), odd - wrong.len());
+        all.extend(wrong.into_iter().map(|line| format!("{place}: {line}")));
     }
+    assert!(all.is_empty(), "{} are wrong:\n{}", all.len(), all.join("\n"));
 }
