@@ -52,6 +52,8 @@ pub(super) struct Taking<'a> {
     pub(super) snapshot: Snapshot,
     /// Sessions at the beginning.
     sessions_before: Option<u64>,
+    /// The number that Oracle gave the first snapshot.
+    number_before: Option<u64>,
     /// Levels at the beginning; those of the end are in the snapshot.
     levels_before: BTreeMap<String, u64>,
     /// Rows whose figures the report hides behind `####` or does not print, or which are no
@@ -78,6 +80,7 @@ pub(super) fn snapshots(kind: &'static str, read: Grids, text: &str) -> Result<I
         text,
         snapshot,
         sessions_before: None,
+        number_before: None,
         levels_before,
         hidden,
         left_out,
@@ -130,6 +133,7 @@ pub(super) fn snapshots(kind: &'static str, read: Grids, text: &str) -> Result<I
     begin.taken_unix_ns = begin_s.saturating_mul(1_000_000_000);
     begin.monotonic_ns = 0;
     begin.sessions = taking.sessions_before;
+    begin.printed_number = taking.number_before;
     begin.levels.retain_mut(|level| {
         let before = taking.levels_before.get(&level.name);
         level.value = before.copied().unwrap_or(level.value);
@@ -297,16 +301,25 @@ impl Taking<'_> {
                 .iter()
                 .position(|word| word.contains(':'))
                 .and_then(|at| value::count(words.get(at + 1)?));
+            // It stands before the day.
+            let number =
+                words.first().filter(|_| words.len() > 1).and_then(|word| value::count(word));
             if label.starts_with("Begin") {
-                self.sessions_before = sessions;
+                (self.sessions_before, self.number_before) = (sessions, number);
             } else {
-                self.snapshot.sessions = sessions;
+                (self.snapshot.sessions, self.snapshot.printed_number) = (sessions, number);
             }
         }
         if ends.iter().any(Option::is_none) {
             // RAC: a line for each instance.
             ends = [self.first(&["Begin Snap Time"]), self.first(&["End Snap Time"])]
                 .map(|text| text.and_then(|text| value::instant(&text)));
+            let grid = self.about("database summary", &[&["Begin"], &["End"]]).first().copied();
+            let numbers = ["Begin", "End"].map(|title| {
+                let grid = &self.grids[grid?];
+                value::count(cell(grid.rows.first()?, grid.column(&[title])))
+            });
+            [self.number_before, self.snapshot.printed_number] = numbers;
         }
         let minutes = self
             .labelled("Elapsed:")

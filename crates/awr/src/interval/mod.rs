@@ -258,6 +258,16 @@ impl Interval {
         self
     }
 
+    /// The numbers that Oracle had given the snapshots of an imported report.
+    pub fn printed_numbers(&self) -> Option<(u64, u64)> {
+        self.begin.printed_number.zip(self.end.printed_number)
+    }
+
+    /// Whether it is of an imported report of which no wait event could be read.
+    pub fn lacks_wait_events(&self) -> bool {
+        self.end.source.is_oracle() && self.waits.is_empty()
+    }
+
     /// Whether the database is on another machine than the recorder: the host of its snapshots is
     /// not the database's then.
     pub fn is_remote(&self) -> bool {

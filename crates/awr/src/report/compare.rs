@@ -111,29 +111,37 @@ fn sets(both: [&Interval; 2]) -> Table {
     table
 }
 
+const NUMBER: &str =
+    "The number of the snapshot: as the imported report prints it, else in its repository.";
+
 fn periods(both: [&Interval; 2]) -> Table {
     let [first, second] = both.map(tables::zone);
     let zone = if first == second { first } else { "UTC; of Oracle as printed" };
     let mut table = Table::new("Snapshots")
         .text("Snapshot Set", "Which of the two intervals.")
-        .figures("Begin Snap Id", "", "The number of the snapshot in its repository.")
+        .figures("Begin Snap Id", "", NUMBER)
         .figures("Begin Snap Time", zone, "When the first snapshot was taken.")
-        .figures("End Snap Id", "", "The number of the snapshot in its repository.")
+        .figures("End Snap Id", "", NUMBER)
         .figures("End Snap Time", zone, "When the second snapshot was taken.")
         .figures("Avg Active Sessions", "", "DB time by elapsed time.")
         .figures("Elapsed", "s", "The length of the interval.")
-        .figures("DB time", "s", "Time requests spent, working or waiting.");
+        .figures("DB time", "s", "Time requests spent, working or waiting.")
+        .figures("Begin in Repository", "", "The number of an imported snapshot there.")
+        .figures("End in Repository", "", "The number of an imported snapshot there.");
     let db_time = |of: &Interval| of.db_time_ns.map(|ns| ns as f64 / 1e9);
     for (ordinal, of) in tables::ORDINALS.into_iter().zip(both) {
+        let [[begin, end], [own_begin, own_end]] = tables::number_cells(of);
         table.row(vec![
             Cell::text(ordinal),
-            Cell::count(of.ids.map(|ids| ids.0.number())),
+            begin,
             Cell::text(figure::instant(of.begin.taken_unix_ns)),
-            Cell::count(of.ids.map(|ids| ids.1.number())),
+            end,
             Cell::text(figure::instant(of.end.taken_unix_ns)),
             Cell::number(of.active_sessions()),
             Cell::seconds(of.elapsed_s()),
             Cell::seconds(db_time(of)),
+            own_begin,
+            own_end,
         ]);
     }
     let mut last = vec![Cell::text("%Diff"), Cell::Empty, Cell::Empty, Cell::Empty, Cell::Empty];

@@ -25,7 +25,8 @@ pub(super) const DRAWN: usize = 4;
 
 /// The report of one interval.
 pub fn report(of: &Interval) -> Report {
-    let snaps = of.ids.map_or(String::new(), |(begin, end)| format!(", Snaps: {begin}-{end}"));
+    let snaps =
+        tables::numbers(of).map_or(String::new(), |(begin, end)| format!(", Snaps: {begin}-{end}"));
     let title = format!("WORKLOAD REPOSITORY report for DB: {}{snaps}", of.end.source.database);
     let mut report = Report::new(title, of.label.clone(), &[of]);
     report.add(summary(of));
@@ -127,23 +128,27 @@ fn database(of: &Interval) -> Table {
 fn snapshots(of: &Interval) -> Table {
     let mut table = Table::new("Snapshots")
         .text("", "Begin or end of the interval, its length, and the DB time in it.")
-        .figures("Snap Id", "", "The number of the snapshot in its repository.")
+        .figures(
+            "Snap Id",
+            "",
+            "The number of the snapshot: as the imported report prints it, else in its repository.",
+        )
         .figures(
             "Snap Time",
             tables::zone(of),
             "When the snapshot was taken; a length for elapsed and DB time.",
         )
-        .figures("Sessions", "", "Sessions connected at that instant.");
-    let sides = [
-        ("Begin Snap:", &of.begin, of.ids.map(|ids| ids.0)),
-        ("End Snap:", &of.end, of.ids.map(|ids| ids.1)),
-    ];
-    for (name, snapshot, id) in sides {
+        .figures("Sessions", "", "Sessions connected at that instant.")
+        .figures("In Repository", "", "The number of an imported snapshot in its repository.");
+    let [shown, own] = tables::number_cells(of);
+    let sides = [("Begin Snap:", &of.begin), ("End Snap:", &of.end)];
+    for (((name, snapshot), shown), own) in sides.into_iter().zip(shown).zip(own) {
         table.row(vec![
             Cell::text(name),
-            Cell::count(id.map(crate::SnapshotId::number)),
+            shown,
             Cell::text(figure::instant(snapshot.taken_unix_ns)),
             Cell::count(snapshot.sessions),
+            own,
         ]);
     }
     table.row(vec![Cell::text("Elapsed:"), Cell::Empty, Cell::text(load::seconds(of.elapsed_ns))]);

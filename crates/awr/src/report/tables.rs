@@ -20,6 +20,29 @@ pub(super) fn zone(of: &Interval) -> &'static str {
     if of.end.source.is_oracle() { "as printed" } else { "UTC" }
 }
 
+/// The numbers of an interval's snapshots in their repository.
+fn own_numbers(of: &Interval) -> Option<(u64, u64)> {
+    of.ids.map(|(begin, end)| (begin.number(), end.number()))
+}
+
+/// The numbers by which people call the snapshots of an interval: those that Oracle printed, else
+/// those of the repository.
+pub(super) fn numbers(of: &Interval) -> Option<(u64, u64)> {
+    of.printed_numbers().or_else(|| own_numbers(of))
+}
+
+/// Begin and end as [`numbers`], without commas where Oracle printed them; and as the repository
+/// numbers them, if that is something else.
+pub(super) fn number_cells(of: &Interval) -> [[Cell; 2]; 2] {
+    let printed = of.printed_numbers();
+    let own = own_numbers(of);
+    let counts = |of: Option<(u64, u64)>| [of.map(|of| of.0), of.map(|of| of.1)].map(Cell::count);
+    match printed {
+        Some((begin, end)) => [[begin, end].map(|n| Cell::text(n.to_string())), counts(own)],
+        None => [counts(own), counts(None)],
+    }
+}
+
 /// By how much sessions may exceed clients before that is no error of two clocks.
 const MORE_THAN_CLIENTS: f64 = 1.1;
 
@@ -65,7 +88,7 @@ pub(super) fn banners(intervals: &[&Interval]) -> Vec<String> {
 
 /// Says that a report of Oracle's was not understood where it matters most.
 fn without_waits(of: &Interval) -> Option<String> {
-    (of.end.source.is_oracle() && of.waits.is_empty()).then(|| {
+    of.lacks_wait_events().then(|| {
         "NO WAIT EVENTS: no table of wait events of the imported report could be read, so that \
          nothing here \
          says what requests waited for. Make the report anew, as HTML, and import that."

@@ -100,6 +100,9 @@ pub struct Snapshot {
     /// this snapshot ends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub printed: Vec<Printed>,
+    /// The number that the program which printed an imported report had given this snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub printed_number: Option<u64>,
     /// Samples of active sessions: estimates, never added to what was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
@@ -271,6 +274,7 @@ impl Snapshot {
             objects: Vec::new(),
             plans: Vec::new(),
             printed: Vec::new(),
+            printed_number: None,
             sampling: None,
             partial: BTreeSet::new(),
         }

@@ -5,8 +5,9 @@
 //! The reports in `oracle_layouts/*.lst` are made up, in the layouts of 11.2; nothing in them was
 //! measured. `TIERSMITH_ORACLE_REPORTS=DIR` asks the same of every text report in a directory.
 
-use crate::oracle_layouts::{CUT, ROUNDED, Sheet, judged_by};
+use crate::oracle_layouts::{CUT, LAYOUTS, ROUNDED, Sheet, html, judged_by, made};
 use tiersmith_awr::import::parse;
+use tiersmith_awr::{Interval, SnapshotId, compare, render, report};
 
 /// What it is, its text, what the importer calls it, and fewer figures than both print.
 const REPORTS: [(&str, &str, &str, usize); 2] = [
@@ -279,6 +280,39 @@ fn every_figure_of_a_text_report_that_both_print_is_the_same() {
 }
 
 #[test]
+fn snapshots_have_the_numbers_that_oracle_printed_and_their_own_beside_them() {
+    let pages = LAYOUTS.map(|(name, layout)| (name, html(&made(layout))));
+    let texts = REPORTS.map(|(name, text, ..)| (name, text.to_owned()));
+    for (name, text) in pages.into_iter().chain(texts) {
+        let imported = parse(&text, name).unwrap();
+        let of = Interval::between(&imported.begin, &imported.end).unwrap();
+        assert_eq!(of.printed_numbers(), Some((100, 101)), "{name}");
+        let of = of.with_ids(SnapshotId::new(7), SnapshotId::new(8));
+        let made = report(&of);
+        assert!(made.title.ends_with("Snaps: 100-101"), "{name}: {}", made.title);
+        let csv = render::csv(&made);
+        for line in [
+            "Snapshots,Begin Snap:,Snap Id,,100\r",
+            "Snapshots,End Snap:,Snap Id,,101\r",
+            "Snapshots,Begin Snap:,In Repository,,7\r",
+            "Snapshots,End Snap:,In Repository,,8\r",
+        ] {
+            assert!(csv.contains(line), "{name}: {line}");
+        }
+        let csv = render::csv(&compare(&of, &of));
+        for line in ["1st),Begin Snap Id,,100\r", "2nd),End in Repository,,8\r"] {
+            assert!(csv.contains(line), "{name}: {line} of {csv}");
+        }
+    }
+    // Numbers are no quantities: they have no commas.
+    let large = REPORTS[0].1.replacen("Begin Snap:       100 ", "Begin Snap:     24703 ", 1);
+    let imported = parse(&large, "here").unwrap();
+    let of = Interval::between(&imported.begin, &imported.end).unwrap();
+    let text = render::text(&report(&of));
+    assert!(text.contains("Snaps: 24703-101") && !text.contains("24,703"), "{text}");
+}
+
+#[test]
 fn the_second_reader_finds_a_figure_of_a_text_report_that_is_wrong() {
     let (_, text, ..) = REPORTS[1];
     let sheets = sheets_of_text(text);
@@ -310,6 +344,6 @@ fn the_text_reports_of_a_directory_are_judged_where_one_is_given() {
         let imported = parse(&text, &path.display().to_string()).unwrap();
         let (wrong, count) = judged_by(&sheets_of_text(&text), &imported, CUT);
         println!("{}: {count} figures, {} wrong", path.display(), wrong.len());
-        wrong.iter().for_each(|line| println!("  {line}"));
+        assert!(wrong.is_empty(), "{}:\n{}", path.display(), wrong.join("\n"));
     }
 }

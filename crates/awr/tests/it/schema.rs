@@ -232,6 +232,7 @@ fn full() -> Snapshot {
         columns: vec!["Owner".to_owned()],
         rows: vec![vec!["APP".to_owned()]],
     });
+    of.printed_number = Some(24_703);
     let session = tiersmith_awr::Who { id: "7", text: "u@d" };
     of.sampling.get_or_insert_default().saw_session(&tiersmith_awr::Seen {
         event: "Lock: tuple",

@@ -24,8 +24,8 @@ use tiersmith_awr::archive::Archive;
 use tiersmith_awr::export::BESIDE;
 use tiersmith_awr::sources::{Address, LiveSource};
 use tiersmith_awr::{
-    AnyRepository, Interval, Report, Repository, Snapshot, SnapshotId, Source, compare, figure,
-    read_snapshot, render, report,
+    AnyRepository, Entry, Interval, Report, Repository, Snapshot, SnapshotId, Source, compare,
+    figure, read_snapshot, render, report,
 };
 use tiersmith_sqlite::place::{Place, Statistics, statistics};
 use tiersmith_store::Stats;
@@ -35,8 +35,8 @@ pub(super) use self::record::{HowToAsk, duration, length};
 use super::home::{Home, Subject};
 use super::written::{Readers, write_file};
 use super::{print, print_json};
-use crate::Outcome;
 use crate::error::{Error, Result};
+use crate::{Outcome, messages};
 
 /// The repository that is used if none is named.
 const DEFAULT_FILE: &str = "tiersmith-awr.db";
@@ -142,7 +142,8 @@ Examples:
   tiersmith awr report --in load.db --baseline before
   tiersmith awr report --in DIR 1 2 --html report.html
 
-Exit codes: 0 reported, whatever the findings are; 2 error.")]
+Exit codes: 0 reported, whatever the findings are; 1 reported, but of an imported report of which no
+wait event could be read; 2 error.")]
 pub(crate) struct One {
     /// The first snapshot: its number, or the path of its file
     #[arg(requires = "end")]
@@ -164,7 +165,8 @@ Examples:
   tiersmith awr compare --in load.db --baseline before --baseline after
   tiersmith awr compare --in load.db --baseline before 7 9
 
-Exit codes: 0 compared, whatever the differences are; 2 error.")]
+Exit codes: 0 compared, whatever the differences are; 1 compared, but of one no wait event could be
+read; 2 error.")]
 pub(crate) struct Two {
     /// Begin and end of the first interval, then of the second: numbers, or paths of files
     #[arg(value_name = "SNAPSHOT", num_args = 0..=4)]
@@ -233,10 +235,13 @@ impl Awr {
             Awr::Record(record) => record.run(),
             Awr::Snapshot(take) => take.run(),
             Awr::List(list) => list.run(),
-            Awr::Report(one) => one.output.write(&report(&one.interval()?)),
+            Awr::Report(one) => {
+                let of = one.interval()?;
+                one.output.write(&report(&of), &[&of])
+            }
             Awr::Compare(two) => {
                 let (first, second) = two.intervals()?;
-                two.output.write(&compare(&first, &second))
+                two.output.write(&compare(&first, &second), &[&first, &second])
             }
             Awr::Baseline(baseline) => baseline.run(),
             Awr::Export(export) => export.run(),
@@ -352,7 +357,7 @@ impl Output {
         }
     }
 
-    fn write(&self, report: &Report) -> Result<Outcome> {
+    fn write(&self, report: &Report, intervals: &[&Interval]) -> Result<Outcome> {
         match &self.html {
             Some(file) => {
                 write_file(file, &render::html(report), Readers::Owner)?;
@@ -363,7 +368,18 @@ impl Output {
             None if self.markdown => print(&render::markdown(report))?,
             None => print(&render::text(report))?,
         }
-        Ok(Outcome::Good)
+        let lacking = intervals.iter().filter(|of| of.lacks_wait_events());
+        let lacking: Vec<String> =
+            lacking.map(|of| figure::visible(&of.end.source.database)).collect();
+        if lacking.is_empty() {
+            return Ok(Outcome::Good);
+        }
+        messages::say(&format!(
+            "NO WAIT EVENTS could be read from the imported report of {}: this says nothing of \
+             what requests waited for; make the report anew, as HTML, and import that",
+            lacking.join(" and ")
+        ));
+        Ok(Outcome::Findings)
     }
 }
 
@@ -380,12 +396,16 @@ impl List {
             }
             (both, _) => both?,
         };
+        let printed: Vec<Option<u64>> =
+            listing.entries.iter().map(|entry| printed_number(&repository, entry)).collect();
         if self.json {
             let entries: Vec<_> = listing
                 .entries
                 .iter()
-                .map(|e| {
-                    json!({ "id": e.id.number(), "taken_unix_ns": e.taken_unix_ns,
+                .zip(&printed)
+                .map(|(e, printed)| {
+                    json!({ "id": e.id.number(), "printed_number": printed,
+                "taken_unix_ns": e.taken_unix_ns,
                 "database": e.database, "source": e.source, "instance": e.instance,
                 "path": e.path })
                 })
@@ -412,18 +432,26 @@ impl List {
             let as_printed = listing.entries.iter().filter(|entry| entry.is_as_printed()).count();
             let all_are = as_printed > 0 && as_printed == listing.entries.len();
             let zone = if all_are { "" } else { " (UTC)" };
+            // In a column of its own: commands take the repository's numbers.
+            let has_numbers = printed.iter().any(Option::is_some);
+            let number = |text: String| match has_numbers {
+                true => format!("{text:>10}  "),
+                false => String::new(),
+            };
             let mut out = format!(
-                "{:>8}  {:<20} {:<20} {:<36} {}\n",
+                "{:>8}  {}{:<20} {:<20} {:<36} {}\n",
                 "Snap Id",
+                number("As Printed".to_owned()),
                 format!("Snap Time{zone}"),
                 "Database",
                 "Source",
                 "Instance"
             );
-            for entry in &listing.entries {
+            for (entry, printed) in listing.entries.iter().zip(&printed) {
                 out.push_str(&format!(
-                    "{:>8}  {:<20} {:<20} {:<36} {}\n",
+                    "{:>8}  {}{:<20} {:<20} {:<36} {}\n",
                     entry.id.number(),
+                    number(printed.map(|printed| printed.to_string()).unwrap_or_default()),
                     figure::instant(entry.taken_unix_ns),
                     figure::visible(&entry.database),
                     figure::visible(&entry.source),
@@ -451,6 +479,13 @@ impl List {
         }
         Ok(if listing.damaged.is_empty() { Outcome::Good } else { Outcome::Findings })
     }
+}
+
+/// The number that an imported report prints for a snapshot.
+fn printed_number(repository: &AnyRepository, entry: &Entry) -> Option<u64> {
+    // A listing does not read snapshots, and of a live source there is no such number.
+    let snapshot = entry.is_as_printed().then(|| repository.find(entry.id).ok())??;
+    snapshot.printed_number
 }
 
 impl Take {

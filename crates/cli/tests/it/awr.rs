@@ -491,34 +491,63 @@ fn what_cannot_be_recorded_is_refused_with_what_to_do_and_without_the_password()
     assert!(taken.contains("snapshot 1 in x.db"), "{taken}");
 }
 
+/// A report of Oracle's in which nothing was measured, and its wait events.
+const ORACLE: &str = "<h1>WORKLOAD REPOSITORY report for</h1><table><tr><th>DB Name</th><th>DB \
+    Id</th><th>Instance</th></tr><tr><td>SHOP</td><td>7</td><td>s1</td></tr></table>\
+    <table><tr><th></th><th>Snap Id</th><th>Snap Time</th></tr><tr><td>Begin Snap:</td>\
+    <td>24703</td><td>24-Aug-26 10:00:00</td></tr><tr><td>End Snap:</td><td>24704</td>\
+    <td>24-Aug-26 10:10:00</td></tr></table>\
+    <table><tr><th>Statistic Name</th><th>Time (s)</th></tr><tr><td>DB time</td><td>60</td></tr>\
+    </table><h3>Undo Segment Summary</h3><table><tr><th>x</th></tr><tr><td>1</td></tr></table>";
+const ORACLE_EVENTS: &str = "<h3>Foreground Wait Events</h3><table><tr><th>Event</th>\
+    <th>Waits</th><th>Total Wait Time (s)</th></tr><tr><td>log file sync</td><td>1,000</td>\
+    <td>9</td></tr></table>";
+
+/// A directory with a report that is whole.
+fn with_oracle_report() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = format!("{ORACLE}{ORACLE_EVENTS}End of Report");
+    fs::write(dir.path().join("awr.html"), whole).unwrap();
+    dir
+}
+
 #[test]
 fn an_oracle_report_becomes_two_snapshots_and_a_file_that_is_none_imports_nothing() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = with_oracle_report();
     let dir = dir.path();
-    let report = "<h1>WORKLOAD REPOSITORY report for</h1><table><tr><th>DB Name</th><th>DB \
-                  Id</th><th>Instance</th></tr><tr><td>SHOP</td>\
-                  <td>7</td><td>s1</td></tr></table><table><tr><th></th><th>Snap Id</th><th>Snap \
-                  Time</th></tr><tr><td>Begin Snap:</td>\
-                  <td>1</td><td>24-Aug-26 10:00:00</td></tr><tr><td>End \
-                  Snap:</td><td>2</td><td>24-Aug-26 10:10:00</td></tr></table>\
-                  <table><tr><th>Statistic Name</th><th>Time (s)</th></tr><tr><td>DB \
-                  time</td><td>60</td></tr></table>\
-                  <h3>Undo Segment \
-                  Summary</h3><table><tr><th>x</th></tr><tr><td>1</td></tr></table>";
-    let events = "<h3>Foreground Wait Events</h3><table><tr><th>Event</th><th>Waits</th><th>Total \
-                  Wait Time (s)</th></tr>\
-                  <tr><td>log file sync</td><td>1,000</td><td>9</td></tr></table>";
-    fs::write(dir.join("awr.html"), format!("{report}{events}End of Report")).unwrap();
-    fs::write(dir.join("without.html"), report).unwrap();
     fs::write(dir.join("other.html"), "<p>no report").unwrap();
     refused(dir, &["awr", "import", "awr.html", "other.html", "--to", "oracle.db"], "other.html");
     assert!(!dir.join("oracle.db").exists());
     let said = good(dir, &["awr", "import", "awr.html", "--to", "oracle.db"]);
     assert!(
-        said.contains("of SHOP, snapshots 1 and 2")
+        said.contains("of SHOP, snapshots 1 and 2 in oracle.db, in the report 24703 and 24704")
             && said.contains("2 sections read, 1 not read (--verbose lists them)"),
         "{said}"
     );
+    let text = good(dir, &["awr", "report", "--in", "oracle.db", "1", "2"]);
+    assert!(text.contains("SHOP") && text.contains("2026-08-24 10:10:00"), "{text}");
+    // Its numbers are those that Oracle printed, and the repository's stand beside them.
+    assert!(
+        text.contains("Snaps: 24703-24704\n")
+            && text.contains("24703  2026-08-24 10:00:00           1\n"),
+        "{text}"
+    );
+    // Its times are as it prints them, and nobody knows their zone.
+    let list = good(dir, &["awr", "list", "--in", "oracle.db"]);
+    assert!(list.contains("2026-08-24 10:10:00") && !list.contains("UTC"), "{list}");
+    assert!(list.contains("as printed, without a zone"), "{list}");
+    let line = list.lines().nth(1).unwrap().split_whitespace().take(2).collect::<Vec<_>>();
+    assert_eq!(line, ["1", "24703"], "{list}");
+    let json = good(dir, &["awr", "list", "--in", "oracle.db", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["snapshots"][1]["printed_number"], 24_704, "{json}");
+}
+
+#[test]
+fn a_duplicate_report_is_kept_once_and_a_truncated_one_is_said_to_be_that() {
+    let dir = with_oracle_report();
+    let dir = dir.path();
+    good(dir, &["awr", "import", "awr.html", "--to", "oracle.db"]);
     // The same interval is kept once, whether it is given again or twice at once.
     let again = good(dir, &["awr", "import", "awr.html", "--to", "oracle.db"]);
     assert!(
@@ -533,18 +562,43 @@ fn an_oracle_report_becomes_two_snapshots_and_a_file_that_is_none_imports_nothin
             && twice.contains("not read: Undo Segment Summary"),
         "{twice}"
     );
-    let text = good(dir, &["awr", "report", "--in", "oracle.db", "1", "2"]);
-    assert!(text.contains("SHOP") && text.contains("2026-08-24 10:10:00"), "{text}");
-    // Its times are as it prints them, and nobody knows their zone.
-    let list = good(dir, &["awr", "list", "--in", "oracle.db"]);
-    assert!(list.contains("2026-08-24 10:10:00") && !list.contains("UTC"), "{list}");
-    assert!(list.contains("as printed, without a zone"), "{list}");
-    // A report of which nothing about waits could be read is no good end.
+    let list = good(dir, &["awr", "list", "--in", "other.db"]);
+    assert_eq!(list.matches("SHOP").count(), 2, "{list}");
+    // A report that was torn does not stand in the way of the whole one.
+    fs::write(dir.join("torn.html"), format!("{ORACLE}{ORACLE_EVENTS}")).unwrap();
+    let torn = good(dir, &["awr", "import", "torn.html", "--to", "torn.db"]);
+    assert!(torn.contains("TRUNCATED: the file ends before the report does"), "{torn}");
+    fs::write(dir.join("less.html"), ORACLE).unwrap();
+    tiersmith(dir, &["awr", "import", "less.html", "--to", "less.db"]);
+    let whole = good(dir, &["awr", "import", "awr.html", "--to", "less.db"]);
+    assert!(whole.contains("snapshots 3 and 4 in less.db"), "{whole}");
+}
+
+#[test]
+fn a_report_without_wait_events_is_no_good_end_and_says_so_loudly() {
+    let dir = with_oracle_report();
+    let dir = dir.path();
+    fs::write(dir.join("without.html"), format!("{ORACLE}End of Report")).unwrap();
     let output = tiersmith(dir, &["awr", "import", "without.html", "--to", "without.db"]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("NO WAIT EVENTS") && said.contains("TRUNCATED"), "{said}");
-    // A report that was torn does not stand in the way of the whole one.
-    let whole = good(dir, &["awr", "import", "awr.html", "--to", "without.db"]);
-    assert!(whole.contains("snapshots 3 and 4 in without.db"), "{whole}");
+    assert!(said.contains("NO WAIT EVENTS"), "{said}");
+    good(dir, &["awr", "import", "awr.html", "--to", "with.db"]);
+    let report = ["awr", "report", "--in", "without.db", "1", "2"];
+    let compare = ["awr", "compare", "--in", "without.db", "1", "2", "1", "2"];
+    for arguments in [
+        &report[..],
+        &[&report[..], &["--json"]].concat(),
+        &[&report[..], &["--csv"]].concat(),
+        &[&report[..], &["--html", "page.html"]].concat(),
+        &compare,
+    ] {
+        let output = tiersmith(dir, arguments);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
+        assert!(error.contains("NO WAIT EVENTS could be read"), "{arguments:?}: {error}");
+    }
+    let text = String::from_utf8(tiersmith(dir, &report).stdout).unwrap();
+    assert!(text.find("NO WAIT EVENTS").unwrap() < text.find("Report Summary").unwrap(), "{text}");
+    good(dir, &["awr", "report", "--in", "with.db", "1", "2"]);
 }

@@ -79,8 +79,11 @@ impl Import {
             let (begin, end) = (ids.next(), ids.next());
             let (Some(begin), Some(end)) = (begin, end) else { break };
             let source = &imported.end.source;
+            let printed = imported.begin.printed_number.zip(imported.end.printed_number);
+            let printed = printed
+                .map_or(String::new(), |(begin, end)| format!(", in the report {begin} and {end}"));
             text.push_str(&format!(
-                "{}: {} of {}, snapshots {begin} and {end} in {}\n",
+                "{}: {} of {}, snapshots {begin} and {end} in {}{printed}\n",
                 file.display(),
                 imported.kind,
                 figure::visible(&source.database),
@@ -95,7 +98,8 @@ impl Import {
             text.push_str(&self.summary(imported));
             all.push(json!({
                 "file": file, "kind": imported.kind, "database": source.database, "begin": begin,
-                "end": end, "read": imported.read,
+                "end": end, "printed_begin": imported.begin.printed_number,
+                "printed_end": imported.end.printed_number, "read": imported.read,
                 "not_read": imported.unknown, "left_out": imported.left_out,
                 "whole": imported.whole,
             }));
