@@ -5,12 +5,11 @@
 //! processors, so each situation is given one ([`Situation::host`]).
 
 use crate::servers;
-use crate::situation;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::servers::{Server, until};
-use crate::situation::{BUSY, IDLE, Situation, names};
+use crate::situation::{BUSY, IDLE, Situation};
 use mysql::prelude::Queryable;
 use tiersmith_awr::Sampling;
 use tiersmith_awr::sources::{LiveSource, Surroundings};
@@ -24,9 +23,6 @@ fn source(server: &Server) -> Box<dyn LiveSource> {
     let url = format!("postgresql://postgres@/postgres?host={}", server.path("").display());
     server.source(&url, &Surroundings::default()).unwrap()
 }
-
-/// Findings that a situation may have besides its own: the intervals are short.
-const SHORT: &str = "Too short";
 
 /// Runs the same in several sessions for a time.
 fn load(
@@ -80,11 +76,9 @@ fn ten_causes_on_a_postgresql_are_found_first_and_nothing_else_is() {
     // Servers of tests run without fsync.
     let mut asked = source(&server);
     rows_of(&server, "CREATE TABLE t (i int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0)");
-    let of = Situation::begin(&mut *asked);
+    let of = Situation::begin("postgresql-fsync-off", &mut *asked);
     client(&server).batch_execute("UPDATE t SET n = n + 1").unwrap();
-    let found = of.end(&mut *asked, IDLE);
-    assert_eq!(names(&found), ["A crash can lose what was acknowledged", SHORT], "{found:?}");
-    assert!(found[0].evidence[0].contains("fsync is off"), "{found:?}");
+    of.end(&mut *asked, IDLE).judge();
     server.stop();
     for argument in
         ["-cfsync=on", "-cjit=off", "-cmax_parallel_workers_per_gather=0", "-cshared_buffers=64MB"]
@@ -119,17 +113,16 @@ fn ten_causes_on_a_postgresql_are_found_first_and_nothing_else_is() {
 }
 
 fn idle_on_a_busy_host(server: &Server, asked: &mut dyn LiveSource) {
-    let of = Situation::begin(asked);
+    let of = Situation::begin("postgresql-idle-on-a-busy-host", asked);
     client(server).batch_execute("SELECT 1").unwrap();
-    let found = of.end(asked, BUSY);
-    assert_eq!(names(&found), [SHORT], "the processors are another program's: {found:?}");
+    of.end(asked, BUSY).judge();
 }
 
 fn row_locks(server: &Server, asked: &mut dyn LiveSource) {
     let mut holder = client(server);
-    let mut of = Situation::begin(asked);
+    let mut of = Situation::begin("postgresql-row-locks", asked);
     holder.batch_execute("BEGIN; UPDATE t SET n = n + 1").unwrap();
-    let found = thread::scope(|scope| {
+    let ended = thread::scope(|scope| {
         // Three sessions want a row that a fourth has changed and keeps.
         for _ in 0..3 {
             scope.spawn(|| client(server).batch_execute("UPDATE t SET n = n + 1").unwrap());
@@ -139,37 +132,27 @@ fn row_locks(server: &Server, asked: &mut dyn LiveSource) {
             asked.look(&mut look).unwrap() && look.seen() >= 3
         });
         (0..40).for_each(|_| of.look(asked));
-        let found = of.end(asked, BUSY);
+        let ended = of.end(asked, BUSY);
         holder.batch_execute("COMMIT").unwrap();
-        found
+        ended
     });
-    assert_eq!(names(&found), ["Sessions wait for locks", SHORT], "{found:?}");
-    assert!(found[0].evidence.iter().any(|line| line.contains("Lock: ")), "{found:?}");
-    let blocker = found[0].evidence.last().unwrap();
-    assert!(
-        blocker.contains("idle in transaction") && blocker.contains("held up 100.0 %"),
-        "{found:?}"
-    );
-    assert!(blocker.contains("UPDATE t SET n = n + ?"), "{found:?}");
+    let found = ended.judge();
     assert!(found[0].impact_percent.is_some_and(|percent| percent > 50.0), "{found:?}");
 }
 
 fn spill(server: &Server, asked: &mut dyn LiveSource) {
-    let of = Situation::begin(asked);
+    let of = Situation::begin("postgresql-spill", asked);
     load(server, 1, Duration::from_millis(600), |client, _| {
         let sort = "SET work_mem = '64kB'; SELECT count(*) FROM (SELECT md5(i::text) FROM \
                     generate_series(1, 100000) i \
                     ORDER BY 1) s";
         client.batch_execute(sort).unwrap();
     });
-    let found = of.end(asked, IDLE);
-    assert_eq!(names(&found)[0], "Sorts and hashes spill to files", "{found:?}");
-    assert!(found[0].evidence[0].contains("temporary files with"), "{found:?}");
-    situation::only(&found, &["Sorts and hashes", "One statement is most", SHORT]);
+    of.end(asked, IDLE).judge();
 }
 
 fn missing_index(server: &Server, asked: &mut dyn LiveSource) {
-    let mut of = Situation::begin(asked);
+    let mut of = Situation::begin("postgresql-missing-index", asked);
     thread::scope(|scope| {
         let work = scope.spawn(|| {
             load(server, 2, Duration::from_millis(1500), |client, round| {
@@ -179,14 +162,11 @@ fn missing_index(server: &Server, asked: &mut dyn LiveSource) {
         });
         of.look_while(asked, &|| !work.is_finished());
     });
-    let found = of.end(asked, BUSY);
-    assert_eq!(names(&found)[0], "Large tables are read from end to end", "{found:?}");
-    assert!(found[0].evidence[0].contains("public.wide: "), "{found:?}");
-    situation::only(&found, &["Large tables", "One statement is most", "The processors", SHORT]);
+    of.end(asked, BUSY).judge();
 }
 
 fn processors(server: &Server, asked: &mut dyn LiveSource) {
-    let mut of = Situation::begin(asked);
+    let mut of = Situation::begin("postgresql-processors", asked);
     thread::scope(|scope| {
         let work = scope.spawn(|| {
             load(server, 2, Duration::from_millis(1500), |client, _| {
@@ -197,14 +177,12 @@ fn processors(server: &Server, asked: &mut dyn LiveSource) {
         });
         of.look_while(asked, &|| !work.is_finished());
     });
-    let found = of.end(asked, BUSY);
-    assert_eq!(names(&found)[0], "The processors are the limit", "{found:?}");
-    situation::only(&found, &["The processors", "One statement is most", SHORT]);
+    of.end(asked, BUSY).judge();
 }
 
 fn commits(server: &Server, asked: &mut dyn LiveSource) {
     rows_of(server, "CREATE TABLE log (i bigint, pad text)");
-    let mut of = Situation::begin(asked);
+    let mut of = Situation::begin("postgresql-commits", asked);
     thread::scope(|scope| {
         let work = scope.spawn(|| {
             load(server, 4, Duration::from_secs(3), |client, round| {
@@ -214,9 +192,7 @@ fn commits(server: &Server, asked: &mut dyn LiveSource) {
         });
         of.look_while(asked, &|| !work.is_finished());
     });
-    let found = of.end(asked, IDLE);
-    assert_eq!(names(&found)[0], "Commits wait for redo", "{found:?}");
-    situation::only(&found, &["Commits wait", "Redo is", "One statement is most", SHORT]);
+    of.end(asked, IDLE).judge();
 }
 
 fn frequent_checkpoints(server: &Server, asked: &mut dyn LiveSource) {
@@ -226,9 +202,9 @@ fn frequent_checkpoints(server: &Server, asked: &mut dyn LiveSource) {
          INSERT INTO hot SELECT i, i, repeat('x', 900) FROM generate_series(1, 8000) i; ANALYZE \
          hot",
     );
-    let of = Situation::begin(asked);
+    let of = Situation::begin("postgresql-frequent-checkpoints", asked);
     let mut work = client(server);
-    let found = of.end_when(asked, IDLE, |found| {
+    let ended = of.end_when(asked, IDLE, |found| {
         if found.iter().any(|of| of.name == "Checkpoints too frequent") {
             return true;
         }
@@ -236,39 +212,22 @@ fn frequent_checkpoints(server: &Server, asked: &mut dyn LiveSource) {
         work.batch_execute("VACUUM hot").unwrap();
         false
     });
-    assert_eq!(names(&found)[0], "Checkpoints too frequent", "{found:?}");
-    assert!(
-        found[0].evidence.iter().any(|line| line.contains("max_wal_size is 32MB")),
-        "{found:?}"
-    );
-    situation::only(
-        &found,
-        &["Checkpoints", "Full pages", "Redo is", "One statement is most", SHORT],
-    );
+    ended.judge();
 }
 
 fn tiny_cache(server: &Server, asked: &mut dyn LiveSource) {
     // The system has the whole file in memory: reads are fast, and there are too many of them.
     client(server).batch_execute("SELECT sum(length(pad)) FROM wide").unwrap();
-    let mut of = Situation::begin(asked);
+    let mut of = Situation::begin("postgresql-tiny-cache", asked);
     thread::scope(|scope| {
         let work = scope.spawn(|| load(server, 2, Duration::from_secs(2), by_key));
         of.look_while(asked, &|| !work.is_finished());
     });
-    let found = of.end(asked, IDLE);
-    assert_eq!(
-        names(&found)[0],
-        "Page cache too small",
-        "a read of some microseconds is no slow storage: {found:?}"
-    );
-    situation::only(
-        &found,
-        &["Page cache too small", "A few files", "One statement is most", SHORT],
-    );
+    of.end(asked, IDLE).judge();
 }
 
 fn fast_reads(server: &Server, asked: &mut dyn LiveSource) {
-    let of = Situation::begin(asked);
+    let of = Situation::begin("postgresql-fast-reads", asked);
     load(server, 2, Duration::from_secs(1), |client, round| {
         // One row of three hundred is not in the page cache, and the system has it.
         let sql = "SELECT sum(n) FROM wide WHERE i = ANY(ARRAY(SELECT CASE WHEN k = 1 THEN 1 + \
@@ -276,8 +235,7 @@ fn fast_reads(server: &Server, asked: &mut dyn LiveSource) {
                    ELSE k END FROM generate_series(1, 300) k)::int4[])";
         client.query(sql, &[&i64::try_from(round % 1_000_000).unwrap()]).unwrap();
     });
-    let found = of.end(asked, IDLE);
-    situation::only(&found, &["One statement is most", SHORT]);
+    of.end(asked, IDLE).judge();
 }
 
 fn mysql_client(server: &Server) -> mysql::Conn {
@@ -326,7 +284,7 @@ fn five_causes_on_a_mariadb_are_found_first_and_nothing_else_is() {
     .unwrap();
 
     // Nothing but small changes that are committed.
-    let mut of = Situation::begin(asked);
+    let mut of = Situation::begin("mariadb-commits", asked);
     thread::scope(|scope| {
         let work = scope.spawn(|| {
             mysql_load(&server, 4, Duration::from_secs(2), |client, round| {
@@ -337,13 +295,7 @@ fn five_causes_on_a_mariadb_are_found_first_and_nothing_else_is() {
         });
         of.look_while(asked, &|| !work.is_finished());
     });
-    let found = of.end(asked, IDLE);
-    assert_eq!(names(&found)[0], "Commits wait for redo", "{found:?}");
-    // This server also writes and reads its own tablespace meanwhile, and counts that.
-    let of_its_own = ["Page cache too small", "A few files", "Pages are written twice"];
-    let about = ["Commits wait", "Redo is", "One statement is most", "One wait event", SHORT];
-    situation::only(&found, &[&about[..], &of_its_own].concat());
-
+    of.end(asked, IDLE).judge();
     for sql in [
         "CREATE TABLE d.t (i INT PRIMARY KEY, n INT, s VARCHAR(40)) ENGINE = InnoDB",
         "INSERT INTO d.t WITH RECURSIVE k (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM k WHERE i < \
@@ -355,15 +307,13 @@ fn five_causes_on_a_mariadb_are_found_first_and_nothing_else_is() {
 
     // Commits of the last second are given up.
     work.query_drop("SET GLOBAL innodb_flush_log_at_trx_commit = 2").unwrap();
-    let of = Situation::begin(asked);
+    let of = Situation::begin("mariadb-commits-given-up", asked);
     work.query_drop("UPDATE d.t SET n = n + 1 WHERE i = 1001").unwrap();
-    let found = of.end(asked, IDLE);
-    assert_eq!(names(&found)[0], "A crash can lose what was acknowledged", "{found:?}");
-    situation::only(&found, &["A crash", SHORT]);
+    of.end(asked, IDLE).judge();
     work.query_drop("SET GLOBAL innodb_flush_log_at_trx_commit = 1").unwrap();
 
     // Three sessions want a row that a fourth has changed and keeps.
-    let of = Situation::begin(asked);
+    let of = Situation::begin("mariadb-row-locks", asked);
     work.query_drop("BEGIN").unwrap();
     work.query_drop("UPDATE d.t SET n = n + 1 WHERE i = 1001").unwrap();
     thread::scope(|scope| {
@@ -375,21 +325,17 @@ fn five_causes_on_a_mariadb_are_found_first_and_nothing_else_is() {
         thread::sleep(Duration::from_millis(500));
         work.query_drop("COMMIT").unwrap();
     });
-    let found = of.end(asked, BUSY);
-    assert_eq!(names(&found)[0], "Sessions wait for locks", "{found:?}");
-    situation::only(&found, &["Sessions wait for locks", "One statement is most", SHORT]);
+    of.end(asked, BUSY).judge();
 
     // 22,500 rows are read for one.
-    let of = Situation::begin(asked);
+    let of = Situation::begin("mariadb-missing-index", asked);
     mysql_load(&server, 2, Duration::from_secs(1), |client, round| {
         client.query_drop(format!("SELECT COUNT(*) FROM d.t WHERE s = 'a{round}'")).unwrap();
     });
-    let found = of.end(asked, IDLE);
-    assert_eq!(names(&found)[0], "Large tables are read from end to end", "{found:?}");
-    situation::only(&found, &["Large tables", "One statement is most", SHORT]);
+    of.end(asked, IDLE).judge();
 
     // Groups that do not fit into the memory for temporary tables.
-    let of = Situation::begin(asked);
+    let of = Situation::begin("mariadb-spill", asked);
     mysql_load(&server, 2, Duration::from_secs(1), |client, round| {
         let (from, to) = (1000 + round % 100 * 1000, 1100 + round % 100 * 1000);
         client.query_drop("SET SESSION tmp_table_size = 1024").unwrap();
@@ -399,7 +345,5 @@ fn five_causes_on_a_mariadb_are_found_first_and_nothing_else_is() {
         );
         client.query_drop(sql).unwrap();
     });
-    let found = of.end(asked, IDLE);
-    assert_eq!(names(&found)[0], "Sorts and hashes spill to files", "{found:?}");
-    situation::only(&found, &["Sorts and hashes", "One statement is most", SHORT]);
+    of.end(asked, IDLE).judge();
 }

@@ -35,5 +35,6 @@ mod servers_postgres;
 mod servers_redis;
 mod servers_tls;
 mod servers_versions;
+mod situations;
 mod snapshots;
 mod tls_hostile;
