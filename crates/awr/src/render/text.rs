@@ -20,8 +20,8 @@ const WIDTH: usize = 100;
 /// Between columns.
 const GAP: usize = 2;
 
-/// A column of text is not made narrower than this.
-const NARROWEST: usize = 8;
+/// A column of text is not made narrower than this: a word or two fit.
+const NARROWEST: usize = 16;
 
 /// The first column names its row: it has the first of these widths at least, or the second where
 /// the table would have more parts otherwise.
@@ -268,6 +268,8 @@ fn wrapped(text: &str, most: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use tiersmith_events::WaitClass;
+
     use super::*;
 
     #[test]
@@ -318,6 +320,54 @@ mod tests {
         let mut out = String::new();
         write_table(&mut out, &table);
         assert!(out.lines().any(|line| line.starts_with(name)), "{out}");
+    }
+
+    #[test]
+    fn a_comparison_has_no_column_of_text_that_is_too_narrow_to_read() {
+        use crate::findings::made::minute;
+        use crate::snapshot::statement::StatementStat;
+        let side = |calls: u64| {
+            let mut made = minute();
+            made.end.statements = (1..4)
+                .map(|at| StatementStat {
+                    id: at.to_string(),
+                    text: format!("SELECT name, price FROM products WHERE id = ? AND kind = {at}"),
+                    calls: calls * at * 123_457,
+                    total_ns: calls * at * 3_000_000_000,
+                    ..StatementStat::default()
+                })
+                .collect();
+            let place = "/a/place/where/something/lies, ".repeat(4);
+            made.end.source.settings.insert("control_files".to_owned(), place);
+            made.wait("wait/io/file/innodb/innodb_log_file", WaitClass::Commit, false, calls, 9)
+                .interval()
+        };
+        let report = crate::compare(&side(1), &side(3));
+        let items = report.sections.iter().flat_map(|section| &section.items);
+        let mut texts = 0;
+        for item in items {
+            let Item::Table(table) = item else { continue };
+            let mut out = String::new();
+            write_table(&mut out, table);
+            let mut next = 1;
+            for line in out.lines().filter(|line| line.starts_with("---")) {
+                let widths: Vec<usize> = line.split(' ').map(width).filter(|w| *w > 0).collect();
+                let first = usize::from(next > 1);
+                let columns = if first == 0 { 0 } else { next };
+                for (at, width) in widths[first..].iter().enumerate() {
+                    let column = &table.columns[columns + at];
+                    let cells = table.rows.iter().filter_map(|row| row.get(columns + at));
+                    let longest = cells.map(|cell| self::width(&cell.shown())).max().unwrap_or(0);
+                    if column.align == Align::Left && longest >= 16 {
+                        texts += 1;
+                        assert!(*width >= 16, "{}: {width} in:\n{out}", column.title);
+                    }
+                }
+                next = columns + widths.len() - first;
+            }
+            assert!(table.rows.is_empty() || next == table.columns.len(), "{out}");
+        }
+        assert!(texts > 4, "{texts} columns of text");
     }
 
     #[test]
