@@ -473,6 +473,54 @@ mod tests {
     use crate::{ON_CPU, Sampling, Seen, Who};
 
     #[test]
+    fn statements_are_ordered_by_reads_temporary_bytes_and_redo() {
+        let row = |id: &str, reads: u64, temp: u64, redo: u64| StatementStat {
+            id: id.to_owned(),
+            text: id.to_owned(),
+            calls: 1,
+            total_ns: 1,
+            pages_hit: Some(0),
+            pages_read: Some(reads),
+            temp_bytes: Some(temp),
+            redo_bytes: Some(redo),
+            ..StatementStat::default()
+        };
+        let mut made = minute();
+        made.end.statements = vec![row("a", 1, 300, 20), row("b", 3, 100, 0), row("c", 2, 200, 30)];
+        let section = statements(&made.interval());
+        let order = |caption: &str| -> Vec<String> {
+            let table = section.items.iter().find_map(|item| match item {
+                Item::Table(table) if table.caption == caption => Some(table),
+                _ => None,
+            });
+            let rows = &table.unwrap_or_else(|| panic!("no {caption}")).rows;
+            rows.iter().map(|row| row.last().map(Cell::shown).unwrap_or_default()).collect()
+        };
+        assert_eq!(order("SQL ordered by Reads"), ["b", "c", "a"]);
+        assert_eq!(order("SQL ordered by Temporary Files"), ["a", "c", "b"]);
+        assert_eq!(order("SQL ordered by Redo"), ["c", "a"], "b made none");
+    }
+
+    #[test]
+    fn a_statement_has_the_number_by_which_its_source_knows_it() {
+        for (product, id, shown) in [
+            ("PostgreSQL", "-77/10/5", "-77"),
+            ("MariaDB", "shop/4f5e", "4f5e"),
+            ("Oracle", "0abc", "0abc"),
+        ] {
+            let mut made = minute();
+            made.end.source.product = product.to_owned();
+            made.begin.source.product = product.to_owned();
+            let of = made.interval();
+            let row = StatementStat { id: id.to_owned(), calls: 1, ..StatementStat::default() };
+            let table = list(&of, "all", vec![&row]);
+            let at = table.columns.iter().position(|column| column.title == "Query Id");
+            let cell = at.and_then(|at| table.rows[0].get(at)).map(Cell::shown);
+            assert_eq!(cell.as_deref(), Some(shown), "{product}");
+        }
+    }
+
+    #[test]
     fn statements_are_listed_by_the_processor_time_that_they_were_seen_to_use() {
         let mut made = minute();
         let mut sampling = Sampling::new("s".to_owned(), 1000);

@@ -239,7 +239,9 @@ fn found(sheets: &[Sheet]) -> Vec<Finding> {
     let imported = parse(&html(sheets), "here").unwrap();
     let of = Interval::between(&imported.begin, &imported.end).unwrap();
     assert_eq!(of.db_time_ns.map(|ns| ns as f64 / 1e9), Some(DB_TIME_S));
-    findings(&of)
+    let found = findings(&of);
+    assert!(!format!("{found:?}").contains('`'), "back-ticks are no English: {found:?}");
+    found
 }
 
 fn names(found: &[Finding]) -> Vec<&str> {
