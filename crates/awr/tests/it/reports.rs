@@ -420,6 +420,9 @@ fn the_page_opens_with_figures_and_findings_that_link_to_their_sections() {
             && render::text(&report).contains("What To Do")
     );
     assert_eq!(html.matches("<summary>What the columns mean</summary>").count(), 1);
+    // Explanations are on hover, and a finding has the colour of how much it matters.
+    assert!(html.contains(" title=\"Time waited by waits.\""), "{html}");
+    assert!(opening.contains("<section class=\"finding high\">"), "{opening}");
     let compared = render::html(&compare(&home_interval(), &tier_interval()));
     assert!(compared.contains("class=\"figure diff\""), "%Diff stays in view on a phone");
 }
