@@ -240,7 +240,8 @@ impl AttachedHome {
         }
     }
 
-    /// Writes every dirty block home, of pinned files too: afterwards home alone is whole.
+    /// Writes every dirty block home, of pinned files too: afterwards home alone is whole, but for
+    /// what is written meanwhile.
     ///
     /// # Errors
     /// When home cannot be written; nothing is lost.

@@ -59,10 +59,24 @@ impl RedoOrder {
         }
     }
 
-    /// The oldest blocks beyond the newest `keep`, at most `most` of them, with their places.
-    pub(crate) fn oldest(&mut self, keep: usize, most: usize) -> Vec<(BlockIndex, u64)> {
+    /// The place of the block that was written last.
+    pub(crate) fn newest_place(&self) -> u64 {
+        self.clock
+    }
+
+    /// The oldest blocks beyond the newest `keep`, at most `most` of them and none behind the place
+    /// `until`, with their places.
+    pub(crate) fn oldest(
+        &mut self,
+        keep: usize,
+        most: usize,
+        until: u64,
+    ) -> Vec<(BlockIndex, u64)> {
         let mut out = Vec::new();
         while self.places.len() > keep && out.len() < most {
+            if self.fifo.front().is_none_or(|(_, place)| *place > until) {
+                break;
+            }
             let Some((block, place)) = self.fifo.pop_front() else { break };
             if self.places.get(&block) == Some(&place) {
                 out.push((block, place));
@@ -98,5 +112,28 @@ impl RedoOrder {
         if self.newest.is_some_and(gone) {
             self.newest = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_again_before_its_turn_has_a_place_behind_the_end_of_the_turns() {
+        let block = BlockIndex;
+        let mut order = RedoOrder::default();
+        (0..4).for_each(|n| order.note(block(n)));
+        let until = order.newest_place();
+        // One that is there, and one that comes.
+        [1, 9].into_iter().for_each(|n| order.note(block(n)));
+        let taken = |order: &mut RedoOrder, most, until| {
+            order.oldest(0, most, until).into_iter().map(|(block, _)| block).collect::<Vec<_>>()
+        };
+        assert_eq!(taken(&mut order, 2, until), [block(0), block(2)]);
+        assert_eq!(taken(&mut order, 2, until), [block(3)]);
+        assert_eq!(taken(&mut order, 2, until), []);
+        let until = order.newest_place();
+        assert_eq!(taken(&mut order, 9, until), [block(1), block(9)]);
     }
 }

@@ -138,12 +138,13 @@ impl Mover {
     fn drain_at(&self, file: &FileState, placed: &Placed, moving: &mut Moving<'_>) -> Result<()> {
         let bytes = placed.block_size.bytes() as u64;
         let mut left = placed.map.counts().0;
-        while left > 0 {
+        while left > 0 && placed.meta.lock().redo.len() > 0 && !placed.loan.is_lent() {
             let most = moving.blocks_a_step(bytes).min(left);
             let keep = placed.map.counts().0.saturating_sub(most) as usize;
             let drained = self.drain_oldest(file, placed, keep);
             let count = drained.inspect_err(|e| self.note_refused(file, e))?;
-            left = if count == 0 { 0 } else { left.saturating_sub(count) };
+            // One that was written meanwhile stays, and had its turn.
+            left = left.saturating_sub(count.max(1));
             if !moving.step(&file.unlinked, count, bytes, 0) {
                 return Ok(());
             }

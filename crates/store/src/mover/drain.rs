@@ -20,7 +20,8 @@ impl Mover {
     /// Takes the oldest blocks of a redo file home and frees their frames, until `keep` blocks are
     /// left of those that it has now. Returns how many went.
     ///
-    /// A block that is written while it is on its way stays.
+    /// A block that is written while it is on its way stays. To keep none, what was written again
+    /// before its turn has a second one: only what is written during both may stay.
     ///
     /// # Durability
     /// Home is synced before an entry changes.
@@ -45,14 +46,28 @@ impl Mover {
         }
         let tier = &placed.tier;
         let mut drained = 0;
-        // As many as there are now: of a file that is written without a pause some are always left.
-        let mut left = placed.meta.lock().redo.len().saturating_sub(keep);
+        // Those that there are now: of a file that is written without a pause some are always left.
+        let (mut left, mut until) = {
+            let redo = &placed.meta.lock().redo;
+            (redo.len().saturating_sub(keep), redo.newest_place())
+        };
+        let mut once_more = keep == 0;
         loop {
-            let most = (ROUND_BYTES / placed.block_size.bytes()).max(1).min(left);
+            let round = (ROUND_BYTES / placed.block_size.bytes()).max(1);
+            let most = if keep == 0 { round } else { round.min(left) };
             let (mut going, size) = {
                 let mut meta = placed.meta.lock();
                 let mut going: Vec<(BlockIndex, u64, Entry)> = Vec::new();
-                for (block, place) in meta.redo.oldest(keep, most) {
+                let oldest = meta.redo.oldest(keep, most, until);
+                if oldest.is_empty() {
+                    if !once_more {
+                        return Ok(drained);
+                    }
+                    (once_more, until) = (false, meta.redo.newest_place());
+                    continue;
+                }
+                left = left.saturating_sub(oldest.len());
+                for (block, place) in oldest {
                     let entry = placed.map.get(block);
                     if entry.state() == State::Dirty {
                         going.push((block, place, entry));
@@ -61,9 +76,8 @@ impl Mover {
                 (going, placed.size())
             };
             if going.is_empty() {
-                return Ok(drained);
+                continue;
             }
-            left -= going.len();
             going.sort_by_key(|(block, _, _)| *block);
             let start = self.events.start();
             // Without `meta`, for which an append would wait as long as all this takes. `moving`
