@@ -67,7 +67,7 @@ pub(crate) struct NoteTier {
     pub(crate) given_up: bool,
     /// Of an ephemeral tier, and of one on a block device: which one it is, and how often it was
     /// attached. What is on the disk is believed if it is that, and not an older state of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "copies_of")]
     pub(crate) newest: Option<Newest>,
 }
 
@@ -617,6 +617,20 @@ mod tests {
             other[at] ^= 1;
             assert!(Note::parse(&other, Path::new("/db")).is_err(), "byte {at}");
         }
+    }
+
+    /// As `copies_of`, when only ephemeral tiers had it.
+    #[test]
+    fn the_count_of_attaches_is_read_under_its_first_name() {
+        let mut wanted = note();
+        wanted.tiers[0].newest = Some(Newest { tier: "ab".repeat(16), attach_count: 3 });
+        let text = String::from_utf8(wanted.encode().unwrap()).unwrap();
+        let (body, _) = text.rsplit_once("# checksum ").unwrap();
+        let old = body.replace(".newest]", ".copies_of]").replace("\nnewest =", "\ncopies_of =");
+        assert_ne!(old, body);
+        let sum = xxhash_rust::xxh3::xxh3_64(old.as_bytes());
+        let old = format!("{old}# checksum {sum:016x}\n");
+        assert_eq!(Note::parse(old.as_bytes(), Path::new("/db")).unwrap(), wanted);
     }
 
     #[test]
