@@ -166,14 +166,16 @@ impl<'a> Noted<'a> {
     fn candidates(&self) -> Vec<PathBuf> {
         let mut found = match self.id {
             Some(id) => devices_called(id),
-            None => {
-                let mut sizes: Vec<u64> = self.note.tiers.iter().map(|tier| tier.size).collect();
-                sizes.dedup();
-                sizes.into_iter().flat_map(devices_of_size).collect()
-            }
+            None => self.of_its_size(),
         };
         found.retain(|path| Some(path) != self.at.as_ref());
         found
+    }
+
+    fn of_its_size(&self) -> Vec<PathBuf> {
+        let mut sizes: Vec<u64> = self.note.tiers.iter().map(|tier| tier.size).collect();
+        sizes.dedup();
+        sizes.into_iter().flat_map(devices_of_size).collect()
     }
 
     fn what_to_type(&self) -> String {
@@ -298,6 +300,15 @@ pub(super) fn presence(note: &Attachment, member: &Path) -> Option<Presence> {
             )));
         }
         There::OtherState(..) | There::Not(_) => {}
+    }
+    // An id changes with the kernel, or with a virtual machine's settings. What cannot be read is
+    // somebody else's.
+    if noted.id.is_some() {
+        for other in noted.at.clone().into_iter().chain(noted.of_its_size()) {
+            if let There::Tier(at) = look_at(note, &other) {
+                return Some(Presence::At(at));
+            }
+        }
     }
     let mut unread = Vec::new();
     for other in noted.candidates() {
