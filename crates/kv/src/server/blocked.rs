@@ -39,8 +39,13 @@ impl Server {
         let Some(waiting) = client.session.waiting.take() else { return };
         let arguments: Vec<&[u8]> = waiting.arguments.iter().map(Vec::as_slice).collect();
         self.shared.waking = Some(key.to_vec());
+        let before = client.output.len();
         step(&mut self.keys, &mut self.shared, &mut client.session, &arguments, &mut client.output);
         self.shared.waking = None;
+        if client.session.follows {
+            // Its output is the stream.
+            client.output.truncate(before);
+        }
         if client.session.waiting.is_some() {
             // It keeps its place in line, and its time.
             client.session.waiting = Some(waiting);
@@ -84,12 +89,15 @@ impl Server {
         let waiting: Option<Waiting> =
             self.shared.wait_no_more(&mut client.session, &mut self.keys);
         if waiting.is_some() {
-            let resp3 = client.session.resp3;
+            let (before, resp3) = (client.output.len(), client.session.resp3);
             let mut reply = Reply { out: &mut client.output, resp3 };
             match why {
                 Why::Error => reply.error(UNBLOCKED),
                 // Of BLMOVE too, as in Redis.
                 Why::TimeOut | Why::Told => reply.null_list(),
+            }
+            if client.session.follows {
+                client.output.truncate(before);
             }
             let error = (why == Why::Error).then_some(UNBLOCKED);
             if let Some(waiting) = &waiting {

@@ -551,8 +551,9 @@ impl Server {
             return OutputLimit::default();
         }
         match &client.session {
-            session if session.subscriptions() > 0 => hot.output_subscribed,
+            // First: there is always an end to what waits for them.
             session if session.monitors => hot.output_of_monitors(),
+            session if session.subscriptions() > 0 => hot.output_subscribed,
             _ => hot.output,
         }
     }

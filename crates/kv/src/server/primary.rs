@@ -434,7 +434,9 @@ impl Server {
         if let Some(waiting) = self.shared.wait_no_more(&mut client.session, &mut self.keys) {
             let (position, _) = waiting.replicas.unwrap_or_default();
             let confirmed = self.shared.confirmed(position);
-            Reply { out: &mut client.output, resp3: client.session.resp3 }.count(confirmed);
+            if !client.session.follows {
+                Reply { out: &mut client.output, resp3: client.session.resp3 }.count(confirmed);
+            }
             self.shared.note_wait(&waiting, false, None);
             self.go_on(&mut client);
         }

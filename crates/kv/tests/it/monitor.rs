@@ -167,6 +167,43 @@ fn a_line_that_no_monitor_can_take_is_not_made() {
     assert!(monitor.read().is_err(), "it is not cut");
 }
 
+/// Nor does a reply that it waits for: of a list, of time that is over, of replicas.
+#[test]
+fn no_late_reply_stands_in_the_stream_of_a_replica() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let (mut replica, mut client) = (served.connect(), served.connect());
+    let blocked = |client: &mut Client, clients: u32| {
+        wait_for("it waits, or waits no more", || {
+            let Value::Text(info) = client.say("INFO clients") else { panic!("no text") };
+            info.contains(&format!("blocked_clients:{clients}\r\n"))
+        });
+    };
+    replica.send(&[b"SYNC"]).unwrap();
+    client.say("SET key value");
+    replica.send(&[b"BLPOP", b"list", b"0"]).unwrap();
+    blocked(&mut client, 1);
+    client.say("RPUSH list handed");
+    blocked(&mut client, 0);
+    for line in [&[&b"BLPOP"[..], b"list", b"0.2"][..], &[b"WAIT", b"99", b"200"]] {
+        replica.send(line).unwrap();
+        blocked(&mut client, 1);
+        blocked(&mut client, 0);
+    }
+    client.say("SET last one");
+    let mut stream = Vec::new();
+    while !stream.windows(4).any(|four| four == b"last") {
+        let mut some = [0; 4096];
+        let read = replica.out.read(&mut some).unwrap();
+        assert!(read > 0, "it was cut: {}", String::from_utf8_lossy(&stream));
+        stream.extend(&some[..read]);
+    }
+    let said = String::from_utf8_lossy(&stream);
+    for reply in ["*2\r\n$4\r\nlist\r\n", "*-1\r\n", "\r\n:"] {
+        assert!(!said.contains(reply), "{reply:?} in {said:?}");
+    }
+}
+
 #[test]
 fn a_monitor_that_resets_or_is_in_a_transaction_is_none() {
     let directory = tempfile::tempdir().unwrap();
