@@ -504,7 +504,7 @@ fn fast_place(
     }
     let dax = mounts().into_iter().filter(|mount| mount.dax).map(|mount| mount.at);
     for dir in dax.chain([PathBuf::from("/dev/shm")]) {
-        if writable(&dir) && fits(&dir) {
+        if writable(&dir) && fits(&dir) && nobody_exchanges("tier", &dir).is_ok() {
             let medium = medium(wishes, &FileSystem::of(&dir));
             return Ok((TierPlace::Directory(dir.join(name)), medium));
         }

@@ -148,6 +148,9 @@ impl Identity {
     }
 }
 
+/// Bytes that are read of what a program has printed.
+const PRINTED_MOST: u64 = 64 << 20;
+
 /// What a program prints, in memory: it has no name that somebody could exchange.
 #[derive(Debug)]
 pub(crate) struct Printed(File);
@@ -164,9 +167,11 @@ impl Printed {
         self.0.try_clone().during("open again", "what a program prints")
     }
 
-    /// All of it until now.
+    /// What it has printed until now, of more than 64 MiB the beginning: whoever prints decides how
+    /// long the file is.
     pub(crate) fn text(&self) -> String {
-        let mut bytes = vec![0; self.0.metadata().map_or(0, |found| found.len() as usize)];
+        let len = self.0.metadata().map_or(0, |found| found.len()).min(PRINTED_MOST);
+        let mut bytes = vec![0; len as usize];
         match self.0.read_exact_at(&mut bytes, 0) {
             Ok(()) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(_) => String::new(),
