@@ -262,8 +262,8 @@ pub(super) fn find(of: &Interval, found: &[Finding]) -> Vec<Finding> {
             name: format!("{NAME}: {}", figure::visible(&name)),
             impact_percent: Some(percent),
             evidence: vec![format!(
-                "ADDM's task{task} gives it {} % of active sessions; no rule here is about it, or \
-                 it is below the rule's threshold.",
+                "ADDM's task{task} gives it {} % of active sessions; no rule here is about it, it \
+                 is below the rule's threshold, or the database was nearly idle.",
                 figure::percent(percent)
             )],
             advice: known.map_or_else(

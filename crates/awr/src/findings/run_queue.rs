@@ -13,7 +13,7 @@ const LEAST_PERCENT: f64 = 25.0;
 const LEAST_COMMIT_PERCENT: f64 = 5.0;
 
 pub(super) fn find(of: &Interval) -> Option<Finding> {
-    if super::is_elsewhere(of) {
+    if super::is_elsewhere(of) || super::is_idle(of) {
         return None;
     }
     let pressure = of.pressure?;
