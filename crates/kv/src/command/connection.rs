@@ -1,5 +1,7 @@
 //! The connection itself: who the client is, how it speaks.
 
+use std::collections::HashSet;
+
 use super::arguments::integer;
 use super::keys::database;
 use super::listed::{Kind, Listed};
@@ -228,7 +230,8 @@ pub(crate) fn client(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
                     all.retain(|one| Some(one.kind) == kind);
                 }
                 [option, ids @ ..] if word(option) == "id" && !ids.is_empty() => {
-                    all.retain(|one| ids.iter().any(|id| integer(id) == Some(one.id as i64)));
+                    let ids: HashSet<i64> = ids.iter().filter_map(|id| integer(id)).collect();
+                    all.retain(|one| ids.contains(&(one.id as i64)));
                 }
                 _ => return Err(SYNTAX),
             }
@@ -302,6 +305,13 @@ impl Chosen<'_> {
             && self.kind.is_none_or(|kind| kind == Some(one.kind))
             && self.but != Some(one.id)
     }
+
+    /// The primary has no number, address or user here.
+    fn may_be_the_primary(&self) -> bool {
+        let names_a_client =
+            self.id.is_some() || self.address.or(self.here).or(self.user).is_some();
+        self.kind == Some(None) && !names_a_client
+    }
 }
 
 fn kill(context: &mut Context<'_>, options: &Arguments<'_>) -> Done {
@@ -342,7 +352,7 @@ fn kill(context: &mut Context<'_>, options: &Arguments<'_>) -> Done {
     }
     let listed = context.shared.listed.iter();
     let chosen: Vec<u64> = listed.filter(|one| wanted.has(one)).map(|one| one.id).collect();
-    let cuts_primary = wanted.kind == Some(None) && context.shared.following.is_some();
+    let cuts_primary = wanted.may_be_the_primary() && context.shared.following.is_some();
     match options {
         [_] if chosen.is_empty() => return Err(Refusal::Said("ERR No such client")),
         [_] => context.reply.ok(),

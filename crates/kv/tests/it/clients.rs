@@ -245,6 +245,22 @@ fn the_clients_of_a_user_are_those_whose_name_has_the_same_bytes() {
 }
 
 #[test]
+fn a_link_to_the_primary_is_cut_only_where_no_client_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.connect();
+    // Nobody is there: it tries again and again.
+    client.say("REPLICAOF 127.0.0.1 1");
+    for also in ["ADDR 1.2.3.4:5", "LADDR 1.2.3.4:5", "USER default", "ID 999999"] {
+        let said = client.say(&format!("CLIENT KILL TYPE master {also}"));
+        assert_eq!(said, Value::Int(0), "{also}");
+    }
+    assert_eq!(client.say("CLIENT KILL TYPE master"), Value::Int(1));
+    let Value::Text(list) = client.say("CLIENT LIST ID 999999 x 999998") else { panic!("no text") };
+    assert_eq!(list, "");
+}
+
+#[test]
 fn of_an_option_of_client_kill_that_is_said_twice_the_last_one_counts() {
     let directory = tempfile::tempdir().unwrap();
     let ours = Served::start(directory.path());

@@ -117,6 +117,18 @@ fn a_monitor_does_not_become_a_replica() {
     }
 }
 
+/// What a replica gets until the word `last`.
+fn streamed(replica: &mut Client) -> String {
+    let mut stream = Vec::new();
+    while !stream.windows(4).any(|four| four == b"last") {
+        let mut some = [0; 4096];
+        let read = replica.out.read(&mut some).unwrap();
+        assert!(read > 0, "it was cut: {}", String::from_utf8_lossy(&stream));
+        stream.extend(&some[..read]);
+    }
+    String::from_utf8_lossy(&stream).into_owned()
+}
+
 /// A follower takes nothing but the stream, whatever else it has asked for.
 #[test]
 fn no_message_stands_in_the_stream_of_a_replica() {
@@ -133,14 +145,7 @@ fn no_message_stands_in_the_stream_of_a_replica() {
     wait_for("it is subscribed", || joined(&mut client));
     client.say("PUBLISH channel x");
     client.say("SET last one");
-    let mut stream = Vec::new();
-    while !stream.windows(4).any(|four| four == b"last") {
-        let mut some = [0; 4096];
-        let read = replica.out.read(&mut some).unwrap();
-        assert!(read > 0, "it was cut: {}", String::from_utf8_lossy(&stream));
-        stream.extend(&some[..read]);
-    }
-    let said = String::from_utf8_lossy(&stream);
+    let said = streamed(&mut replica);
     assert!(said.contains("PUBLISH") && !said.contains("\r\nmessage\r\n"), "{said}");
 }
 
@@ -191,14 +196,7 @@ fn no_late_reply_stands_in_the_stream_of_a_replica() {
         blocked(&mut client, 0);
     }
     client.say("SET last one");
-    let mut stream = Vec::new();
-    while !stream.windows(4).any(|four| four == b"last") {
-        let mut some = [0; 4096];
-        let read = replica.out.read(&mut some).unwrap();
-        assert!(read > 0, "it was cut: {}", String::from_utf8_lossy(&stream));
-        stream.extend(&some[..read]);
-    }
-    let said = String::from_utf8_lossy(&stream);
+    let said = streamed(&mut replica);
     for reply in ["*2\r\n$4\r\nlist\r\n", "*-1\r\n", "\r\n:"] {
         assert!(!said.contains(reply), "{reply:?} in {said:?}");
     }
