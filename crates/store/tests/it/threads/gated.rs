@@ -6,12 +6,17 @@ use std::sync::mpsc::{Sender, channel};
 /// A simulated home behind a gate, with `a.d8` of four blocks at home, and a tier with nothing in
 /// it.
 fn gated(medium: Medium) -> (Arc<Gate>, AttachedHome, File) {
+    gated_with(medium, MIB)
+}
+
+/// The same with a tier of so many bytes.
+fn gated_with(medium: Medium, bytes: u64) -> (Arc<Gate>, AttachedHome, File) {
     let home = Arc::new(SimHome::new(None));
     home.put(Path::new("a.d8"), &place::pattern(1, 0, 4 * BLOCK)).unwrap();
     home.rebase();
     let gate = Gate::new(home);
-    let memory = Memory::new(MIB);
-    let spec = TierSpec { medium, ..place::small("fast".into(), MIB) };
+    let memory = Memory::new(bytes);
+    let spec = TierSpec { medium, ..place::small("fast".into(), bytes) };
     let tiers = vec![(spec, vec![memory])];
     let attached =
         testing::attach_simulated(gate.clone(), tiers, &place::profile(), place::options())
@@ -156,6 +161,26 @@ fn a_redo_record_written_while_its_block_is_drained_is_not_lost() {
     drop((redo, _file));
     attached.detach().unwrap();
     assert_eq!(gate.contents(Path::new("a.redo")), expected);
+}
+
+/// What was there when the flush began is at home after it, though its block was written again
+/// before its turn, and others behind the end.
+#[test]
+fn a_redo_block_written_again_before_its_turn_is_at_home_after_a_flush() {
+    let (gate, attached, _file) = gated_with(Medium::Emulated, 24 * MIB);
+    let redo = attached.open("a.redo", OpenMode::CREATE).unwrap();
+    // More than goes in one round.
+    let (len, late) = (6 * MIB, 5 * MIB);
+    redo.write(0, &vec![1; len as usize]).unwrap();
+    let other = redo.clone();
+    gate.before_next_write(move || {
+        other.write(len, &vec![2; 2 * MIB as usize]).unwrap();
+        other.write(late + 10, &[3; 10]).unwrap();
+    });
+    attached.flush_all().unwrap();
+    let plain = gate.contents(Path::new("a.redo"));
+    assert_eq!(plain[late as usize..][..30], [[1; 10], [3; 10], [1; 10]].concat());
+    assert!(plain[..late as usize].iter().all(|byte| *byte == 1));
 }
 
 /// During each of the next hundred reads of home somebody is asked to do something, and what he
