@@ -82,6 +82,30 @@ fn a_home_that_was_set_back_does_not_take_the_tier_of_a_later_time() {
     good(&["detach", site.home_str()]);
 }
 
+/// A kernel or a virtual machine may give a disk another WWN.
+#[test]
+fn a_tier_whose_device_has_another_wwn_now_is_not_given_up() {
+    if !can_mount("a device with another WWN") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let Some(device) = Loop::new(&site, "disk", SMALL) else { return };
+    let newest = session(&site, &["--fast", device.str()], 3);
+    let note = files_of(&site).join(".tiersmith");
+    let plain = fs::read_to_string(&note).unwrap();
+    let (body, _) = plain.rsplit_once("# checksum ").unwrap();
+    let other = format!("{body}\n[door]\n\"mount.device_id\" = \"wwn-0x5000c500deadbeef\"\n");
+    let sum = xxhash_rust::xxh3::xxh3_64(other.as_bytes());
+    fs::write(&note, format!("{other}# checksum {sum:016x}\n")).unwrap();
+    let said = refused(&["attach", site.home_str()]);
+    assert!(said.contains("is another device now") && said.contains("--fast DEVICE"), "{said}");
+    let said = refused(&["detach", site.home_str(), "--force-without-tier"]);
+    assert!(said.contains(&format!("the tier is there ({})", device.str())), "{said}");
+    good(&["attach", site.home_str(), "--fast", device.str()]);
+    assert_there(&site, 3, &newest);
+    good(&["detach", site.home_str()]);
+}
+
 /// Where the files of an attached home are.
 fn files_of(site: &Site) -> PathBuf {
     let found = fs::read_dir(site.path().join("db.tiersmith-home")).unwrap();
