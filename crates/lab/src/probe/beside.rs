@@ -4,9 +4,8 @@
 //! the whole file in the page cache.
 //!
 //! **Invariant**: fio that fails, or whose output cannot be read, is not asked again, and costs the
-//! probe none of its own figures.
-//! Nor does it open a name that somebody could exchange: it is handed the open file, and prints to
-//! memory.
+//! probe none of its own figures. It opens no name that somebody could exchange: it is handed the
+//! open file, and prints to memory.
 //! **Deliberately absent**: mappings. fio's engine for them ends a write with msync, ours with a
 //! fence: two different operations.
 
