@@ -224,16 +224,25 @@ fn a_tier_is_not_given_up_by_who_may_not_read_the_devices() {
     let image = device.detach();
     let Some(placeholder) = Loop::with_name(&name, &site, "another", SMALL) else { return };
     let Some(_device) = Loop::over(&image) else { return };
-    drop(placeholder);
     run("chown", &["-R", "65534:65534", site.path().to_str().unwrap()]);
     let program = site.path().join("tiersmith");
     fs::copy(env!("CARGO_BIN_EXE_tiersmith"), &program).unwrap();
     let as_another = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
     let detach = [program.to_str().unwrap(), "detach", site.home_str(), "--force-without-tier"];
-    let ran = ran("setpriv", &[&as_another[..], &detach[..]].concat()).unwrap();
-    let said = text(&ran);
-    assert_eq!(ran.status.code(), Some(2), "{said}");
-    assert!(said.contains("nobody can say") && said.contains("cannot be read"), "{said}");
+    let detached = || ran("setpriv", &[&as_another[..], &detach[..]].concat()).unwrap();
+    // What has the name now may not be read, and then it may be, and is another device.
+    let unread = detached();
+    run("chmod", &["o+r", placeholder.str()]);
+    let another = detached();
+    run("chmod", &["o-r", placeholder.str()]);
+    for (ran, expected) in [
+        (&unread, format!("{} cannot be read", placeholder.str())),
+        (&another, "it may be on a device that cannot be read".to_owned()),
+    ] {
+        let said = text(ran);
+        assert_eq!(ran.status.code(), Some(2), "{said}");
+        assert!(said.contains("nobody can say") && said.contains(&expected), "{said}");
+    }
 }
 
 #[test]
