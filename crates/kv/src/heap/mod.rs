@@ -122,6 +122,35 @@ impl Heap {
         }
     }
 
+    /// The eight words of the line at `at`, as this transaction sees them; zeros and a note where
+    /// there is none. One search in the overlay, where eight calls of [`Heap::word`] take eight.
+    #[inline]
+    pub fn line(&self, at: u64) -> [u64; 8] {
+        self.peek_line(at).unwrap_or_else(|| [self.note_outside(at, 64); 8])
+    }
+
+    /// The same without a note: for hints, which nobody answers for.
+    #[inline]
+    pub fn peek_line(&self, at: u64) -> Option<[u64; 8]> {
+        if !at.is_multiple_of(64) || !self.is_inside(at, 64) {
+            return None;
+        }
+        let changed = self.overlay.line(at);
+        Some(std::array::from_fn(|word| match changed {
+            Some(line) if line.mask >> word & 1 == 1 => line.words[word],
+            _ => self.map.load_u64(at + word as u64 * 8),
+        }))
+    }
+
+    /// A word without a note.
+    #[inline]
+    pub fn peek(&self, at: u64) -> Option<u64> {
+        match self.overlay.get(at) {
+            Some(word) => Some(word),
+            None => self.is_word(at).then(|| self.map.load_u64(at)),
+        }
+    }
+
     /// Whether a word can be at `at`.
     #[inline]
     pub(super) fn is_word(&self, at: u64) -> bool {

@@ -54,13 +54,19 @@ impl Overlay {
         }
     }
 
-    /// The changed word at `at`, if it is changed.
+    /// The line at `at`, if a word of it may be changed.
     #[inline]
-    pub(super) fn get(&self, at: u64) -> Option<u64> {
+    pub(super) fn line(&self, at: u64) -> Option<&Line> {
         if self.lines.is_empty() {
             return None;
         }
-        let line = &self.lines[self.find(at & !63).ok()?];
+        self.find(at).ok().map(|line| &self.lines[line])
+    }
+
+    /// The changed word at `at`, if it is changed.
+    #[inline]
+    pub(super) fn get(&self, at: u64) -> Option<u64> {
+        let line = self.line(at & !63)?;
         let word = (at / 8 % 8) as usize;
         (line.mask >> word & 1 == 1).then(|| line.words[word])
     }

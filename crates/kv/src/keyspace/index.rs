@@ -8,7 +8,7 @@ use super::{Found, Keyspace};
 use crate::format::entry::{HEAD, Header, TIME};
 use crate::format::{
     BUCKETS, CHUNKS, DIRECTORIES, DIRECTORIES_AT, FIRST_BUCKETS, IndexWord, LOG, WORDS, bucket_of,
-    class,
+    class, database_at,
 };
 use crate::heap::{Damage, Full};
 use crate::planted::Planted;
@@ -23,6 +23,13 @@ pub(super) const OVERFLOW: u8 = 2;
 pub(super) const NODE: u8 = 10;
 
 const _: () = assert!(WORDS * 8 + 8 == 64);
+
+/// Where a key's index word will be looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    bucket: u64,
+    hash: u64,
+}
 
 impl Keyspace {
     /// Where bucket `bucket` of the database or trash node at `base` is.
@@ -50,13 +57,49 @@ impl Keyspace {
     /// The bucket that follows in a chain; none and a note if the chain has no end.
     #[inline]
     pub(super) fn next_bucket(&self, bucket: u64, length: &mut u32) -> u64 {
+        self.next_in_chain(bucket, self.heap.word(bucket + WORDS * 8), length)
+    }
+
+    /// The same of a bucket whose last word is `next`.
+    #[inline]
+    fn next_in_chain(&self, bucket: u64, next: u64, length: &mut u32) -> u64 {
         *length += 1;
         if *length > CHAIN_MAX {
             self.heap
                 .note(Damage::Structure(format!("the bucket at {bucket} is in an endless chain")));
             return 0;
         }
-        self.heap.word(bucket + WORDS * 8)
+        next
+    }
+
+    /// Asks for the memory where the entry of a key is looked for first, and returns where, for
+    /// [`Keyspace::expect_entry`]; whoever asks does something else meanwhile. A hint: it changes
+    /// nothing, and notes no damage.
+    #[inline]
+    pub(crate) fn expect(&self, db: u8, key: &[u8]) -> Option<Expected> {
+        let (base, hash) = (database_at(db), self.heap.hash(key));
+        let buckets = self.heap.peek(base)?;
+        if buckets == 0 || buckets > DIRECTORIES * CHUNKS * BUCKETS {
+            return None;
+        }
+        let (chunk, bucket) =
+            (bucket_of(hash, buckets) / BUCKETS, bucket_of(hash, buckets) % BUCKETS);
+        let directory = self.heap.peek(base + DIRECTORIES_AT + chunk / CHUNKS * 8)?;
+        let first = self.heap.peek(directory.checked_add(chunk % CHUNKS * 8)?)?;
+        let bucket = first.checked_add(bucket * 64)?;
+        self.heap.prefetch(bucket);
+        Some(Expected { bucket, hash })
+    }
+
+    /// Asks for the entry itself.
+    #[inline]
+    pub(crate) fn expect_entry(&self, expected: &Expected) {
+        let Some(words) = self.heap.peek_line(expected.bucket) else { return };
+        for word in words.into_iter().take(WORDS as usize).map(IndexWord) {
+            if word.fits(expected.hash) {
+                self.heap.prefetch(word.entry());
+            }
+        }
     }
 
     /// Where the index words are of a bucket and its overflow buckets, with their contents.
@@ -64,13 +107,13 @@ impl Keyspace {
         let mut words = SmallVec::new();
         let (mut at, mut length) = (bucket_at, 0);
         while at != 0 {
-            for word in 0..WORDS {
-                let value = self.heap.word(at + word * 8);
+            let line = self.heap.line(at);
+            for (slot, value) in (at..).step_by(8).zip(line).take(WORDS as usize) {
                 if value != 0 {
-                    words.push((at + word * 8, IndexWord(value)));
+                    words.push((slot, IndexWord(value)));
                 }
             }
-            at = self.next_bucket(at, &mut length);
+            at = self.next_in_chain(at, line[WORDS as usize], &mut length);
         }
         words
     }
@@ -121,9 +164,9 @@ impl Keyspace {
         let mut bucket = self.bucket_at(base, bucket_of(hash, buckets));
         let mut length = 0;
         while bucket != 0 {
-            for word in 0..WORDS {
-                let slot = bucket + word * 8;
-                let value = IndexWord(self.heap.word(slot));
+            let line = self.heap.line(bucket);
+            for (slot, value) in (bucket..).step_by(8).zip(line).take(WORDS as usize) {
+                let value = IndexWord(value);
                 if value.fits(hash) {
                     let at = value.entry();
                     let header = self.header(at);
@@ -132,7 +175,7 @@ impl Keyspace {
                     }
                 }
             }
-            bucket = self.next_bucket(bucket, &mut length);
+            bucket = self.next_in_chain(bucket, line[WORDS as usize], &mut length);
         }
         None
     }

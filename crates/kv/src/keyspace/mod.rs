@@ -23,6 +23,7 @@ mod zset;
 
 pub(crate) use eviction::{Order, Policy};
 pub(crate) use feed::{encode, new_name};
+pub(crate) use index::Expected;
 pub(crate) use load::Copied;
 pub(crate) use notices::class as notice;
 pub(crate) use stream::{Child, NodeLimits, Pending, Trim, TrimTo};

@@ -48,7 +48,7 @@ use crate::command::{
 use crate::error::Error;
 use crate::format::DATABASE_COUNT;
 use crate::heap::Heap;
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Expected, Keyspace};
 use crate::planted::Planted;
 use accept::{Door, Taken};
 use busy::Crowd;
@@ -56,7 +56,7 @@ use client::{Client, Io};
 use listen::{Listener, SocketFile};
 use primary::Primary;
 use replica::{BELL, Replica};
-use request::{Limits, Next};
+use request::{AHEAD, Ahead, Filled, Limits};
 use waits::EVENTS;
 
 /// Bytes of one slot of the log of a new tier.
@@ -98,6 +98,8 @@ pub struct Server {
     deaf: bool,
     /// Clients that have got what they waited for, and may have sent more.
     resumed: Vec<u64>,
+    /// Requests that were read and are not executed yet; empty between two clients.
+    ahead: Ahead,
     /// Clients whose next command waits for the end of a pause.
     held_back: BTreeSet<u64>,
     /// Answers the others while a script takes long.
@@ -182,6 +184,7 @@ impl Server {
             looked: Instant::now(),
             deaf: false,
             resumed: Vec::new(),
+            ahead: Ahead::default(),
             held_back: BTreeSet::new(),
             clients_bytes: None,
             replica: None,
@@ -362,37 +365,44 @@ impl Server {
         if client.session.closing {
             done = input.len();
         }
+        let mut ahead = std::mem::take(&mut self.ahead);
         while client.may_execute() {
-            let limits = Limits { bulk: hot.bulk, allowed: client.session.allowed };
-            match client.request.read(&input[done..], limits) {
-                Next::Whole(bytes) => {
-                    let mut arguments: SmallVec<[&[u8]; 8]> = SmallVec::new();
-                    client.request.arguments(&input[done..], &mut arguments);
-                    if self.shared.pause.is_some() && self.holds_back(&client.session, &arguments) {
-                        drop(arguments);
-                        client.request.reset();
-                        self.hold_back(client);
+            if ahead.is_empty() {
+                let limits = Limits { bulk: hot.bulk, allowed: client.session.allowed };
+                match ahead.fill(&mut client.request, &input[done..], limits) {
+                    Filled::Some => self.expect(client.session.db, &ahead, &input[done..]),
+                    Filled::More => break,
+                    Filled::Wrong(why) => {
+                        Reply { out: &mut client.output, resp3: false }.error(&why);
+                        client.session.closing = true;
                         break;
                     }
-                    let cut = arguments.first().is_some_and(|name| is_browsers(name));
-                    if !cut {
-                        let left = (input.len() - done, input.capacity() - input.len());
-                        self.one(&mut client.session, &arguments, &mut client.output, left);
-                    }
-                    drop(arguments);
-                    if cut || client.unsent() as u64 > self.output_limit(client) {
-                        client.cut();
-                    }
-                    done += bytes;
-                    client.request.reset();
-                }
-                Next::More => break,
-                Next::Wrong(why) => {
-                    Reply { out: &mut client.output, resp3: false }.error(&why);
-                    client.session.closing = true;
                 }
             }
+            let allowed = client.session.allowed;
+            let (arguments, bytes) = ahead.first(&input[done..]);
+            if self.shared.pause.is_some() && self.holds_back(&client.session, &arguments) {
+                self.hold_back(client);
+                break;
+            }
+            let cut = arguments.first().is_some_and(|name| is_browsers(name));
+            if !cut {
+                let left = (input.len() - done, input.capacity() - input.len());
+                self.one(&mut client.session, &arguments, &mut client.output, left);
+            }
+            drop(arguments);
+            if cut || client.unsent() as u64 > self.output_limit(client) {
+                client.cut();
+            }
+            done += bytes;
+            ahead.pop();
+            if allowed && !client.session.allowed {
+                // The others were read with the limits of a client that is known.
+                ahead.give_up(&mut client.request);
+            }
         }
+        ahead.give_up(&mut client.request);
+        self.ahead = ahead;
         self.shared.clock = None;
         client.input = input;
         client.consume(done);
@@ -402,6 +412,18 @@ impl Server {
             client.pending = true;
             self.pending.push(client.session.id);
         }
+    }
+
+    /// Asks for the memory of the keys that requests name which are read and not executed yet: by
+    /// then it is in a cache. A request alone has nothing to hide the wait behind.
+    fn expect(&self, db: u8, ahead: &Ahead, input: &[u8]) {
+        if ahead.len() < 2 {
+            return;
+        }
+        let keys = ahead.keys(input);
+        let expected: SmallVec<[Expected; AHEAD]> =
+            keys.filter_map(|key| self.keys.expect(db, key)).collect();
+        expected.iter().for_each(|one| self.keys.expect_entry(one));
     }
 
     /// Executes a command; `left`: bytes of the input with those behind it, and what is free.

@@ -6,6 +6,8 @@
 //! Invariants: it allocates for what has arrived, never for what a length announces; no byte makes
 //! it panic.
 
+use smallvec::SmallVec;
+
 use crate::words::words;
 
 /// The longest line.
@@ -47,6 +49,135 @@ pub(crate) enum Next {
     More,
     /// It is not in the protocol; the connection is of no use.
     Wrong(String),
+}
+
+/// How many requests are read before the first of them is executed.
+pub(crate) const AHEAD: usize = 16;
+
+/// Requests of one client that were read and are not executed yet.
+///
+/// A request that is not executed after all is read again: the bytes of a client are forgotten only
+/// when they were.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    requests: Vec<One>,
+    /// How many of them were executed.
+    done: usize,
+    /// Where the arguments of all are, from the begin of each request.
+    arguments: Vec<(usize, usize)>,
+    /// Arguments of a line, which is always alone.
+    line: Vec<Vec<u8>>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct One {
+    bytes: usize,
+    /// Its first argument among those of all, and how many it has.
+    first: usize,
+    count: usize,
+}
+
+/// What was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Filled {
+    /// One request or more.
+    Some,
+    /// More bytes are needed.
+    More,
+    /// It is not in the protocol; the connection is of no use.
+    Wrong(String),
+}
+
+impl Ahead {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.done == self.requests.len()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.requests.len() - self.done
+    }
+
+    /// Reads whole requests from the begin of a buffer, none of which is executed yet.
+    pub(crate) fn fill(&mut self, request: &mut Request, buffer: &[u8], limits: Limits) -> Filled {
+        self.clear();
+        let most = if limits.allowed { AHEAD } else { 1 };
+        let mut from = 0;
+        while self.requests.len() < most {
+            match request.read(&buffer[from..], limits) {
+                Next::Whole(_) if !request.line.is_empty() && from > 0 => {
+                    request.reset();
+                    break;
+                }
+                Next::Whole(bytes) => {
+                    let (first, count) = (self.arguments.len(), request.arguments.len());
+                    self.arguments.append(&mut request.arguments);
+                    self.line.append(&mut request.line);
+                    self.requests.push(One { bytes, first, count });
+                    request.reset();
+                    from += bytes;
+                    if !self.line.is_empty() {
+                        break;
+                    }
+                }
+                Next::More if from == 0 => return Filled::More,
+                Next::Wrong(why) if from == 0 => return Filled::Wrong(why),
+                Next::More => break,
+                // Those before it are executed first.
+                Next::Wrong(_) => {
+                    request.reset();
+                    break;
+                }
+            }
+        }
+        Filled::Some
+    }
+
+    /// The arguments of the first request, at the begin of the buffer, and its bytes.
+    pub(crate) fn first<'a>(&'a self, buffer: &'a [u8]) -> (SmallVec<[&'a [u8]; 8]>, usize) {
+        let Some(one) = self.requests.get(self.done) else { return (SmallVec::new(), 0) };
+        let arguments = if self.line.is_empty() {
+            let places = &self.arguments[one.first..one.first + one.count];
+            places.iter().map(|(at, len)| &buffer[*at..*at + *len]).collect()
+        } else {
+            self.line.iter().map(Vec::as_slice).collect()
+        };
+        (arguments, one.bytes)
+    }
+
+    /// What is the key of most commands: the second word of each request.
+    pub(crate) fn keys<'a>(&'a self, buffer: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let mut from = 0;
+        self.requests[self.done..].iter().filter_map(move |one| {
+            let begin = from;
+            from += one.bytes;
+            let (at, len) = *self.arguments[one.first..one.first + one.count].get(1)?;
+            buffer.get(begin + at..begin + at + len)
+        })
+    }
+
+    /// The first one was executed.
+    pub(crate) fn pop(&mut self) {
+        self.done += 1;
+        if self.is_empty() {
+            self.clear();
+        }
+    }
+
+    fn clear(&mut self) {
+        self.requests.clear();
+        self.arguments.clear();
+        self.line.clear();
+        self.done = 0;
+    }
+
+    /// Forgets requests that were not executed, which are read again.
+    pub(crate) fn give_up(&mut self, request: &mut Request) {
+        if !self.is_empty() {
+            self.clear();
+            request.reset();
+        }
+    }
 }
 
 fn wrong(what: &str) -> Next {
@@ -162,6 +293,67 @@ mod tests {
     use super::*;
 
     const LIMITS: Limits = Limits { bulk: 1000, allowed: true };
+
+    /// Every request of a buffer, and what ends it.
+    fn all(buffer: &[u8], limits: Limits, most: usize) -> (Vec<Vec<Vec<u8>>>, Filled, usize) {
+        let (mut request, mut ahead) = (Request::default(), Ahead::default());
+        let (mut found, mut done) = (Vec::new(), 0);
+        loop {
+            match ahead.fill(&mut request, &buffer[done..], limits) {
+                Filled::Some => assert!(ahead.len() <= most, "{}", ahead.len()),
+                end => return (found, end, done),
+            }
+            while !ahead.is_empty() {
+                let (arguments, bytes) = ahead.first(&buffer[done..]);
+                let second = arguments.get(1).map(|word| word.to_vec());
+                if !ahead.line.is_empty() || second.is_some() {
+                    found.push(arguments.iter().map(|word| word.to_vec()).collect());
+                }
+                if ahead.line.is_empty() {
+                    assert_eq!(ahead.keys(&buffer[done..]).next().map(<[u8]>::to_vec), second);
+                }
+                drop(arguments);
+                done += bytes;
+                ahead.pop();
+            }
+        }
+    }
+
+    #[test]
+    fn requests_that_are_read_ahead_are_those_of_the_buffer_in_order() {
+        let one = |number: usize| format!("*2\r\n$3\r\nGET\r\n$3\r\nk{number:02}\r\n");
+        let mut bytes: Vec<u8> = (0..40).flat_map(|number| one(number).into_bytes()).collect();
+        bytes.extend(b"set a 1\r\nset b 2\r\n*2\r\n$3\r\nGET\r\n$3\r\nend\r\n");
+        for (limits, most) in [(LIMITS, AHEAD), (Limits { allowed: false, ..LIMITS }, 1)] {
+            let (found, end, done) = all(&bytes, limits, most);
+            assert_eq!((end, done), (Filled::More, bytes.len()));
+            assert_eq!(found.len(), 43);
+            assert_eq!(found[39], [&b"GET"[..], b"k39"]);
+            assert_eq!(found[41], [&b"set"[..], b"b", b"2"]);
+            assert_eq!(found[42], [&b"GET"[..], b"end"]);
+        }
+        // What is before bytes that are in no protocol is read, and half a request is none.
+        for (tail, end) in [(&b"*1\r\n$-1\r\n"[..], true), (b"*2\r\n$3\r\nGE", false)] {
+            let bytes = [one(7).as_bytes(), one(8).as_bytes(), tail].concat();
+            let (found, last, done) = all(&bytes, LIMITS, AHEAD);
+            assert_eq!((found.len(), done), (2, bytes.len() - tail.len()));
+            assert_eq!(matches!(last, Filled::Wrong(_)), end);
+        }
+    }
+
+    #[test]
+    fn requests_that_are_given_up_are_read_again() {
+        let bytes = b"*1\r\n$1\r\na\r\n*1\r\n$1\r\nb\r\n*1\r\n$1\r\n";
+        let (mut request, mut ahead) = (Request::default(), Ahead::default());
+        assert_eq!(ahead.fill(&mut request, bytes, LIMITS), Filled::Some);
+        let (first, done) = ahead.first(bytes);
+        assert_eq!(first.as_slice(), [b"a"]);
+        drop(first);
+        ahead.pop();
+        ahead.give_up(&mut request);
+        assert_eq!(ahead.fill(&mut request, &bytes[done..], LIMITS), Filled::Some);
+        assert_eq!(ahead.first(&bytes[done..]).0.as_slice(), [b"b"]);
+    }
 
     fn arguments(buffer: &[u8]) -> Vec<Vec<u8>> {
         let mut request = Request::default();

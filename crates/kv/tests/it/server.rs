@@ -49,6 +49,81 @@ fn a_pipeline_is_answered_in_order_and_survives_a_kill() {
     assert_eq!(client.say("GET count"), text("5000"));
 }
 
+/// Requests are read before the ones ahead of them are executed: what those change must count all
+/// the same.
+#[test]
+fn a_pipeline_means_the_same_in_one_part_and_request_by_request() {
+    let long: Vec<&[u8]> = std::iter::repeat_n(&b"k"[..], 11).collect();
+    let pipelines: Vec<Vec<Vec<u8>>> = vec![
+        // Lines among arrays, another database, what a script and a transaction wrote.
+        vec![
+            request(&[b"SET", b"a", b"1"]),
+            b"SET b 2\r\n".to_vec(),
+            b"\r\n".to_vec(),
+            request(&[b"SELECT", b"1"]),
+            request(&[b"GET", b"a"]),
+            request(&[b"SELECT", b"0"]),
+            request(&[b"EVAL", b"return redis.call('incr', KEYS[1])", b"1", b"a"]),
+            request(&[b"MULTI"]),
+            request(&[b"INCRBY", b"b", b"5"]),
+            request(&[b"EXEC"]),
+            request(&[b"MGET", b"a", b"b"]),
+        ],
+        // A password that is no longer given: the limits are those of a stranger again.
+        vec![
+            request(&[b"AUTH", b"secret"]),
+            request(&[b"SET", b"a", b"1"]),
+            request(&[&[&b"MGET"[..]], &long[..]].concat()),
+            request(&[b"RESET"]),
+            request(&[b"GET", b"a"]),
+            request(&[&[&b"MGET"[..]], &long[..]].concat()),
+            request(&[b"PING"]),
+        ],
+        // What is behind the end, or behind what is no request, is nobody's.
+        vec![
+            request(&[b"AUTH", b"secret"]),
+            request(&[b"INCR", b"n"]),
+            request(&[b"QUIT"]),
+            request(&[b"INCR", b"n"]),
+        ],
+        vec![
+            request(&[b"AUTH", b"secret"]),
+            request(&[b"INCR", b"n"]),
+            b"*1\r\n$x\r\n".to_vec(),
+            request(&[b"INCR", b"n"]),
+        ],
+    ];
+    for (number, pipeline) in pipelines.iter().enumerate() {
+        let mut answers = Vec::new();
+        for together in [true, false] {
+            let directory = tempfile::tempdir().unwrap();
+            let conf = if number == 0 { "" } else { "requirepass secret\n" };
+            let served = server(&directory, conf);
+            let mut client = served.connect();
+            let mut answer = Vec::new();
+            if together {
+                client.out.write_all(&pipeline.concat()).unwrap();
+                client.out.shutdown(std::net::Shutdown::Write).unwrap();
+                client.out.read_to_end(&mut answer).unwrap();
+            } else {
+                for one in pipeline {
+                    // It may be gone already.
+                    let _ = client.out.write_all(one);
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                let _ = client.out.shutdown(std::net::Shutdown::Write);
+                let _ = client.out.read_to_end(&mut answer);
+            }
+            answers.push(String::from_utf8(answer).unwrap());
+            let mut other = served.connect();
+            other.say("AUTH secret");
+            answers.push(format!("{:?}", served::contents(&mut other)));
+        }
+        assert_eq!(answers[..2], answers[2..], "pipeline {number}");
+        assert!(answers[0].len() > 10, "pipeline {number}: {}", answers[0]);
+    }
+}
+
 #[test]
 fn an_exec_fails_when_a_watched_key_has_changed_and_only_then() {
     let directory = tempfile::tempdir().unwrap();
