@@ -1,20 +1,24 @@
 //! Durable SETs and GETs, the CPU they cost, the time to serve again, and the space of a pair: this
-//! server beside a real Redis.
+//! server beside a real Redis, and a real Valkey where there is one.
 //!
 //! `cargo bench -p tiersmith-kv --bench throughput -- [--quick] [--recovery]`; writes
 //! `target/bench/throughput.json`; `--recovery`: space and recovery only.
-//! Needs `redis-server` and `redis-benchmark`.
+//! Needs `redis-server` and `redis-benchmark`. The peer `valkey-server` is the one that the
+//! environment variable `TIERSMITH_VALKEY` names, else that of the PATH, else left out.
 //!
-//! The tier is a file in `/dev/shm` and stands for persistent memory (EMULATED); so does Redis's
-//! log with `appendfsync always`. Load: `redis-benchmark`, 50 clients over a unix socket, random
-//! keys of 100,000. Peers take turns, round by round. Load generator and server share the cores, so
-//! the server's CPU time is printed beside each throughput.
+//! The tier is a file in `/dev/shm` and stands for persistent memory (EMULATED); so do the peers'
+//! logs with `appendfsync always`. Load: `redis-benchmark`, 50 clients over a unix socket, random
+//! keys of 100,000. Peers take turns, round by round, and begin in turn. Load generator and server
+//! share the cores, so the server's CPU time is printed beside each throughput.
 //!
 //! | key of `ratios` | is |
 //! |---|---|
 //! | `set64_p16_over_redis_none`, `set64_p1_over_redis_none` | SETs of 64 bytes a second over those of Redis without persistence, 16 or 1 at once |
 //! | `set4k_p16_over_redis_none`, `set4k_p16_over_redis_always` | the same of 4 KiB, also over Redis with a sync for each write |
-//! | `get64_p16_over_redis` | GETs a second over those of Redis |
+//! | `get64_p16_over_redis`, `get64_p1_over_redis` | GETs a second over those of Redis |
+//! | `..._over_valkey...` | each of these over Valkey |
+//! | `set64_p16_cpu_over_redis_none`, ... | the server's CPU time of a request over that of Redis |
+//! | `set64_p16_p99_over_redis_none`, ... | the 99th percentile of latency over that of Redis |
 //! | `cpu_us_per_set`, `cpu_us_per_set_redis` | CPU microseconds of the server for a SET of 64 bytes, 16 at once |
 //! | `recovery_N_keys_ms` | milliseconds from the start of the process after SIGKILL to the first reply, with so many keys: 1m, 5m and 20m |
 //! | `bytes_per_pair_over_redis` | bytes in use for a key and value of 100 bytes together over those of Redis |
@@ -23,6 +27,7 @@
 mod report;
 
 use std::error::Error;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -42,6 +47,45 @@ const SIZE: &str = "TIERSMITH_BENCH_KV_SIZE";
 const OURS: &str = "tiersmith kv";
 const NONE: &str = "redis, no persistence";
 const ALWAYS: &str = "redis, appendfsync always";
+const VALKEY_NONE: &str = "valkey, no persistence";
+const VALKEY_ALWAYS: &str = "valkey, appendfsync always";
+
+/// What is asked of each server.
+struct Case {
+    /// The beginning of its keys in `ratios`.
+    key: &'static str,
+    /// The name of its table.
+    group: &'static str,
+    test: &'static str,
+    /// Of a value.
+    bytes: u32,
+    /// Requests that a client sends at once.
+    pipeline: u32,
+}
+
+const CASES: [Case; 5] = [
+    Case { key: "set64_p16", group: "SET 64 B, pipeline 16", test: "set", bytes: 64, pipeline: 16 },
+    Case { key: "set64_p1", group: "SET 64 B, pipeline 1", test: "set", bytes: 64, pipeline: 1 },
+    Case {
+        key: "set4k_p16",
+        group: "SET 4 KiB, pipeline 16",
+        test: "set",
+        bytes: 4096,
+        pipeline: 16,
+    },
+    Case { key: "get64_p16", group: "GET 64 B, pipeline 16", test: "get", bytes: 64, pipeline: 16 },
+    Case { key: "get64_p1", group: "GET 64 B, pipeline 1", test: "get", bytes: 64, pipeline: 1 },
+];
+
+/// What a server did of a load.
+struct Done {
+    /// Requests a second.
+    rate: f64,
+    /// 99th percentile of the latency, in milliseconds.
+    p99_ms: f64,
+    /// CPU microseconds of the server for a request.
+    cpu_us: f64,
+}
 
 fn main() -> ExitCode {
     if let Some(directory) = std::env::var_os(SERVES) {
@@ -110,9 +154,12 @@ impl Running {
         Running::start(command, directory.join("socket"))
     }
 
-    fn redis(directory: &Path, name: &str, always: bool) -> Result<Running, Failed> {
-        let socket = directory.join(name);
-        let mut command = Command::new("redis-server");
+    /// A Redis or Valkey, whose program is `server`.
+    fn peer(directory: &Path, name: &str, server: &OsStr, always: bool) -> Result<Running, Failed> {
+        let directory = &directory.join(name);
+        std::fs::create_dir(directory)?;
+        let socket = directory.join("socket");
+        let mut command = Command::new(server);
         command.args(["--port", "0", "--save", "", "--dir"]).arg(directory);
         command.arg("--unixsocket").arg(&socket);
         if always {
@@ -144,38 +191,36 @@ impl Running {
         Ok(line.ok_or("INFO lacks a line")?.trim().parse()?)
     }
 
-    /// User and system time, in microseconds.
+    /// CPU time of all its threads, in microseconds.
     fn cpu_us(&self) -> Result<f64, Failed> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        let after = stat.rsplit_once(')').ok_or("no stat")?.1;
-        let fields: Vec<&str> = after.split_whitespace().collect();
-        let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
-        Ok(ticks * 1e6 / 100.0)
+        let mut ns = 0.0;
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let text = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+            ns += text.split_whitespace().next().ok_or("no schedstat")?.parse::<f64>()?;
+        }
+        Ok(ns / 1e3)
     }
 
-    /// Requests a second, and CPU microseconds for each.
-    fn load(
-        &self,
-        test: &str,
-        bytes: u32,
-        pipeline: u32,
-        requests: u32,
-    ) -> Result<(f64, f64), Failed> {
+    fn load(&self, case: &Case, requests: u32) -> Result<Done, Failed> {
         let before = self.cpu_us()?;
         let output = Command::new("redis-benchmark")
             .arg("-s")
             .arg(&self.socket)
-            .args(["-t", test, "--csv", "-c", "50", "-r", "100000"])
-            .args(["-d", &bytes.to_string(), "-P", &pipeline.to_string()])
+            .args(["-t", case.test, "--csv", "-c", "50", "-r", "100000"])
+            .args(["-d", &case.bytes.to_string(), "-P", &case.pipeline.to_string()])
             .args(["-n", &requests.to_string()])
             .output()?;
+        let cpu_us = (self.cpu_us()? - before) / f64::from(requests);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let row =
-            text.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("\"{test}")));
-        let rate =
-            row.and_then(|row| row.split('"').nth(3)).ok_or("redis-benchmark says nothing")?;
-        let cpu = (self.cpu_us()? - before) / f64::from(requests);
-        Ok((rate.parse()?, cpu))
+        let mut rows = text.lines().map(|line| line.split(',').map(|cell| cell.trim_matches('"')));
+        let names: Vec<&str> = rows.next().ok_or("redis-benchmark says nothing")?.collect();
+        let cells: Vec<&str> = rows.next().ok_or("redis-benchmark gives no figures")?.collect();
+        let figure = |name: &str| -> Result<f64, Failed> {
+            let column = names.iter().position(|one| *one == name);
+            let cell = column.and_then(|column| cells.get(column));
+            Ok(cell.ok_or_else(|| format!("redis-benchmark gives no {name}"))?.parse()?)
+        };
+        Ok(Done { rate: figure("rps")?, p99_ms: figure("p99_latency_ms")?, cpu_us })
     }
 
     /// Puts pairs of a key of 12 bytes and a value of 88.
@@ -201,59 +246,9 @@ impl Running {
 }
 
 fn run(report: &mut Report) -> Result<(), Failed> {
-    let scratch = tempfile::tempdir_in("/dev/shm")?;
     report.warn("the tier is EMULATED: a file in /dev/shm");
-    report.config("clients", 50);
-    let rounds = if report.quick() { 3 } else { report.rounds() };
-    let requests = if report.quick() { 200_000 } else { 1_000_000 };
     if !report.has_option("--recovery") {
-        let ours = Running::ours(scratch.path(), 2 << 30)?;
-        let none = Running::redis(scratch.path(), "none", false)?;
-        let always = Running::redis(scratch.path(), "always", true)?;
-        report.version(
-            "redis",
-            &none.number("server", "redis_version").map_or_else(
-                |_| {
-                    none.say("INFO server")
-                        .unwrap_or_default()
-                        .lines()
-                        .nth(1)
-                        .unwrap_or("?")
-                        .to_owned()
-                },
-                |version| version.to_string(),
-            ),
-        );
-        let cases = [
-            ("SET 64 B, pipeline 16", "set", 64, 16, requests),
-            ("SET 64 B, pipeline 1", "set", 64, 1, requests / 4),
-            ("SET 4 KiB, pipeline 16", "set", 4096, 16, requests / 4),
-            ("GET 64 B, pipeline 16", "get", 64, 16, requests),
-        ];
-        for _ in 0..rounds {
-            for (group, test, bytes, pipeline, requests) in cases {
-                for (name, server) in [(OURS, &ours), (NONE, &none), (ALWAYS, &always)] {
-                    let (rate, cpu) = server.load(test, bytes, pipeline, requests)?;
-                    report.run_in("/s", group, name, vec![rate]);
-                    report.run_in("us", &format!("CPU of the server: {group}"), name, vec![cpu]);
-                }
-            }
-        }
-        for (key, group, than) in [
-            ("set64_p16_over_redis_none", cases[0].0, NONE),
-            ("set64_p1_over_redis_none", cases[1].0, NONE),
-            ("set4k_p16_over_redis_none", cases[2].0, NONE),
-            ("set4k_p16_over_redis_always", cases[2].0, ALWAYS),
-            ("get64_p16_over_redis", cases[3].0, NONE),
-        ] {
-            report.ratio_of_medians(key, (group, OURS), (group, than));
-        }
-        let group = format!("CPU of the server: {}", cases[0].0);
-        for (key, name) in [("cpu_us_per_set", OURS), ("cpu_us_per_set_redis", NONE)] {
-            if let Some(cpu) = report.median(&group, name) {
-                report.ratio(key, cpu);
-            }
-        }
+        throughput(report)?;
     }
     space(report)?;
     // The largest takes 4.5 GB of memory.
@@ -263,11 +258,89 @@ fn run(report: &mut Report) -> Result<(), Failed> {
     Ok(())
 }
 
+/// The first line of what a program says of its version.
+fn version(program: &OsStr) -> Option<String> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).lines().next()?.to_owned())
+}
+
+fn throughput(report: &mut Report) -> Result<(), Failed> {
+    let scratch = tempfile::tempdir_in("/dev/shm")?;
+    let redis = OsStr::new("redis-server");
+    let valkey = std::env::var_os("TIERSMITH_VALKEY").unwrap_or_else(|| "valkey-server".into());
+    let mut servers = vec![(OURS, Running::ours(scratch.path(), 2 << 30)?)];
+    report.version("redis", &version(redis).ok_or("there is no redis-server")?);
+    servers.push((NONE, Running::peer(scratch.path(), "redis-none", redis, false)?));
+    servers.push((ALWAYS, Running::peer(scratch.path(), "redis-always", redis, true)?));
+    if let Some(version) = version(&valkey) {
+        report.version("valkey", &version);
+        servers.push((VALKEY_NONE, Running::peer(scratch.path(), "none", &valkey, false)?));
+        servers.push((VALKEY_ALWAYS, Running::peer(scratch.path(), "always", &valkey, true)?));
+    } else {
+        report.warn("left out: Valkey, because TIERSMITH_VALKEY names no valkey-server");
+    }
+    let (batched, single) = if report.quick() { (200_000, 50_000) } else { (800_000, 200_000) };
+    report.config("clients", 50);
+    report.config("requests, pipeline 16", batched);
+    report.config("requests, pipeline 1, and of 4 KiB", single);
+    let rounds = report.rounds();
+    for round in 0..rounds {
+        for case in &CASES {
+            let large = case.pipeline == 1 || case.bytes > 1024;
+            let requests = if large { single } else { batched };
+            for turn in 0..servers.len() {
+                let (name, server) = &servers[(round + turn) % servers.len()];
+                let done = server.load(case, requests)?;
+                report.run_in("/s", case.group, name, vec![done.rate]);
+                report.run_in("us", &cpu(case), name, vec![done.cpu_us]);
+                report.run_in("ms", &p99(case), name, vec![done.p99_ms]);
+            }
+        }
+    }
+    for case in &CASES {
+        let peers: &[(&str, &str)] = if case.test == "get" {
+            &[("redis", NONE), ("valkey", VALKEY_NONE)]
+        } else {
+            &[
+                ("redis_none", NONE),
+                ("redis_always", ALWAYS),
+                ("valkey_none", VALKEY_NONE),
+                ("valkey_always", VALKEY_ALWAYS),
+            ]
+        };
+        for (peer, name) in peers {
+            for (figure, group) in
+                [("", case.group.to_owned()), ("_cpu", cpu(case)), ("_p99", p99(case))]
+            {
+                let key = format!("{}{figure}_over_{peer}", case.key);
+                report.ratio_of_medians(&key, (&group, OURS), (&group, name));
+            }
+        }
+    }
+    let group = cpu(&CASES[0]);
+    for (key, name) in [("cpu_us_per_set", OURS), ("cpu_us_per_set_redis", NONE)] {
+        if let Some(cpu) = report.median(&group, name) {
+            report.ratio(key, cpu);
+        }
+    }
+    Ok(())
+}
+
+/// The name of the table of CPU times.
+fn cpu(case: &Case) -> String {
+    format!("CPU of the server: {}", case.group)
+}
+
+/// The name of the table of latencies.
+fn p99(case: &Case) -> String {
+    format!("99th percentile of latency: {}", case.group)
+}
+
 fn space(report: &mut Report) -> Result<(), Failed> {
     const PAIRS: u64 = 500_000;
     let scratch = tempfile::tempdir_in("/dev/shm")?;
     let ours = Running::ours(scratch.path(), 512 << 20)?;
-    let redis = Running::redis(scratch.path(), "none", false)?;
+    let redis = Running::peer(scratch.path(), "none", OsStr::new("redis-server"), false)?;
     let mut each = Vec::new();
     for server in [&ours, &redis] {
         let before = server.number("memory", "used_memory")?;
