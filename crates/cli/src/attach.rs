@@ -54,8 +54,8 @@ pub(crate) struct Attach {
     /// A device that is mounted or held, or has a tier in use, is refused all the same
     #[arg(long, value_name = "ID", requires = "fast")]
     pub(crate) overwrite: Option<String>,
-    /// What the files are: postgres, mariadb, redis, sqlite, generic, or the path of a profile file
-    /// [default: by looking into the directory]
+    /// What the files are: postgres, mariadb, redis, sqlite, generic, another profile (a wrong name
+    /// lists them all), or the path of a profile file [default: by looking into the directory]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<String>,
     /// Mount at DIR, an empty directory, and not at the home's own path (where only a note is then)

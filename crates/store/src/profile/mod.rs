@@ -10,9 +10,11 @@
 //! # Which class is right
 //!
 //! - `redo` files are written in place, and persistent memory is atomic to 8 bytes, not to a
-//!   sector. So only a file whose program never changes bytes it has acknowledged, and finds a torn
-//!   tail by a checksum of each *record*, may be `redo`. A log that rewrites its last sector under
-//!   a checksum of the *sector* is `data`.
+//!   sector. So only a file whose program never changes bytes it has acknowledged, finds a torn
+//!   tail by a checksum of each *record*, and takes any record with a wrong one at the end for the
+//!   torn tail, may be `redo`. A log that rewrites its last sector under a checksum of the *sector*
+//!   is `data`, and so is one whose program refuses to start on a record torn within a sector
+//!   (etcd). When in doubt, `data`.
 //! - `data` is right for every file: each block is one whole version.
 //! - `pass` is right for every file, and best for small, temporary and memory-mapped ones.
 //!
@@ -21,6 +23,18 @@
 //! - A name a program writes first and the name it renames it to have the same placement
 //!   (`layouts.rs` lists them).
 //! - The block size is a power of two from [`MIN_BLOCK_SIZE`] to [`MAX_BLOCK_SIZE`].
+//!
+//! # Adding a profile
+//! 1. `profiles/NAME.toml`: a copy of one that is there (`parse.rs` has the keys). For each rule,
+//!    say in a comment who writes the files, how, and what becomes of a torn end.
+//! 2. [`BUILT_IN`]: before a profile whose signs this database's homes have too, and before
+//!    `sqlite`, whose signs are patterns of names.
+//! 3. `layouts.rs`: the names of all files of a server that ran, was killed and ran again, what
+//!    it renames into what, and a home by which it is recognized. Tests say what is missing: each
+//!    pattern of a profile matches a name there.
+//!
+//! Messages name it by themselves. `docs/guide/rust.md` and `CHANGELOG.md` say which databases have
+//! one.
 //!
 //! Deliberately absent: looking into files. A name decides, so that it can be decided before the
 //! file has any bytes.
@@ -106,10 +120,11 @@ enum Sign {
 }
 
 /// The built-in profiles, in the order they are tried by [`Profile::detect`].
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: &[(&str, &str)] = &[
     ("postgres", include_str!("../../profiles/postgres.toml")),
     ("mariadb", include_str!("../../profiles/mariadb.toml")),
     ("redis", include_str!("../../profiles/redis.toml")),
+    ("etcd", include_str!("../../profiles/etcd.toml")),
     ("sqlite", include_str!("../../profiles/sqlite.toml")),
     ("generic", include_str!("../../profiles/generic.toml")),
     ("pass", include_str!("../../profiles/pass.toml")),
@@ -130,10 +145,7 @@ impl Profile {
         };
         match BUILT_IN.iter().find(|(known, _)| *known == asked) {
             Some((known, toml)) => Ok(Profile::built_in(known, toml)),
-            None => Err(ProfileError::Unknown {
-                name: name.to_owned(),
-                known: BUILT_IN.map(|(known, _)| known).join(", "),
-            }),
+            None => Err(ProfileError::Unknown { name: name.to_owned(), known: Profile::names() }),
         }
     }
 
@@ -145,6 +157,12 @@ impl Profile {
     /// possible or a pattern that cannot be read.
     pub fn parse(name: &str, toml: &str) -> Result<Profile, ProfileError> {
         parse::parse(name, toml)
+    }
+
+    /// The names of all built-in profiles, with commas between.
+    fn names() -> String {
+        let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+        names.join(", ")
     }
 
     /// All built-in profiles.
