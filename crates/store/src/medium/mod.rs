@@ -10,9 +10,19 @@
 //! [`log`].
 //!
 //! # Adding a medium
-//! Implement [`BlockMedium`] in a file of its own, `block.rs` being the plainer example, add a
-//! variant to [`Backing`], and make one where members are opened (`tier/open.rs`; for tests,
-//! `testing.rs`). Nothing else above this room changes.
+//! 1. Implement [`BlockMedium`] in a file of its own. In `block.rs`, take what uses the device and
+//!    `meta`, and leave out `log` and `raw`. Latches, pins and lengths are those of `meta`; what
+//!    returns `Ticket::NEXT_FENCE` is durable with the thread's next fence, anything else is
+//!    waited for.
+//! 2. Add a variant to [`Backing`] here. The compiler names each place that asks which it is, and
+//!    `Backing::after` gives one to `suite.rs`, whose tests say what the store relies on.
+//! 3. Make one where members are opened (`map_members` in `tier/open.rs`; for tests, `backing` in
+//!    `testing.rs`), by the [`Medium`] that the user asked for. That is what the medium survives,
+//!    not how it is accessed: a new one of these is a change of the format, the note and the
+//!    command line too.
+//!
+//! What a power cut leaves of it, the crash suite can only say of a medium that is simulated: see
+//! `TestMember` in `testing.rs`, and `tests/it/crash_suite/sectors.rs`, which does it for a device.
 //!
 //! **Invariant**: a call that writes asserts that the caller holds the write latch of each frame it
 //! changes.
@@ -23,6 +33,8 @@ pub(crate) mod held;
 pub(crate) mod log;
 mod mapped;
 mod raw;
+#[cfg(test)]
+mod suite;
 
 use crate::address::FRAME;
 use crate::error::Result;
@@ -280,6 +292,35 @@ impl Backing {
             Backing::Mapped(_) => 0,
             Backing::OnSectors(medium) => medium.sector() as u32,
         }
+    }
+}
+
+#[cfg(test)]
+impl Backing {
+    /// For `suite.rs`: one of each kind, after the other, as long as [`suite::LEN`].
+    fn after(before: Option<&Backing>) -> Option<Backing> {
+        use tiersmith_pmem::{Mapping, sim::Simulator};
+        let mapped = || {
+            let image = vec![0; suite::LEN as usize];
+            Mapped::new(Mapping::in_memory(&image, suite::MAX_LEN).into(), Medium::Emulated)
+        };
+        let device = || {
+            let image = vec![0; suite::LEN as usize];
+            tiersmith_block::Device::simulated(Simulator::new().device(image, 512))
+        };
+        Some(match before {
+            None => Backing::Mapped(mapped()),
+            Some(Backing::Mapped(_)) => {
+                Backing::OnSectors(Box::new(OnSectors::new(mapped(), device())))
+            }
+            Some(Backing::OnSectors(medium)) if medium.log.is_none() => {
+                let medium = OnSectors::with_log(device(), suite::MAX_LEN).unwrap();
+                medium.log.as_ref().unwrap().begin_anew(suite::LOG).unwrap();
+                medium.meta.begin_log(suite::LOG).unwrap();
+                Backing::OnSectors(Box::new(medium))
+            }
+            Some(Backing::OnSectors(_)) => return None,
+        })
     }
 }
 
