@@ -1,9 +1,22 @@
-//! What an eviction policy is told and asked. To add one: its file beside `epochs.rs`, and
-//! [`Chosen`].
+//! What an eviction policy is told and asked.
 //!
 //! A policy keeps what it wants to know of blocks beside their map entries, a value for each map
 //! page, and one value for the tier. Calls go to a type that is known when the store is compiled: a
 //! read pays for a policy what that policy does, and no more.
+//!
+//! # Adding a policy
+//! 1. A model of it in `benches/hit_ratio/policies.rs` first: whether it is better than what is
+//!    there (`cargo bench -p tiersmith-store --bench hit_ratio`).
+//! 2. Its file beside `epochs.rs`, named in `mod.rs`, with tests of its own rules.
+//! 3. It is [`Chosen`]. There is one policy, so the file of the one before goes, and
+//!    ARCHITECTURE.md names the new one ("the life of one read").
+//!
+//! The tests below are what the store relies on of any policy. They ask [`Chosen`].
+//!
+//! A policy does not learn when a block is admitted, evicted or overwritten, nor how old a copy is:
+//! it knows what [`Policy::touched`] has marked, and the search asks in the order of blocks, not of
+//! age. So it can be a clock, and no queue. An index that was one block's mark is another block's
+//! later, without notice; a mark that is left is a read that did not happen.
 
 use super::usage::Skip;
 use crate::address::BlockIndex;
@@ -13,8 +26,8 @@ pub(crate) trait Policy: Default + Send + Sync {
     /// What it keeps of a tier: of what is not in it, for instance.
     type OfTier: Send + Sync;
 
-    /// How often a search for victims goes round all blocks, at most: the last pass takes whatever
-    /// it meets.
+    /// How often a search for victims goes round all blocks, at most; passes are counted from 0.
+    /// The last one takes whatever it meets, and what it met is as if it had never been read.
     const PASSES: u32;
 
     /// For a tier of so many frames, which may grow to `most`.
@@ -27,7 +40,7 @@ pub(crate) trait Policy: Default + Send + Sync {
     fn touched(&self, index: usize);
 
     /// What was read from home becomes a clean copy, or why not. Asked once for each block of a
-    /// read.
+    /// read. [`Skip::NoRoom`] where [`Policy::has_room`] says no.
     fn admitted(tier: &Self::OfTier, read: &Read) -> Result<(), Skip>;
 
     /// What is asked of next is no part of the block that was asked of before, whatever it is.
@@ -61,3 +74,94 @@ pub(crate) struct Read {
 
 /// The policy of all tiers.
 pub(crate) type Chosen = super::epochs::Epochs;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::entry::LEAF_BLOCKS;
+
+    const LAST: u32 = Chosen::PASSES - 1;
+
+    /// Whether a search of all passes gets this block, however often it was read.
+    fn goes_at_last(of_page: &Chosen, index: usize) -> bool {
+        (0..=LAST).any(|pass| of_page.victim(index, pass))
+    }
+
+    #[test]
+    fn the_last_pass_takes_every_block_however_often_it_was_read() {
+        let of_page = Chosen::default();
+        for index in 0..LEAF_BLOCKS as usize {
+            (0..100).for_each(|_| of_page.touched(index));
+            assert!(of_page.victim(index, LAST), "block {index} would stay for ever");
+        }
+    }
+
+    #[test]
+    fn a_search_that_spares_a_block_gets_it_in_a_later_pass() {
+        let of_page = Chosen::default();
+        for index in [0, 63, 64, LEAF_BLOCKS as usize - 1] {
+            (0..100).for_each(|_| of_page.touched(index));
+            assert!(goes_at_last(&of_page, index), "block {index}");
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_read_is_spared_before_one_that_is_not() {
+        let of_page = Chosen::default();
+        of_page.touched(1);
+        assert!(of_page.victim(0, 0), "nobody has read it, and a search has to end");
+        assert!(!of_page.victim(1, 0), "it was read since");
+    }
+
+    #[test]
+    fn what_the_last_pass_took_is_as_if_it_had_never_been_read() {
+        let of_page = Chosen::default();
+        (0..100).for_each(|_| of_page.touched(7));
+        assert!(of_page.victim(7, LAST));
+        assert!(of_page.victim(7, 0), "the next block of this index was not read");
+    }
+
+    #[test]
+    fn nothing_is_admitted_without_room_and_an_empty_tier_has_room() {
+        let of_tier = Chosen::of_tier(1600, 1600);
+        assert!(Chosen::has_room(1600, 1600));
+        assert!(!Chosen::has_room(0, 1600), "the last frames are the writers'");
+        for free_frames in 0..=1600 {
+            let read = Read {
+                file: 1,
+                block: BlockIndex(free_frames),
+                is_scan: false,
+                of_small_file: true,
+                free_frames,
+                total_frames: 1600,
+            };
+            Chosen::another(&of_tier);
+            let admitted = Chosen::admitted(&of_tier, &read);
+            if !Chosen::has_room(free_frames, 1600) {
+                assert_eq!(admitted, Err(Skip::NoRoom), "{free_frames} of 1600 frames are free");
+            }
+            assert!(admitted.is_ok() || free_frames < 1600, "an empty tier takes what is read");
+        }
+    }
+
+    /// What is told in any order, of any size, is no panic.
+    #[test]
+    fn a_tier_of_no_frames_that_grows_is_served_too() {
+        let of_tier = Chosen::of_tier(0, 1 << 20);
+        for frames in [0, 1, 1 << 20] {
+            Chosen::resized(&of_tier, frames);
+            for (looked, copies) in [(1, 0), (1, 1), (1 << 20, 1 << 20)] {
+                let read = Read {
+                    file: u64::MAX,
+                    block: BlockIndex(u64::MAX >> 1),
+                    is_scan: true,
+                    of_small_file: false,
+                    free_frames: frames,
+                    total_frames: frames,
+                };
+                let _ = Chosen::admitted(&of_tier, &read);
+                Chosen::searched(&of_tier, looked, copies);
+            }
+        }
+    }
+}
