@@ -128,7 +128,7 @@ impl Product for Redis {
         "description = \"Redis: the append-only file on the tier\"\n\
          [default]\nclass = \"pass\"\nblock_size = 4096\n\
          [[rule]]\nfiles = [\"appendonly.aof\", \"**/*.incr.aof\", \"**/temp-*.incr\"]\nclass = \
-         \"redo\"\n\
+         \"data\"\n\
          why = \"append-only file: each write command waits for it\"\n"
     }
 

@@ -174,12 +174,12 @@ const SQLITE: Layout = &[
 ];
 
 const REDIS: Layout = &[
-    ("appendonlydir/appendonly.aof.1.incr.aof", Redo, 4096),
-    ("appendonlydir/temp-appendonly.aof.incr", Redo, 4096),
+    ("appendonlydir/appendonly.aof.1.incr.aof", Data, 4096),
+    ("appendonlydir/temp-appendonly.aof.incr", Data, 4096),
     ("appendonlydir/appendonly.aof.1.base.rdb", Pass, 0),
     ("appendonlydir/appendonly.aof.1.base.aof", Pass, 0),
     ("appendonlydir/appendonly.aof.manifest", Pass, 0),
-    ("appendonly.aof", Redo, 4096),
+    ("appendonly.aof", Data, 4096),
     ("dump.rdb", Pass, 0),
     ("temp-4711.rdb", Pass, 0),
     ("temp-rewriteaof-bg-4711.aof", Pass, 0),
