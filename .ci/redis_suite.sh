@@ -18,7 +18,7 @@ Runs the units of Redis's suite, or those named (such as unit/type/hash). The la
 "redis suite: N passed, M failed, K skipped of T that redis-server passes".
 
 Environment: TIERSMITH_SUITE_FILE_SECONDS is the time limit of a unit (default 300), TIERSMITH_SUITE_KV a `tiersmith` that is built
-already, TIERSMITH_REDIS a redis-server 7.0.15 (default: the one of the PATH).
+already, TIERSMITH_REDIS a redis-server 7.0.15 (default: the one of the PATH, which is installed if root asks).
 END
 }
 
@@ -26,15 +26,15 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 # shellcheck source=.ci/set_up.sh
 . "$root/.ci/set_up.sh"
+# shellcheck source=.ci/kv_suites.sh
+. "$root/.ci/kv_suites.sh"
 
-version=7.0.15
 archive=redis_$version.orig.tar.gz
 sha256=4b1dc4ee6d622a09fff9c6777191209750fb5e5a725ef78ea012d6eef4c22982
 skipped=$root/crates/kv/tests/suite/skipped
 target=${CARGO_TARGET_DIR:-$root/target}
 build=$target/redis-suite
 unit_seconds=${TIERSMITH_SUITE_FILE_SECONDS:-300}
-redis=${TIERSMITH_REDIS:-$(command -v redis-server || true)}
 
 # skip WHY WHAT_TO_DO
 skip() {
@@ -43,15 +43,8 @@ skip() {
 }
 
 set_up_tools() {
-    if ! have tclsh; then
-        if [ "$(id -u)" != 0 ] || ! have apt-get; then skip "tclsh is missing" "sudo apt-get install tcl"; fi
-        echo "installing with apt-get: tcl"
-        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends tcl; } \
-            >/dev/null 2>&1 || skip "apt-get could not install tcl" "apt-get install tcl"
-    fi
-    if [ -z "$redis" ] || ! "$redis" --version | grep -q "v=$version "; then
-        skip "redis-server $version is not here, which says which tests count" "it with TIERSMITH_REDIS=FILE"
-    fi
+    packages_or_false tclsh tcl || skip "tclsh is missing" "sudo apt-get install tcl"
+    set_up_redis || skip "$why" "$remedy"
 }
 
 # Debian's source package, with a sources list and lists of its own: the machine's are not touched, and nothing of it needs root.
@@ -78,16 +71,6 @@ set_up_sources() {
     echo "$sha256  $build/$archive" | sha256sum --check --quiet - || give_up "$build/$archive is not what it was; remove it"
 }
 
-# The number of a TCP port that nobody has.
-free_port() {
-    local port
-    for _ in $(seq 100); do
-        port=$((20000 + RANDOM % 20000))
-        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port" && return; }
-    done
-    give_up "no free TCP port was found"
-}
-
 # one WHICH UNIT: starts a server, runs a unit against it, and writes the lines "ok NAME" and "err NAME".
 one() {
     local which=$1 unit=$2 port log place=$work/server
@@ -100,59 +83,19 @@ one() {
         (cd "$place" && exec "$kv" kv --tier "$place/tier" --size 1G --emulate --port "$port") >"$log.server" 2>&1 &
     fi
     server=$!
-    for _ in $(seq 100); do
-        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
-        kill -0 "$server" 2>/dev/null || { cat "$log.server" && give_up "the server $which did not start"; }
-        sleep 0.1
-    done
+    wait_for_server "$which" "$port" "$log.server"
     # --durable: a test that ends with an exception is one that failed, and the next one runs.
     (cd "$work/source" && exec timeout -k 5 "$unit_seconds" tclsh tests/test_helper.tcl --host 127.0.0.1 --port "$port" \
         --baseport "$(free_port)" \
         --single "$unit" --durable --timeout "$unit_seconds" --ignore-encoding --tags "-needs:debug -needs:repl") \
         >"$log" 2>&1 </dev/null || true
-    kill -9 "$server" 2>/dev/null || true
-    wait "$server" 2>/dev/null || true
-    server=
+    stop_server
     # Without this, a unit that nobody ran would look like one without a test.
     grep -q "Testing $unit" "$log" || give_up "Redis's test program did not begin with $unit; see $log"
     # The names of tests, without the time that each took and without colours.
     sed -E 's/\x1b\[[0-9;]*m//g' "$log" | sed -nE \
         -e 's/^\[ok\]: (.*) \([0-9]+ ms\)$/ok \1/p' \
         -e "s|^\[err\]: (.*) in tests/$unit\.tcl\$|err \1|p" | sort -u >"$log.results"
-}
-
-# judge UNIT: counts the tests of a unit that redis-server passes, and names those that fail and are not on the list.
-judge() {
-    local unit=$1 name=${1//\//-} test
-    while IFS= read -r test; do
-        total=$((total + 1))
-        if grep -qxF "ok $test" "$build/logs/kv/$name.results" && ! grep -qxF "err $test" "$build/logs/kv/$name.results"; then
-            passed=$((passed + 1))
-            if on_list "$unit" "$test"; then
-                wrong=$((wrong + 1))
-                echo "  ON THE LIST, AND PASSES $unit: $test"
-            fi
-        elif on_list "$unit" "$test"; then
-            left_out=$((left_out + 1))
-        else
-            failed=$((failed + 1))
-            echo "  FAILED $unit: $test"
-        fi
-    done < <(passed_by_redis "$name")
-    while IFS= read -r test; do
-        passed_by_redis "$name" | grep -qxF "$test" && continue
-        wrong=$((wrong + 1))
-        echo "  ON THE LIST, AND NO TEST THAT REDIS-SERVER PASSES $unit: $test"
-    done < <(awk -F ' \\| ' -v unit="$unit" '!/^#/ && $1 == unit { print $2 }' "$skipped")
-}
-
-# A name that two tests of a unit have counts as passed only if no test of that name failed.
-passed_by_redis() {
-    comm -23 <(sed -n 's/^ok //p' "$build/logs/redis/$1.results" | sort -u) <(sed -n 's/^err //p' "$build/logs/redis/$1.results" | sort -u)
-}
-
-on_list() {
-    awk -F ' \\| ' -v unit="$1" -v test="$2" '!/^#/ && $1 == unit && $2 == test { found = 1 } END { exit !found }' "$skipped"
 }
 
 case ${1:-} in
@@ -163,17 +106,9 @@ case ${1:-} in
 esac
 set_up_tools
 set_up_sources
-if [ -n "${TIERSMITH_SUITE_KV:-}" ]; then
-    kv=$TIERSMITH_SUITE_KV
-else
-    set_up
-    echo "building tiersmith"
-    cargo build --release -p tiersmith-cli >"$build/build.log" 2>&1 || { tail -n 30 "$build/build.log"; give_up "tiersmith could not be built"; }
-    kv=$target/release/tiersmith
-fi
+set_up_tiersmith
 work=$(mktemp -d -t redis-suite.XXXXXX)
-server=
-trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'stop_server; rm -rf "$work"' EXIT
 mkdir "$work/source"
 tar xf "$build/$archive" --strip-components=1 -C "$work/source"
 # Some tests call these by their place in the build directory.
@@ -187,7 +122,6 @@ else
     mapfile -t units < <(sed -n '/^set ::all_tests {/,/^}/s/^ *\(unit\/[^ ]*\)$/\1/p' "$work/source/tests/test_helper.tcl" | grep -v '^unit/cluster')
     [ "${#units[@]}" -gt 30 ] || give_up "the list of Redis's units could not be read"
 fi
-passed=0 failed=0 left_out=0 total=0 wrong=0
 for unit in "${units[@]}"; do
     began=$SECONDS before=$passed of=$total
     one redis "$unit"
