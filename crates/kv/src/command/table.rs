@@ -61,12 +61,32 @@ impl Row {
             (self.flags & flag::FAST != 0, "fast"),
             (self.flags & flag::NOT_IN_SCRIPT != 0, "noscript"),
             (self.flags & flag::WITHOUT_AUTH != 0, "no_auth"),
+            // PUBSUB itself has it with none of its subcommands.
+            (self.group == "pubsub" && self.name != "pubsub", "pubsub"),
+            (self.may_wait(), "blocking"),
             (acl::has_movable_keys(self.name), "movablekeys"),
         ]
         .into_iter()
         .filter(|(has, _)| *has)
         .map(|(_, name)| name)
         .collect()
+    }
+
+    /// Whether it can wait for elements or entries.
+    fn may_wait(&self) -> bool {
+        matches!(
+            self.name,
+            "blmove"
+                | "blmpop"
+                | "blpop"
+                | "brpop"
+                | "brpoplpush"
+                | "bzmpop"
+                | "bzpopmax"
+                | "bzpopmin"
+                | "xread"
+                | "xreadgroup"
+        )
     }
 }
 

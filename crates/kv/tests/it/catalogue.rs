@@ -58,15 +58,16 @@ fn commands_are_described_as_redis_describes_them() {
         assert!(!wanted.is_empty());
         assert_eq!(names(&mut ours, &line), wanted, "{line}");
     }
-    let movable = |client: &mut Client, name: &str| {
+    let flags = |client: &mut Client, name: &str| {
         let Value::List(all) = client.say(&format!("COMMAND INFO {name}")) else {
             panic!("{name}")
         };
         let Some(Value::List(of)) = all.first() else { panic!("{name}: {all:?}") };
         let Value::List(flags) = &of[2] else { panic!("{name}: {of:?}") };
-        flags.contains(&text("movablekeys"))
+        // What clients go by: where keys are, and which commands they must not send beside others.
+        ["movablekeys", "pubsub", "blocking"].map(|flag| flags.contains(&text(flag)))
     };
     for name in here.iter().filter(|name| !name.contains('|')) {
-        assert_eq!(movable(&mut ours, name), movable(&mut theirs, name), "{name}");
+        assert_eq!(flags(&mut ours, name), flags(&mut theirs, name), "{name}");
     }
 }
