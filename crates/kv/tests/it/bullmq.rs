@@ -1,6 +1,6 @@
 //! BullMQ, a library of job queues that lives on scripts, works on this server: where `node` finds
-//! its package. No script installs that; the line of a skipped test has the command. It was run
-//! with BullMQ 5.81.5.
+//! its package. `./check --client-suites bullmq` installs it below `target`, of a version that it
+//! pins, and runs the same jobs against redis-server and this server.
 
 use std::process::Command;
 
@@ -11,8 +11,8 @@ fn bullmq_does_its_jobs() {
     let there = Command::new("node").args(["-e", "require('bullmq')"]).output();
     if !there.is_ok_and(|tried| tried.status.success()) {
         println!(
-            "skipped: BullMQ, because node does not find its package; run npm install --prefix \
-             /tmp/bullmq bullmq@5, and this test with NODE_PATH=/tmp/bullmq/node_modules"
+            "skipped: BullMQ, because node does not find its package; run \
+             ./check --client-suites bullmq, which installs it"
         );
         return;
     }
