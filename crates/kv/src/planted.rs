@@ -81,6 +81,11 @@ pub enum Planted {
     HeldSpaceReused,
     /// Words that a held moment has are not kept.
     HeldWordsNotKept,
+    /// The server answers a batch, and commits it when the next one comes. Only who asks a server
+    /// through its socket sees this one and the next: `tests/it/linearizable.rs` finds them.
+    AnsweredBeforeCommit,
+    /// An EXEC does not look at whether what it watched has changed.
+    WatchIgnored,
 }
 
 impl Planted {
@@ -120,6 +125,15 @@ impl Planted {
         Planted::FlushForgetsTrash,
         Planted::LibrariesGoFirst,
     ];
+
+    /// The bugs that only a server with sockets shows, by their names.
+    pub fn of_server(name: &str) -> Option<Planted> {
+        match name {
+            "AnsweredBeforeCommit" => Some(Planted::AnsweredBeforeCommit),
+            "WatchIgnored" => Some(Planted::WatchIgnored),
+            _ => None,
+        }
+    }
 
     /// Whether this is that bug.
     #[inline]

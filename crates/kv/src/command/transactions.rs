@@ -52,7 +52,8 @@ pub(crate) fn exec(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
         .watching
         .iter()
         .any(|watched| !watched.expired && context.keys.is_expired(watched.db, &watched.key));
-    let broken = expired || context.shared.broken.contains(&context.session.id);
+    let broken = (expired || context.shared.broken.contains(&context.session.id))
+        && !context.keys.heap().planted().is(Planted::WatchIgnored);
     let Some(queued) = end(context) else { return Ok(()) };
     if queued.refused {
         return Err(Refusal::Said("EXECABORT Transaction discarded because of previous errors."));

@@ -123,3 +123,14 @@ fn is_local(socket: &OwnedFd) -> bool {
     let there: Option<std::net::SocketAddr> = there.and_then(|address| address.try_into().ok());
     there.is_some_and(|address| address.ip().to_canonical().is_loopback())
 }
+
+/// Asks for so many descriptors, or for as many as there may be.
+pub(super) fn raise_descriptors(wanted: u64) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    if let Some(now) = limit.current.filter(|now| *now < wanted) {
+        limit.current = Some(limit.maximum.map_or(wanted, |most| wanted.min(most)).max(now));
+        // Fewer clients are served then.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}

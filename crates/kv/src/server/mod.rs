@@ -50,7 +50,7 @@ use crate::format::DATABASE_COUNT;
 use crate::heap::Heap;
 use crate::keyspace::{Expected, Keyspace};
 use crate::planted::Planted;
-use accept::{Door, Taken};
+use accept::{Door, Taken, raise_descriptors};
 use busy::Crowd;
 use client::{Client, Io};
 use listen::{Listener, SocketFile};
@@ -128,15 +128,37 @@ impl Server {
     /// # Errors
     /// What is wrong with the tier; what is in the way of a socket.
     pub fn open(map: Mapping, configuration: Configuration) -> Result<Server, Error> {
+        Server::open_with(map, configuration, Planted::None)
+    }
+
+    /// The same with a planted bug; tests only.
+    ///
+    /// # Errors
+    /// As [`Server::open`].
+    pub fn open_with(
+        map: Mapping,
+        configuration: Configuration,
+        planted: Planted,
+    ) -> Result<Server, Error> {
         let began = Instant::now();
         let heap = if Heap::is_blank(&map)? {
-            Heap::create(map, LOG_BYTES, Planted::None)?
+            Heap::create(map, LOG_BYTES, planted)?
         } else {
-            Heap::open(map, Planted::None)?
+            Heap::open(map, planted)?
         };
         raise_descriptors(configuration.number("maxclients") + DESCRIPTORS);
         let recovery_us = began.elapsed().as_micros() as u64;
         let (listeners, file) = listen::open(&configuration)?;
+        let mut server = Server::put_together(heap, (listeners, file), configuration)?;
+        server.shared.recovery_us = recovery_us;
+        Ok(server)
+    }
+
+    fn put_together(
+        heap: Heap,
+        (listeners, file): (Vec<Listener>, Option<SocketFile>),
+        configuration: Configuration,
+    ) -> Result<Server, Error> {
         let epoll = Rc::new(epoll::create(CreateFlags::CLOEXEC).map_err(system("make an epoll"))?);
         for (number, listener) in (0..).zip(&listeners) {
             epoll::add(&epoll, &listener.socket, EventData::new_u64(number), EventFlags::IN)
@@ -167,7 +189,6 @@ impl Server {
             }
             load_at_start(&mut shared.acl, &users).map_err(Error::Configuration)?;
         }
-        shared.recovery_us = recovery_us;
         shared.events = Registry::new(EVENTS, &[]);
         let mut server = Server {
             keys: Keyspace::new(heap),
@@ -228,6 +249,10 @@ impl Server {
                 Err(errno) => return Err(system("wait for clients")(errno)),
             }
             let _ = self.shared.events.record(waits::IDLE, start);
+            let late = self.keys.heap().planted().is(Planted::AnsweredBeforeCommit);
+            if late {
+                self.commit();
+            }
             self.set_clock();
             for event in &ready {
                 let (number, flags) = (event.data.u64(), event.flags);
@@ -250,7 +275,9 @@ impl Server {
             self.end_waits();
             self.resume();
             self.ask_replicas();
-            self.commit();
+            if !late {
+                self.commit();
+            }
             self.serve_replicas();
             self.answer();
             self.evict_clients();
@@ -781,15 +808,4 @@ fn say_lost(client: &mut Client, lost: u64) {
 /// machine: Redis cuts these too.
 fn is_browsers(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
-}
-
-/// Asks for so many descriptors, or for as many as there may be.
-fn raise_descriptors(wanted: u64) {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    if let Some(now) = limit.current.filter(|now| *now < wanted) {
-        limit.current = Some(limit.maximum.map_or(wanted, |most| wanted.min(most)).max(now));
-        // Fewer clients are served then.
-        let _ = setrlimit(Resource::Nofile, limit);
-    }
 }

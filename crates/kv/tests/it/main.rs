@@ -28,6 +28,7 @@ mod hostile_primary;
 mod hostile_scripts;
 mod kill;
 mod limits;
+mod linearizable;
 mod monitor;
 mod notices;
 mod primary;

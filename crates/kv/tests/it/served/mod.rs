@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicI32;
 use std::time::{Duration, Instant};
 
+use tiersmith_kv::planted::Planted;
 use tiersmith_kv::{Configuration, Server};
 use tiersmith_pmem::{Access, Mapping, OpenOptions};
 
@@ -33,7 +34,10 @@ fn serves_when_it_is_asked_to() {
         configuration.came_from(&directory.join("conf"));
     }
     let map = Mapping::open(&tier, &options).unwrap();
-    Server::open(map, configuration).unwrap().serve(&AtomicI32::new(0)).unwrap();
+    let planted = std::fs::read_to_string(directory.join("planted"));
+    let planted = planted.map_or(Planted::None, |name| Planted::of_server(&name).unwrap());
+    let server = Server::open_with(map, configuration, planted);
+    server.unwrap().serve(&AtomicI32::new(0)).unwrap();
 }
 
 /// A server, ended when it is dropped.
