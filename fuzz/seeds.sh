@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Gives every fuzz target something to begin with: what the tests have of the real thing, and short examples. Writes into corpus/ beside
-# this file, or into the directory given. Needs perl. Running it again changes nothing that the fuzzer has found.
+# this file, or into the directory given. Needs perl; with redis-server and redis-cli there are more seeds. Running it again changes nothing that the fuzzer has found.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -90,5 +90,76 @@ perl -e '
     $allocate = message(43, 2, pack "Q3L2", 1, 0, 65536, 0, 0);
     print $lookup, $open, $read, $write, $sync, $getattr, $setattr, $read, $allocate, $release, $make, $write, $rename,
         $opendir, $readdir, message(10, 1, "other\0"), message(9, 1, pack("L2", 0755, 0) . "d\0"), message(11, 1, "d\0")' | seed messages calls
+
+# Requests to the key-value server, one for each type of value.
+request() {
+    local word
+    printf '*%d\r\n' $#
+    for word; do printf '$%d\r\n%s\r\n' "${#word}" "$word"; done
+}
+commands() {
+    request SET s v EX 100 NX
+    request APPEND s x
+    request INCRBY n 5
+    request HSET h a 1 b 2
+    request LPUSH l a b c
+    request LRANGE l 0 -1
+    request SADD set a b 7
+    request SINTERSTORE inter set numbers
+    request ZADD z GT CH 1.5 a -inf b
+    request ZRANGE z 0 -1 BYSCORE LIMIT 0 5
+    request XADD st MAXLEN '~' 5 '*' f v
+    request XREADGROUP GROUP g c COUNT 2 STREAMS st '>'
+    request BITFIELD bits OVERFLOW SAT INCRBY u8 '#1' 300
+    request PFADD hll a b
+    request GEOADD geo 13.36 38.11 Palermo
+    request MULTI
+    request RENAME s t
+    request EXEC
+    request SORT set ALPHA DESC STORE sorted
+}
+others() {
+    request EVAL 'return redis.call("set", KEYS[1], ARGV[1])' 1 s v
+    request WATCH s
+    request CONFIG SET maxmemory-policy allkeys-lru
+    request ACL SETUSER u on '>p' '~*' '+@all'
+    request CLIENT TRACKING ON BCAST PREFIX a
+    request HELLO 3 AUTH u p
+}
+commands | seed kv_requests types
+others | seed kv_requests others
+printf 'set k "a\\x41 b"\r\nget k\r\n' | seed kv_requests lines
+# Of a file, and of a primary, each command is one that was not refused.
+request SET s v | seed kv_append_only set
+# shellcheck disable=SC2016  # lengths, not variables
+printf '#TS:1700000000\r\n*1\r\n$5\r\nMULTI\r\n*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n*1\r\n$4\r\nEXEC\r\n' | seed kv_append_only transaction
+nothing() { printf 'REDIS0009\377\0\0\0\0\0\0\0\0'; }
+nothing | seed kv_dump empty
+hello=$(printf '+PONG\r\n+OK\r\n+OK\r\n+FULLRESYNC %040d 100\r\n' 0)
+# shellcheck disable=SC2016  # a length, not a variable
+{ printf '%s\n$18\r\n' "$hello" && nothing && request SET s v; } | seed kv_primary empty
+
+# What a real Redis writes, if there is one: its dump, its append-only file, and what it would say to a replica.
+if command -v redis-server >/dev/null && command -v redis-cli >/dev/null; then
+    redis=$(mktemp -d)
+    trap 'rm -rf "$redis"' EXIT
+    redis-server --port 0 --unixsocket "$redis/socket" --dir "$redis" --save '' --appendonly yes --rdbchecksum no >/dev/null &
+    server=$!
+    ask() { redis-cli -s "$redis/socket" "$@" >/dev/null 2>&1; }
+    for _ in $(seq 100); do
+        if ask ping; then break; fi
+        sleep 0.05
+    done
+    commands | redis-cli -s "$redis/socket" --pipe >/dev/null 2>&1 || true
+    ask save
+    kill "$server"
+    wait "$server" 2>/dev/null || true
+    seed kv_dump redis <"$redis/dump.rdb"
+    cat "$redis"/appendonlydir/*.incr.aof | seed kv_append_only redis
+    {
+        printf '%s\n$%d\r\n' "$hello" "$(stat -c %s "$redis/dump.rdb")"
+        cat "$redis/dump.rdb" "$redis"/appendonlydir/*.incr.aof
+    } | seed kv_primary redis
+fi
 
 find "$to" -name 'seed-*' | wc -l | sed 's/$/ seeds/'

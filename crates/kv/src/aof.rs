@@ -15,6 +15,8 @@ use crate::server::request::{Limits, Next, Request};
 
 /// Bytes of one command.
 const COMMAND_MAX: usize = 1 << 30;
+/// Bytes of a line that is no command.
+const NOTE_MAX: usize = 1024;
 /// Commands between two commits.
 const BATCH: u64 = 256;
 
@@ -48,8 +50,13 @@ pub(crate) fn replay(
             match rest.first() {
                 // A time, which Redis writes if it is told to.
                 Some(b'#') => match rest.iter().position(|byte| *byte == b'\n') {
-                    Some(end) => done += end + 1,
-                    None => break,
+                    Some(end) if end < NOTE_MAX => done += end + 1,
+                    // Redis's are shorter; a longer one would be looked at again with each part.
+                    _ if rest.len() >= NOTE_MAX => {
+                        let why = format!("a note of more than {NOTE_MAX} bytes");
+                        return Err(damaged(at + done as u64, why));
+                    }
+                    _ => break,
                 },
                 None => break,
                 Some(b'*') => {

@@ -53,9 +53,16 @@ pub fn import_parts(map: Mapping, parts: &mut [impl BufRead]) -> Result<Imported
         true => Heap::create(map, LOG_BYTES.min(map_len / 16), Planted::None)?,
         false => Heap::open(map, Planted::None)?,
     };
-    let mut keys = Keyspace::new(heap);
+    import_into(&mut Keyspace::new(heap), parts)
+}
+
+/// [`import_parts`] into a tier that is open.
+pub(crate) fn import_into(
+    keys: &mut Keyspace,
+    parts: &mut [impl BufRead],
+) -> Result<Imported, Error> {
     let count = |keys: &Keyspace| (0..DATABASE_COUNT).map(|db| keys.len(db)).sum::<u64>();
-    let there = count(&keys) + keys.library_count();
+    let there = count(keys) + keys.library_count();
     if there > 0 && keys.copied() != Copied::Part {
         let path = keys.heap().medium().path.clone();
         return Err(Error::NotEmpty { path, keys: there });
@@ -64,8 +71,8 @@ pub fn import_parts(map: Mapping, parts: &mut [impl BufRead]) -> Result<Imported
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
     keys.set_now_ms(now);
     let mut shared = Shared::new(Configuration::default());
-    let done = read_parts(&mut keys, &mut shared, parts, now);
-    let done = done.and_then(|done| match check_libraries(&mut shared, &keys) {
+    let done = read_parts(keys, &mut shared, parts, now);
+    let done = done.and_then(|done| match check_libraries(&mut shared, keys) {
         Ok(()) => Ok(done),
         Err(what) => Err(rdb::Error::Unsupported { what }.into()),
     });
@@ -75,7 +82,7 @@ pub fn import_parts(map: Mapping, parts: &mut [impl BufRead]) -> Result<Imported
     keys.set_copied(Copied::Own);
     keys.heap_mut().commit();
     let (expired, left_out) = done?;
-    Ok(Imported { keys: count(&keys), expired, left_out })
+    Ok(Imported { keys: count(keys), expired, left_out })
 }
 
 /// Reads all parts; keys that had expired, and bytes of the last part that are of no use.

@@ -4,17 +4,31 @@ use std::collections::BTreeMap;
 
 use tiersmith_pmem::Mapping;
 
-use crate::command::{Configuration, Identity, Session, Shared, step};
+use crate::command::{
+    Bystanders, Configuration, Identity, Running, Session, Shared, Told, check_libraries, step,
+};
 use crate::error::Error;
 use crate::format::LIBRARIES;
 use crate::format::entry::kind;
 use crate::heap::Heap;
+use crate::import::{Imported, import_into};
 use crate::keyspace::{Copied, Keyspace};
 use crate::planted::Planted;
 use crate::rdb::Item;
+use crate::server::request::{Limits, Next, Request};
 
 /// What the databases hold: value, and when it expires, by database and key.
 pub type Contents = BTreeMap<(u8, Vec<u8>), (Vec<u8>, Option<u64>)>;
+
+/// Others who say SCRIPT KILL as soon as they can.
+#[derive(Debug)]
+struct Impatient;
+
+impl Bystanders for Impatient {
+    fn answer(&mut self, _running: &Running) -> Told {
+        Told::Kill
+    }
+}
 
 /// One client and its server.
 #[derive(Debug)]
@@ -64,6 +78,47 @@ impl Local {
     pub fn say(&mut self, line: &str) -> String {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         String::from_utf8_lossy(&self.run(&words)).into_owned()
+    }
+
+    /// Takes what a client sends, as the server does, until it is used up or is no request; what
+    /// was executed is durable then. The replies: a client that waits is told that it waited long
+    /// enough.
+    pub fn hear(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let (mut request, mut done, mut out) = (Request::default(), 0, Vec::new());
+        while !self.session.closing && !self.shared.shutdown && !self.shared.shutdown_now {
+            let limits =
+                Limits { bulk: self.shared.configuration.hot.bulk, allowed: self.session.allowed };
+            let Next::Whole(len) = request.read(&bytes[done..], limits) else { break };
+            let mut arguments = smallvec::SmallVec::new();
+            request.arguments(&bytes[done..], &mut arguments);
+            // A script that does not end is ended.
+            let _ = self.shared.configuration.set("busy-reply-threshold", "200");
+            self.shared.bystanders = Some(Box::new(Impatient));
+            step(&mut self.keys, &mut self.shared, &mut self.session, &arguments, &mut out);
+            drop(arguments);
+            self.shared.line_up(&self.session, &mut self.keys);
+            self.shared.wait_no_more(&mut self.session, &mut self.keys);
+            self.shared.ready.clear();
+            self.shared.wanted = None;
+            self.shared.deliveries.take();
+            done += len;
+            request.reset();
+        }
+        self.commit();
+        out
+    }
+
+    /// Imports a dump, or an append-only file; nothing may be there.
+    ///
+    /// # Errors
+    /// Those of [`crate::import()`].
+    pub fn import(&mut self, mut bytes: &[u8]) -> Result<Imported, Error> {
+        import_into(&mut self.keys, &mut [&mut bytes])
+    }
+
+    /// Whether the libraries of functions can be made.
+    pub fn has_sound_libraries(&mut self) -> bool {
+        check_libraries(&mut self.shared, &self.keys).is_ok()
     }
 
     /// Makes what was executed durable.

@@ -68,7 +68,7 @@ pub(crate) use listed::Listed;
 pub(crate) use notices::publish_events;
 pub(crate) use replicas::Phase;
 pub(crate) use replication::{Following, Link, Wanted, wanted};
-pub(crate) use reply::Reply;
+pub(crate) use reply::{REPLIES_MAX, Reply};
 pub(crate) use scripting::writes as changes_libraries;
 pub(crate) use scripting::{Bystanders, Running, Told, changes_nothing, check_libraries, stats};
 pub(crate) use session::{Buffers, Replies, Session, Shared, UNIX};

@@ -2,6 +2,10 @@
 
 use super::arguments::print_score;
 
+/// Bytes of replies behind which no more are made: the server cuts a client that asks for more with
+/// one command, as a few bytes can (`MGET key key key`), and a script gets an error.
+pub(crate) const REPLIES_MAX: usize = 1 << 30;
+
 /// Where replies are appended.
 #[derive(Debug)]
 pub(crate) struct Reply<'a> {
@@ -60,6 +64,9 @@ impl Reply<'_> {
     }
 
     pub(crate) fn bulk(&mut self, bytes: &[u8]) {
+        if self.out.len() > REPLIES_MAX {
+            return;
+        }
         self.number(b'$', bytes.len() as i64);
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
@@ -67,6 +74,9 @@ impl Reply<'_> {
 
     /// A bulk string of `len` bytes, which `fill` appends.
     pub(crate) fn bulk_of(&mut self, len: u64, fill: impl FnOnce(&mut Vec<u8>)) {
+        if self.out.len() > REPLIES_MAX {
+            return;
+        }
         self.number(b'$', len as i64);
         fill(self.out);
         self.out.extend_from_slice(b"\r\n");

@@ -121,9 +121,11 @@ fn abort(context: &mut super::Context<'_>, refusal: &Refusal) -> bool {
     false
 }
 
-/// The first error of a reply, which may be that of an EXEC.
+/// The first error of a reply, which may be that of an EXEC, for people: what was refused can have
+/// anything in it.
 pub(crate) fn refusals(out: &[u8]) -> String {
     let mut lines = out.split(|byte| *byte == b'\n');
     let first = lines.find_map(|line| line.strip_prefix(b"-")).unwrap_or_default();
-    String::from_utf8_lossy(first).trim_end().chars().take(200).collect()
+    let text = String::from_utf8_lossy(first);
+    text.trim_end().chars().filter(|c| !c.is_control()).take(200).collect()
 }

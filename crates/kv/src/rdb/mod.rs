@@ -329,7 +329,7 @@ impl<R: Read> Source<'_, R> {
                 let mut all = Vec::new();
                 for _ in 0..self.length()? {
                     match self.length()? {
-                        1 => all.push(self.string()?),
+                        1 => all.push(self.element()?),
                         2 => all.extend(self.unpacked(packed::listpack)?),
                         _ => return self.damaged("a part of a list of an unknown form"),
                     }
@@ -343,7 +343,7 @@ impl<R: Read> Source<'_, R> {
                     6 | 7 => "a value of a module",
                     _ => "a value of a type that Redis 7.0 does not have",
                 };
-                let key = String::from_utf8_lossy(key);
+                let key = String::from_utf8_lossy(&key[..key.len().min(64)]);
                 return Err(Error::Unsupported {
                     what: format!("{what} (key \"{}\")", key.escape_debug()),
                 });

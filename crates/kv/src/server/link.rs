@@ -24,6 +24,8 @@ use crate::rdb;
 const QUEUE: usize = 512;
 /// Bytes of messages that may wait for the server; a larger message waits alone.
 const QUEUE_BYTES: u64 = 64 << 20;
+/// The greatest position that a copy can begin at.
+const POSITION_MAX: u64 = 1 << 62;
 /// Between two attempts to connect.
 const PAUSE: Duration = Duration::from_secs(1);
 const CONNECT: Duration = Duration::from_secs(5);
@@ -178,6 +180,39 @@ pub(super) fn follow(
     resume: Option<Resume>,
     hands_over: bool,
 ) -> std::io::Result<Line> {
+    let (line, speaker) = pair(address, resume, hands_over)?;
+    std::thread::Builder::new().name("kv primary".to_owned()).spawn(move || speaker.run())?;
+    Ok(line)
+}
+
+/// Follows a primary that says this and then closes the connection; tests only.
+///
+/// # Errors
+/// There is no descriptor or thread.
+#[cfg(feature = "testing")]
+pub(super) fn follow_bytes(
+    address: Address,
+    resume: Option<Resume>,
+    bytes: Vec<u8>,
+    ack: TcpStream,
+) -> std::io::Result<Line> {
+    let (line, speaker) = pair(address, resume.clone(), false)?;
+    std::thread::Builder::new().spawn(move || {
+        let why = match speaker.converse(&bytes[..], std::io::sink(), ack, resume) {
+            Ok(()) => "the primary closed the connection".to_owned(),
+            Err(why) => why,
+        };
+        speaker.say(Said::Lost(why))
+    })?;
+    Ok(line)
+}
+
+/// Both ends of the channel.
+fn pair(
+    address: Address,
+    resume: Option<Resume>,
+    hands_over: bool,
+) -> std::io::Result<(Line, Speaker)> {
     let (out, said) = sync_channel(QUEUE);
     let quota = Arc::new(Quota::new(QUEUE_BYTES));
     let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
@@ -199,8 +234,7 @@ pub(super) fn follow(
         socket: Arc::clone(&line.socket),
         hands_over,
     };
-    std::thread::Builder::new().name("kv primary".to_owned()).spawn(move || speaker.run())?;
-    Ok(line)
+    Ok((line, speaker))
 }
 
 type Heard<T> = Result<T, String>;
@@ -263,9 +297,20 @@ impl Speaker {
     }
 
     fn attend(&self, stream: TcpStream, resume: Option<Resume>) -> Heard<()> {
-        let mut out = stream.try_clone().map_err(io("prepare the connection"))?;
-        let mut input = BufReader::with_capacity(64 << 10, stream);
-        let mut ask = |input: &mut BufReader<TcpStream>, words: &[&str]| -> Heard<String> {
+        let clone = || stream.try_clone().map_err(io("prepare the connection"));
+        let (out, ack) = (clone()?, clone()?);
+        self.converse(BufReader::with_capacity(64 << 10, stream), out, ack, resume)
+    }
+
+    /// Asks the primary for its stream, and takes that; `ack`: where the server acknowledges it.
+    fn converse<R: BufRead>(
+        &self,
+        mut input: R,
+        mut out: impl Write,
+        ack: TcpStream,
+        resume: Option<Resume>,
+    ) -> Heard<()> {
+        let mut ask = |input: &mut R, words: &[&str]| -> Heard<String> {
             let mut bytes = format!("*{}\r\n", words.len());
             for word in words {
                 bytes += &format!("${}\r\n{word}\r\n", word.len());
@@ -310,19 +355,20 @@ impl Speaker {
         match (words.next(), words.next(), words.next(), resume) {
             (Some("+CONTINUE"), history, _, Some(Resume { position, .. })) => {
                 let history = history.map(str::to_owned);
-                if !self.say(Said::GoesOn { history, position, ack: out }) {
+                if !self.say(Said::GoesOn { history, position, ack }) {
                     return Ok(());
                 }
             }
             (Some("+FULLRESYNC"), Some(history), Some(position), _) if history.len() == 40 => {
                 let history = history.to_owned();
-                let position =
-                    position.parse::<u64>().map_err(|_| format!("no position: `{said}`"))?;
+                // Redis counts with a sign: what no primary reaches would not leave room to count.
+                let position = position.parse::<u64>().ok().filter(|at| *at <= POSITION_MAX);
+                let position = position.ok_or_else(|| format!("no position: `{said}`"))?;
                 if !self.say(Said::Begin) {
                     return Ok(());
                 }
                 let db = self.data(&mut input)?;
-                if !self.say(Said::Whole { history, position, db, ack: out }) {
+                if !self.say(Said::Whole { history, position, db, ack }) {
                     return Ok(());
                 }
             }
@@ -332,7 +378,7 @@ impl Speaker {
     }
 
     /// All of the primary's data; the database that its stream has selected.
-    fn data(&self, input: &mut BufReader<TcpStream>) -> Heard<u8> {
+    fn data(&self, input: &mut impl BufRead) -> Heard<u8> {
         let said = line(input)?;
         let each = |item| match self.say(Said::Key(item)) {
             true => Ok(()),
@@ -362,7 +408,7 @@ impl Speaker {
         }
     }
 
-    fn commands(&self, mut input: BufReader<TcpStream>) -> Heard<()> {
+    fn commands(&self, mut input: impl BufRead) -> Heard<()> {
         let (mut bytes, mut request) = (Vec::new(), Request::default());
         loop {
             let more = input.fill_buf().map_err(io("hear the primary"))?;
@@ -410,7 +456,7 @@ impl Speaker {
 }
 
 /// A line; empty ones only say that the primary is still there.
-fn line(input: &mut BufReader<TcpStream>) -> Heard<String> {
+fn line(input: &mut impl BufRead) -> Heard<String> {
     loop {
         let mut bytes = Vec::new();
         input.by_ref().take(4096).read_until(b'\n', &mut bytes).map_err(io("hear the primary"))?;

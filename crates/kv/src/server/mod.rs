@@ -24,6 +24,8 @@ mod link;
 mod listen;
 mod primary;
 mod quota;
+#[cfg(feature = "testing")]
+mod rehearsal;
 mod replica;
 pub(crate) mod request;
 mod secured;
@@ -42,8 +44,9 @@ use tiersmith_events::Registry;
 use tiersmith_pmem::Mapping;
 
 use crate::command::{
-    Buffers, Configuration, Delivery, Listed, OutputLimit, Replies, Reply, Session, Shared, Wanted,
-    What, evict_until, listed, load_at_start, publish_events, say_invalid, step, wanted,
+    Buffers, Configuration, Delivery, Listed, OutputLimit, REPLIES_MAX, Replies, Reply, Session,
+    Shared, Wanted, What, evict_until, listed, load_at_start, publish_events, say_invalid, step,
+    wanted,
 };
 use crate::error::Error;
 use crate::format::DATABASE_COUNT;
@@ -418,7 +421,8 @@ impl Server {
                 self.one(&mut client.session, &arguments, &mut client.output, left);
             }
             drop(arguments);
-            if cut || client.unsent() as u64 > self.output_limit(client) {
+            let too_much = client.output.len() > REPLIES_MAX;
+            if cut || too_much || client.unsent() as u64 > self.output_limit(client) {
                 client.cut();
             }
             done += bytes;

@@ -22,12 +22,14 @@ use rustix::net::SendFlags;
 use super::Server;
 use super::link::{self, Address, Line, Place, Resume, Said};
 use crate::command::{Following, Identity, Link, Session, Wanted, check_libraries, refusals, step};
-use crate::keyspace::{Copied, encode, new_name};
+use crate::keyspace::{Copied, Keyspace, encode, new_name};
 
 /// The bell's number among the events.
 pub(super) const BELL: u64 = u64::MAX;
 /// What is applied between two commits.
 const BATCH: usize = 256;
+/// Bytes of a transaction of the primary's, with what is said in its middle.
+const RAW_MAX: usize = if cfg!(feature = "testing") { 200 << 20 } else { 1 << 30 };
 /// How often a position is acknowledged that nobody asked for.
 const ACKNOWLEDGE: Duration = Duration::from_secs(1);
 
@@ -98,10 +100,19 @@ impl Server {
     }
 
     fn begin(&mut self, following: &Following) -> std::io::Result<()> {
+        let address = self.address(following);
+        let line = link::follow(address, self.resume_at(), self.shared.failover.is_some())?;
+        epoll::add(&self.epoll, &line.bell, EventData::new_u64(BELL), EventFlags::IN)?;
+        self.replica = Some(Replica::of(line, &self.keys));
+        Ok(())
+    }
+
+    /// How to connect.
+    pub(super) fn address(&self, following: &Following) -> Address {
         let configuration = &self.shared.configuration;
         let announced = configuration.number("replica-announce-port");
         let own_port = if announced == 0 { configuration.number("port") } else { announced };
-        let address = Address {
+        Address {
             host: following.host.clone(),
             port: following.port,
             user: configuration.text("masteruser").to_owned(),
@@ -111,23 +122,11 @@ impl Server {
             own_port,
             limits: crate::rdb::Limits::of_tier(self.keys.heap().size()),
             command_max: configuration.hot.query_buffer,
-        };
-        let line = link::follow(address, self.resume_at(), self.shared.failover.is_some())?;
-        epoll::add(&self.epoll, &line.bell, EventData::new_u64(BELL), EventFlags::IN)?;
-        self.replica = Some(Replica {
-            line,
-            session: primary_session(self.keys.position_db()),
-            ack: None,
-            acknowledged: Instant::now(),
-            asked: false,
-            position: self.keys.position(),
-            raw: Vec::new(),
-        });
-        Ok(())
+        }
     }
 
     /// Where a primary could go on.
-    fn resume_at(&self) -> Option<Resume> {
+    pub(super) fn resume_at(&self) -> Option<Resume> {
         self.keys
             .has_history()
             .then(|| Resume { history: self.keys.history(), position: self.keys.position() })
@@ -151,7 +150,7 @@ impl Server {
             if let Some(following) = &mut self.shared.following {
                 following.heard = Instant::now();
             }
-            if let Err(why) = self.apply(&mut replica, said) {
+            if let Err(why) = self.apply(&mut replica, said).map_err(|why| plain(&why)) {
                 self.replica = Some(replica);
                 self.hang_up();
                 if let Some(following) = &mut self.shared.following {
@@ -221,7 +220,7 @@ impl Server {
                     *place = Place::Known(self.resume_at());
                 }
                 if let Some(following) = &mut self.shared.following {
-                    (following.why, following.tried) = (why, true);
+                    (following.why, following.tried) = (plain(&why), true);
                 }
                 Link::Down
             }
@@ -235,9 +234,13 @@ impl Server {
     /// Executes a command of the primary.
     fn obey(&mut self, replica: &mut Replica, words: &[Vec<u8>], bytes: u64) -> Result<(), String> {
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        if replica.raw.len() > RAW_MAX {
+            return Err(format!("the primary sends a transaction of more than {RAW_MAX} bytes"));
+        }
         let Some(name) = words.first() else {
             // An empty line.
             replica.raw.resize(replica.raw.len() + bytes as usize, b'\n');
+            replica.pass_on(&mut self.keys);
             return Ok(());
         };
         let mut raw = Vec::new();
@@ -247,11 +250,7 @@ impl Server {
         }
         if name.eq_ignore_ascii_case(b"replconf") {
             replica.asked |= words.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"getack"));
-            // The middle of a transaction is not a place to go on from.
-            if replica.session.multi.is_none() {
-                let raw = std::mem::take(&mut replica.raw);
-                self.keys.relay(&raw, replica.position, replica.session.db);
-            }
+            replica.pass_on(&mut self.keys);
             return Ok(());
         }
         // Half of an EXEC is not a place to go on from.
@@ -302,6 +301,32 @@ impl Server {
 }
 
 impl Replica {
+    pub(super) fn of(line: Line, keys: &Keyspace) -> Replica {
+        Replica {
+            line,
+            session: primary_session(keys.position_db()),
+            ack: None,
+            acknowledged: Instant::now(),
+            asked: false,
+            position: keys.position(),
+            raw: Vec::new(),
+        }
+    }
+
+    /// What rings when the primary has said something.
+    #[cfg(feature = "testing")]
+    pub(super) fn bell(&self) -> &std::os::fd::OwnedFd {
+        &self.line.bell
+    }
+
+    /// What was read and changes no key is this server's position, and that of its replicas.
+    fn pass_on(&mut self, keys: &mut Keyspace) {
+        // The middle of a transaction is not a place to go on from.
+        if self.session.multi.is_none() {
+            keys.relay(&std::mem::take(&mut self.raw), self.position, self.session.db);
+        }
+    }
+
     fn goes_on(&mut self, (position, db): (u64, u8), ack: TcpStream) {
         self.position = position;
         self.raw.clear();
@@ -309,6 +334,11 @@ impl Replica {
         self.ack = Some(ack);
         self.asked = true;
     }
+}
+
+/// A reason as a line of INFO: a primary's own words are in it.
+fn plain(why: &str) -> String {
+    why.chars().take(1000).flat_map(|c| (!c.is_control()).then_some(c)).collect()
 }
 
 fn primary_session(db: u8) -> Session {

@@ -235,3 +235,65 @@ fn a_command_of_a_primary_has_a_limit() {
     });
     drop(server);
 }
+
+#[test]
+fn a_position_that_leaves_no_room_to_count_is_none() {
+    let answer = format!("+FULLRESYNC {} {}\r\n", "a".repeat(40), u64::MAX);
+    let (_directory, mut server, mut client, listener, _stream) =
+        followed(answer.as_bytes(), "SET own value");
+    wait_for("the reason", || info(&mut client, "master_link_down_reason").contains("no position"));
+    assert_eq!(client.say("GET own"), text("value"));
+    assert!(server.is_running());
+    let mut stream = greet(&listener, &nothing());
+    stream.write_all(&request(&[b"SET", b"key", b"1"])).unwrap();
+    wait_for("the command", || client.say("GET key") == text("1"));
+}
+
+#[test]
+fn what_a_primary_says_makes_no_line_of_its_own_in_info() {
+    let (_directory, _server, mut client, _listener, _stream) =
+        followed(b"-ERR no\rmaster_link_status:up\x1b[2J\n", "PING");
+    wait_for("the reason", || info(&mut client, "master_link_down_reason").contains("ERR no"));
+    let Value::Text(all) = client.say("INFO replication") else { panic!("no text") };
+    let all = all.replace("\r\n", "\n");
+    assert!(!all.chars().any(|c| c.is_control() && c != '\n'), "{all:?}");
+}
+
+#[test]
+fn empty_lines_of_a_primary_are_not_collected() {
+    let (_directory, _server, mut client, _listener, mut stream) = followed(&nothing(), "PING");
+    stream.write_all(b"\n\n\n").unwrap();
+    wait_for("the position", || info(&mut client, "slave_repl_offset") == "3");
+    stream.write_all(&request(&[b"SET", b"key", b"1"])).unwrap();
+    wait_for("the command", || client.say("GET key") == text("1"));
+}
+
+#[test]
+fn what_a_primary_says_in_the_middle_of_a_transaction_has_a_limit() {
+    let (_directory, server, mut client, _listener, mut stream) = followed(&nothing(), "PING");
+    stream.write_all(&request(&[b"SET", b"key", b"1"])).unwrap();
+    stream.write_all(&request(&[b"MULTI"])).unwrap();
+    // It is no command of the transaction, and is for this server's own replicas.
+    let asks = request(&[b"REPLCONF", b"GETACK", &vec![b'*'; 4 << 20]]);
+    for _ in 0..60 {
+        // It may be cut already.
+        if stream.write_all(&asks).is_err() {
+            break;
+        }
+    }
+    wait_for("the reason", || {
+        info(&mut client, "master_link_down_reason").contains("a transaction of more than")
+    });
+    assert_eq!(client.say("GET key"), text("1"));
+    drop(server);
+}
+
+#[test]
+fn a_script_of_a_primary_has_an_end() {
+    let (_directory, _server, mut client, _listener, mut stream) = followed(&nothing(), "PING");
+    stream.write_all(&request(&[b"SET", b"key", b"1"])).unwrap();
+    let script = b"redis.call('set', 'key', 2) while true do pcall(redis.call, 'get', 'key') end";
+    stream.write_all(&request(&[b"EVAL", script, b"0"])).unwrap();
+    wait_for("the reason", || info(&mut client, "master_link_down_reason").contains("too long"));
+    assert_eq!(client.say("GET key"), text("1"));
+}

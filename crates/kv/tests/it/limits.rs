@@ -285,3 +285,61 @@ fn scripts_that_eval_brought_go_before_they_fill_the_memory() {
     assert!(used < 200 << 20, "{used}");
     assert_eq!(client.say(&format!("EVALSHA {kept} 0")), text("kept"));
 }
+
+#[test]
+fn a_few_bytes_do_not_ask_for_more_replies_than_memory_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = server(directory.path(), "");
+    let mut client = server.connect();
+    client.ask(&[b"SET", b"key", &vec![b'v'; 8 << 20]]);
+    let mut many: Vec<&[u8]> = vec![b"MGET"];
+    many.resize(400, b"key");
+    let mut script: Vec<&[u8]> = vec![b"EVAL", b"return #redis.call('mget', unpack(KEYS))"];
+    script.push(b"399");
+    script.extend(&many[1..]);
+    for (what, words) in [("MGET", many), ("EVAL", script)] {
+        let mut client = server.connect();
+        client.send(&words).unwrap();
+        match client.read() {
+            Err(_) => assert_eq!(what, "MGET"),
+            Ok(Value::Error(why)) => assert!(what == "EVAL" && why.contains("too large"), "{why}"),
+            Ok(_) => panic!("{what} has an answer"),
+        }
+        assert!(server.is_running());
+    }
+    let most = status(&server, "VmHWM") >> 20;
+    assert!(most < 1500, "{most} MiB");
+    assert_eq!(client.say("STRLEN key"), Value::Int(8 << 20));
+}
+
+fn import(bytes: &[u8]) -> Result<tiersmith_kv::Imported, String> {
+    let map = tiersmith_pmem::Mapping::in_memory(&vec![0; 4 << 20], 0);
+    tiersmith_kv::import(map, &mut &bytes[..]).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_note_in_an_append_only_file_has_a_limit() {
+    let set = request(&[b"SET", b"key", b"1"]);
+    let note = |len: usize| [&b"#"[..], &vec![b'x'; len], b"\r\n", &set].concat();
+    assert_eq!(import(&note(100)).unwrap().keys, 1);
+    // Without a limit all of it would be looked at again with each part that is read.
+    let why = import(&note(5000)).unwrap_err();
+    assert!(why.contains("a note of more than"), "{why}");
+}
+
+#[test]
+fn a_script_in_an_append_only_file_has_an_end() {
+    let why = import(&request(&[b"EVAL", b"while true do end", b"0"])).unwrap_err();
+    assert!(why.contains("EVAL is refused") && why.contains("too long"), "{why}");
+}
+
+#[test]
+fn the_large_elements_of_a_list_are_counted_before_they_are_too_many() {
+    let mut dump = b"REDIS0010\x12\x01k\x80\x00\x01\x00\x00".to_vec();
+    // Each is said to be a large one, and has one byte.
+    dump.extend(b"\x01\x01x".repeat(65_536));
+    dump.extend(b"\xff\0\0\0\0\0\0\0\0");
+    let limits = rdb::Limits { value: 1 << 20, file: 1 << 30 };
+    let why = rdb::read(&mut &dump[..], limits, |_| Ok(())).unwrap_err().to_string();
+    assert!(why.contains("takes more than 1048576 bytes"), "{why}");
+}

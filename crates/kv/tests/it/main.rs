@@ -24,6 +24,10 @@ mod geo;
 mod golden;
 mod handover;
 mod hold;
+#[path = "../../../../fuzz/fuzz_targets/served/mod.rs"]
+#[allow(unreachable_pub, reason = "shared with the fuzz targets")]
+mod hostile;
+mod hostile_bytes;
 mod hostile_primary;
 mod hostile_scripts;
 mod kill;

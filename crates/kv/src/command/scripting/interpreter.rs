@@ -14,7 +14,7 @@ use super::super::arguments::print_score;
 use super::super::flag;
 use super::super::space::OVER;
 use super::super::subcommands::{self, Fit};
-use super::super::{Arguments, Context, Refusal, Reply, Session, lookup, run};
+use super::super::{Arguments, Context, REPLIES_MAX, Refusal, Reply, Session, lookup, run};
 use super::library::{add, one, said};
 use super::register::{self, Registry};
 use super::values::{COUNTED, Room, is_counted, number, read_reply, write_reply};
@@ -46,6 +46,10 @@ const LIBRARY_CHUNK: &str = "@user_function";
 /// At how many percent of what was in use the interpreter begins to collect again. With its own 200
 /// the smallest scripts take more than the 100 KB that tests of Redis allow them.
 const PAUSE: i32 = 150;
+const OVERDUE: &str = "ERR the script takes too long, and nobody can end it";
+/// Time of a script that comes with a file or from a primary: no client can say SCRIPT KILL. Redis
+/// has sent what a script did, and not the script, since version 5.
+const OBEYED: Duration = Duration::from_secs(if cfg!(feature = "testing") { 2 } else { 30 });
 const KILLED: &str = "ERR Script killed by user with SCRIPT KILL...";
 
 struct Script {
@@ -318,7 +322,11 @@ impl Scripts {
         libraries.set("random", random(&lua, &state)?)?;
         native.set("libraries", libraries)?;
         let own = Rc::clone(&watchdog);
-        let go_on = move |_: &Lua, ()| if own.is_killed() { raise(KILLED) } else { Ok(()) };
+        let go_on = move |_: &Lua, ()| match (own.is_killed(), own.is_overdue()) {
+            (true, _) => raise(KILLED),
+            (_, true) => raise(OVERDUE),
+            _ => Ok(()),
+        };
         native.set("go_on", lua.create_function(go_on)?)?;
         let read_only = |_: &Lua, ()| raise::<()>("ERR Attempt to modify a readonly table");
         native.set("read_only", lua.create_function(read_only)?)?;
@@ -348,6 +356,9 @@ impl Scripts {
                 own.look();
                 if own.is_killed() {
                     return raise(KILLED);
+                }
+                if own.is_overdue() {
+                    return raise(OVERDUE);
                 }
                 if own.is_late() {
                     return raise("ERR FUNCTION LOAD timeout");
@@ -494,6 +505,9 @@ impl Scripts {
             ..Running::default()
         };
         self.watchdog.begin(Duration::from_millis(limit), what);
+        if context.keys.for_primary {
+            self.watchdog.bound_script(OBEYED);
+        }
         *self.watchdog.bystanders.borrow_mut() = context.shared.bystanders.take();
         // Nobody waits in a script, and an EXEC is not committed before its end.
         let in_exec = std::mem::replace(&mut context.shared.in_exec, true);
@@ -669,6 +683,9 @@ impl Caller<'_, '_> {
             // The script is not blamed for it as well.
             shared.statistics.begin(shared.refused);
             Reply { out: &mut out, resp3: false }.error(&refusal.text());
+        }
+        if out.len() > REPLIES_MAX {
+            out = b"-ERR the reply is too large\r\n".to_vec();
         }
         Ok(out)
     }

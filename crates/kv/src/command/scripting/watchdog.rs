@@ -50,6 +50,8 @@ pub(crate) struct Watchdog {
     what: RefCell<Running>,
     /// When what is loaded has to be.
     deadline: Cell<Option<Instant>>,
+    /// A script that nobody can end has to have ended then.
+    last: Cell<Option<Instant>>,
     looked: Cell<Option<Instant>>,
     killed: Cell<bool>,
     shut_down: Cell<bool>,
@@ -67,15 +69,27 @@ impl Watchdog {
     /// A script begins.
     pub(super) fn begin(&self, limit: Duration, what: Running) {
         *self.what.borrow_mut() = what;
+        self.last.set(None);
         self.running.set(Some((Instant::now(), limit)));
         self.looked.set(None);
         self.killed.set(false);
         self.wrote.set(false);
     }
 
+    /// Nobody can end it: it came with a file, or from a primary.
+    pub(super) fn bound_script(&self, time: Duration) {
+        self.last.set(Some(Instant::now() + time));
+    }
+
+    /// Whether a script that nobody can end takes too long.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.last.get().is_some_and(|last| Instant::now() > last)
+    }
+
     /// It has ended.
     pub(super) fn end(&self) {
         self.running.set(None);
+        self.last.set(None);
         // What is loaded next is not what was killed.
         self.killed.set(false);
     }
