@@ -31,9 +31,8 @@
 //! - **One thread** executes, as in Redis. More cores need one heap for each; the format has room
 //!   for that (a medium is split), this version does not do it.
 //! - **The request reader is our own** (`server/request.rs`): a server reads one shape, arrays of
-//!   bulk strings, with Redis's limits and error texts, piecewise up to 512 MB. The general parsers
-//!   (`redis-protocol`) start over when a part is missing, which is quadratic in that size, know no
-//!   limits and no inline commands.
+//!   bulk strings, with Redis's limits and error texts, piecewise up to 512 MB. Why it is not a
+//!   library's, nor that of the workload repository: `docs/decisions/0018-redis-protocol.md`.
 //!
 //! Deliberately absent: writing AOF, cluster mode.
 
