@@ -105,7 +105,7 @@ pub use snapshot::tables::TableStat;
 pub use snapshot::{
     CounterStat, FORMAT, IoStat, LevelStat, MediumStat, Snapshot, Source, WaitStat, host,
 };
-pub use sources::resp;
+pub use sources::{add_waits_of_kv, resp};
 pub use table::{Align, Cell, Column, Quantity, Table};
 /// Wait events, which snapshots are made of.
 pub use tiersmith_events as events;

@@ -2,7 +2,7 @@
 
 use tiersmith_events::WaitClass;
 
-use super::{Finding, attach_redo, class_ns, is_idle, of_db_time, sampled_share, setting};
+use super::{Finding, attach_redo, class_ns, is_idle, is_kv, of_db_time, sampled_share, setting};
 use crate::{Interval, figure};
 
 /// Share of DB time from which on it is worth saying.
@@ -44,6 +44,17 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         Some(_) => " (commit_delay, commit_siblings)",
         None => "",
     };
+    if is_kv(of) {
+        return Some(Finding {
+            name: "Changes wait for the tier".to_owned(),
+            impact_percent: Some(percent),
+            evidence,
+            advice: "Changes that arrive together share one fence: pipelining, or more clients at \
+                     once, makes fewer of them. How long one takes is a property of the medium."
+                .to_owned(),
+            tiersmith: None,
+        });
+    }
     Some(Finding {
         name: "Commits wait for redo".to_owned(),
         impact_percent: Some(percent),
@@ -63,6 +74,17 @@ mod tests {
     use super::super::made::minute;
     use super::*;
     use crate::Sampling;
+
+    #[test]
+    fn the_key_value_server_is_not_told_to_move_redo_that_it_does_not_have() {
+        let mut made = minute().wait("tier commit", WaitClass::Commit, false, 100, 40);
+        for snapshot in [&mut made.begin, &mut made.end] {
+            crate::sources::KV.clone_into(&mut snapshot.source.product);
+        }
+        let found = find(&made.interval()).expect("it speaks");
+        assert!(found.advice.contains("pipelining") && !found.advice.contains("redo"), "{found:?}");
+        assert_eq!(found.tiersmith, None);
+    }
 
     #[test]
     fn measured_time_comes_before_samples_and_both_have_a_threshold() {

@@ -47,7 +47,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
         impact_percent: Some(percent),
         evidence,
         advice: match super::target(of) {
-            Some("redis") => {
+            kind if kind == Some("redis") || super::is_kv(of) => {
                 "Fewer of them, or smaller ones (pipelining, commands for many keys), \
                               may help more than any storage."
                     .to_owned()

@@ -354,6 +354,11 @@ fn target(of: &Interval) -> Option<&'static str> {
     known.into_iter().find(|(begin, _)| product.starts_with(begin)).map(|(_, target)| target)
 }
 
+/// Whether it is the key-value server of Tiersmith itself, which has its data on a tier.
+fn is_kv(of: &Interval) -> bool {
+    of.end.source.product == crate::sources::KV
+}
+
 /// What a tier would do, with the command; nothing for a database that none is for, or that has
 /// one.
 fn attach(of: &Interval, does: &str) -> Option<String> {

@@ -39,7 +39,8 @@ use std::time::Duration;
 
 pub use address::{Address, Product};
 /// Redis's protocol, for programs that ask a server of their own.
-pub use redis::resp;
+pub(crate) use redis::KV;
+pub use redis::{add_waits_of_kv, resp};
 pub use secret::Surroundings;
 
 use crate::redact::Redaction;

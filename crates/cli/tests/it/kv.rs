@@ -173,3 +173,57 @@ fn a_dump_is_imported_into_an_empty_tier_and_into_no_other() {
     assert_eq!(checked.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&checked.stdout).contains("a part is missing"));
 }
+
+/// What a file of a repository holds.
+fn snapshot_of(file: &Path) -> serde_json::Value {
+    let kept: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    kept["snapshot"].clone()
+}
+
+#[test]
+fn a_recording_has_the_servers_own_waits_its_tier_and_the_fence_in_db_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let (tier, socket) = (directory.path().join("tier"), directory.path().join("socket"));
+    let _served = serve(&tier, &socket);
+    let url = format!("unix://{}", socket.display());
+    let to = directory.path().join("awr");
+    std::fs::create_dir(&to).unwrap();
+    let take = || {
+        let taken = tiersmith(&["awr", "snapshot", "--source", &url, "--to", to.to_str().unwrap()]);
+        assert!(taken.status.success(), "{}", String::from_utf8_lossy(&taken.stderr));
+    };
+    take();
+    for n in 0..50 {
+        ask(&socket, &format!("SET key{n} value"));
+    }
+    take();
+    let mut files: Vec<_> =
+        std::fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|end| end == "json"));
+    files.sort();
+    let [begin, end] = [&files[0], &files[1]].map(|file| snapshot_of(file));
+    let wait = |of: &serde_json::Value, name: &str| {
+        let all = of["waits"].as_array().unwrap().clone();
+        all.into_iter().find(|wait| wait["name"] == name).unwrap()
+    };
+    // Every wait that the server has is explained.
+    for one in end["waits"].as_array().unwrap() {
+        assert!(!one["help"].as_str().unwrap().is_empty(), "{one}");
+    }
+    let grown = |name: &str, field: &str| {
+        wait(&end, name)[field].as_u64().unwrap() - wait(&begin, name)[field].as_u64().unwrap()
+    };
+    assert_eq!(
+        (grown("tier commit", "count"), &wait(&end, "tier commit")["class"]),
+        (50, &"Commit".into())
+    );
+    assert_eq!(wait(&end, "trash emptied")["background"], true);
+    let db_time = |of: &serde_json::Value| of["db_time_ns"].as_u64().unwrap();
+    assert!(db_time(&end) - db_time(&begin) >= grown("tier commit", "total_ns"));
+    assert_eq!(end["media"][0]["emulated"], true);
+    let report = tiersmith(&["awr", "report", "--in", to.to_str().unwrap(), "1", "2"]);
+    let text = String::from_utf8_lossy(&report.stdout);
+    for shown in ["tiersmith kv", "EMULATED", "tier commit", "Commit"] {
+        assert!(text.contains(shown), "{shown}: {text}");
+    }
+}

@@ -48,10 +48,11 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
     let waits = waits.events().map(|(event, totals)| {
         let name = format!("wait_{}", event.name.replace(' ', "_"));
         let (class, count, us) = (event.class.name(), totals.count(), totals.total_ns() / 1000);
-        (
-            name,
-            format!("class={class},waits={count},total_us={us},max_us={}", totals.max_ns() / 1000),
-        )
+        let (most_us, background) = (totals.max_ns() / 1000, u8::from(event.background));
+        let text = format!(
+            "class={class},waits={count},total_us={us},max_us={most_us},background={background}"
+        );
+        (name, text)
     });
     vec![
         (

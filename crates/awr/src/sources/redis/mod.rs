@@ -3,16 +3,18 @@
 //! Commands run one after the other on one thread, so the time of all commands (`usec` of
 //! commandstats) is DB time, measured. What a command waited for the server does not say: the
 //! appendonly file's syncs with `appendfsync always` are in the command's time. The arguments of
-//! slow commands are never asked for.
+//! slow commands are never asked for. A `tiersmith kv` says what it waits for: `kv.rs`.
 //!
 //! Deliberately absent: clusters (record each node), MONITOR.
 
+mod kv;
 pub mod resp;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufReader};
 use std::time::Instant;
 
+pub(crate) use self::kv::PRODUCT as KV;
 use self::resp::Reply;
 use super::timed::Timed;
 use super::tls::{self, Encryption, Need, Refusal};
@@ -338,9 +340,12 @@ const COUNTERS: [(&str, &str, &str); 17] = [
     ("dump_payload_sanitizations", "payloads checked", "payloads"),
 ];
 
+/// What the data take.
+const DATA: &str = "used_memory";
+
 /// Values that go up and down.
 const LEVELS: [(&str, &str, &str); 11] = [
-    ("used_memory", "memory used by data", "bytes"),
+    (DATA, "memory used by data", "bytes"),
     ("used_memory_rss", "memory used by the process", "bytes"),
     ("used_memory_peak", "memory used by data, highest", "bytes"),
     ("blocked_clients", "clients waiting in a blocking command", "clients"),
@@ -353,27 +358,45 @@ const LEVELS: [(&str, &str, &str); 11] = [
     ("connected_slaves", "replicas", "replicas"),
 ];
 
-/// What the answers say, put where reports look for it.
-pub(super) fn fill(snapshot: &mut Snapshot, answers: &Answers) {
-    let lines = answers.info.lines().map(|line| line.trim_end_matches('\r'));
+/// The lines of INFO by name, without those of commandstats.
+fn fields(info: &str) -> BTreeMap<&str, &str> {
+    let lines = info.lines().map(|line| line.trim_end_matches('\r'));
     let lines =
         lines.filter(|line| !line.starts_with("cmdstat_")).filter_map(|line| line.split_once(':'));
     let mut fields: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, value) in lines.take(MOST_ENTRIES) {
         fields.entry(name).or_insert(value);
     }
+    fields
+}
+
+/// Adds what INFO of a `tiersmith kv` says of its waits and its tier; nothing if it is another
+/// server's.
+pub fn add_waits_of_kv(snapshot: &mut Snapshot, info: &str) {
+    let fields = fields(info);
+    if kv::is_one(&fields) {
+        kv::fill(snapshot, &fields);
+    }
+}
+
+/// What the answers say, put where reports look for it.
+pub(super) fn fill(snapshot: &mut Snapshot, answers: &Answers) {
+    let fields = fields(&answers.info);
     let field = |name: &str| fields.get(name).copied();
     let number = |name: &str| field(name).and_then(|value| value.parse::<u64>().ok());
     snapshot.missing.extend(answers.missing.iter().cloned());
     // Which rows there are depends on what the user may ask, which may change between two
     // snapshots.
     snapshot.is_partial_in(&["waits", "counters", "io"]);
-    let valkey = field("server_name") == Some("valkey");
+    let is_kv = kv::is_one(&fields);
+    let (product, version) = match field("server_name") {
+        Some("valkey") => ("Valkey", "valkey_version"),
+        _ if is_kv => (kv::PRODUCT, "tiersmith_version"),
+        _ => ("Redis", "redis_version"),
+    };
     let source = &mut snapshot.source;
-    source.product = if valkey { "Valkey" } else { "Redis" }.to_owned();
-    source.version = field(if valkey { "valkey_version" } else { "redis_version" })
-        .map(short)
-        .unwrap_or_default();
+    source.product = product.to_owned();
+    source.version = field(version).map(short).unwrap_or_default();
     source.instance = field("run_id").map(short).unwrap_or_default();
     source.database = match number("tcp_port") {
         Some(port) if port > 0 => format!("port {port}"),
@@ -394,7 +417,8 @@ pub(super) fn fill(snapshot: &mut Snapshot, answers: &Answers) {
         count(snapshot, ours, unit, number(name));
     }
     count(snapshot, statistic::USER_CALLS, "calls", number("total_commands_processed"));
-    for (name, ours, unit) in LEVELS {
+    // Its data are in the tier, which is not memory.
+    for (name, ours, unit) in LEVELS.into_iter().filter(|(name, ..)| !is_kv || *name != DATA) {
         if let Some(value) = number(name) {
             snapshot.add_level(ours, unit, value);
         }
@@ -418,6 +442,11 @@ pub(super) fn fill(snapshot: &mut Snapshot, answers: &Answers) {
         }
     }
     commands(snapshot, answers);
+    if is_kv {
+        kv::fill(snapshot, &fields);
+        let waited_ns = kv::waited_ns(snapshot);
+        snapshot.db_time_ns = snapshot.db_time_ns.map(|ns| ns.saturating_add(waited_ns));
+    }
 }
 
 /// commandstats: `cmdstat_get:calls=1,usec=10,...`.
@@ -529,6 +558,11 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(4);
         let parts = [
             "cmdstat_",
+            "server_name:tiersmith\n",
+            "\nwait_a",
+            "class=Commit",
+            "waits=",
+            "tier_",
             ":",
             "calls=",
             "usec=",
