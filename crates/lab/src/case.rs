@@ -6,10 +6,13 @@
 //!
 //! A case is run once for each of its UPDATE_PCT, and each such run is compared with the run of the
 //! baseline at the same UPDATE_PCT. A case names the targets it is for: SQLite's cases are of no
-//! use to a server, and the six of the servers are the same for all of them.
+//! use to a server, and the six of the servers are the same for all of them. A file with `[each]`
+//! is several cases, one for each server and `appendfsync` that it names.
 //!
 //! **Invariant**: a case that is read has been checked: every setting in range, every published
 //! case it names there.
+
+mod file;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,14 +21,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{During, Error, Result};
 use crate::published;
-use crate::server;
+use crate::server::{self, Product};
 use crate::size::ByteSize;
 use crate::workload::{clients, keys, oltp, slob, tpcc, ycsb};
+
+use file::File;
 
 pub use crate::workload::Load;
 
 /// The cases built in, in the order of a study.
-const BUILT_IN: [(&str, &str); 16] = [
+const BUILT_IN: [(&str, &str); 20] = [
     ("redo-on-home", include_str!("../../../cases/redo-on-home.toml")),
     ("redo-on-tier", include_str!("../../../cases/redo-on-tier.toml")),
     ("all-on-tier", include_str!("../../../cases/all-on-tier.toml")),
@@ -38,6 +43,10 @@ const BUILT_IN: [(&str, &str); 16] = [
     ("server-redo-on-mount", include_str!("../../../cases/server-redo-on-mount.toml")),
     ("server-all-on-mount", include_str!("../../../cases/server-all-on-mount.toml")),
     ("server-all-written-once", include_str!("../../../cases/server-all-written-once.toml")),
+    ("keys-on-home", include_str!("../../../cases/keys-on-home.toml")),
+    ("keys-in-directory", include_str!("../../../cases/keys-in-directory.toml")),
+    ("keys-on-mount", include_str!("../../../cases/keys-on-mount.toml")),
+    ("keys-on-tier", include_str!("../../../cases/keys-on-tier.toml")),
     ("tpcc-on-home", include_str!("../../../cases/tpcc-on-home.toml")),
     ("tpcc-redo-on-tier", include_str!("../../../cases/tpcc-redo-on-tier.toml")),
     ("tpcc-all-on-tier", include_str!("../../../cases/tpcc-all-on-tier.toml")),
@@ -59,6 +68,8 @@ pub enum Placement {
     Disk,
     /// The redo, in a directory of the medium: a DAX file system.
     Directory,
+    /// All data, in a tier that the server maps itself.
+    Mapped,
 }
 
 impl Placement {
@@ -70,6 +81,7 @@ impl Placement {
             Placement::All => "data and redo",
             Placement::Disk => "redo, a disk",
             Placement::Directory => "redo, a folder",
+            Placement::Mapped => "all data",
         }
     }
 }
@@ -142,6 +154,8 @@ impl Default for SqliteSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerSettings {
+    /// The server, where it is not the one that the target is named after: `redis`, `valkey`.
+    pub program: Option<String>,
     /// Its page cache: shared_buffers, innodb_buffer_pool_size.
     pub cache: ByteSize,
     /// Whether pages are written twice against torn ones: full_page_writes, innodb_doublewrite.
@@ -166,6 +180,7 @@ pub struct ServerSettings {
 impl Default for ServerSettings {
     fn default() -> Self {
         ServerSettings {
+            program: None,
             cache: ByteSize(16 << 20),
             torn_page_protection: true,
             atomic_pages: true,
@@ -242,54 +257,31 @@ pub struct Case {
     pub client_copy: clients::Settings,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    id: String,
-    title: String,
-    about: String,
-    baseline: Option<String>,
-    #[serde(default)]
-    by_default: bool,
-    #[serde(default)]
-    sets: Vec<String>,
-    #[serde(default = "sqlite_alone")]
-    targets: Vec<String>,
-    placement: Placement,
-    #[serde(default)]
-    published: Vec<String>,
-    update_pcts: Vec<u32>,
-    #[serde(default)]
-    sqlite: SqliteSettings,
-    #[serde(default)]
-    server: ServerSettings,
-    #[serde(default)]
-    slob: slob::Settings,
-    #[serde(default)]
-    tpcc: tpcc::Settings,
-    #[serde(default)]
-    ycsb: ycsb::Settings,
-    #[serde(default)]
-    oltp: oltp::Settings,
-    #[serde(default)]
-    client_copy: clients::Settings,
-    /// As in the section of a server; SQLite has no such section.
-    load: Option<Load>,
-    clients: Option<u32>,
-}
-
-fn sqlite_alone() -> Vec<String> {
-    vec![SQLITE.into()]
-}
-
 impl Case {
-    /// Reads a case file; `name` is what errors call it.
+    /// Reads a file of one case, or the first of several; `name` is what errors call it.
     ///
     /// # Errors
     /// [`Error::Case`] or [`Error::Setting`]: what is wrong in it.
     pub fn parse(name: &str, text: &str) -> Result<Case> {
+        let first = Case::parse_all(name, text)?.into_iter().next();
+        first.ok_or_else(|| Error::Case { case: name.to_owned(), reason: "it has no case".into() })
+    }
+
+    /// Reads a case file; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// [`Error::Case`] or [`Error::Setting`]: what is wrong in it.
+    pub fn parse_all(name: &str, text: &str) -> Result<Vec<Case>> {
         let wrong = |reason: String| Error::Case { case: name.to_owned(), reason };
         let file: File = toml::from_str(text).map_err(|e| wrong(e.to_string()))?;
+        if file.each.program.is_empty() != file.each.appendfsync.is_empty() {
+            return Err(wrong("each has one of program and appendfsync; give both".into()));
+        }
+        file.split().into_iter().map(|file| Case::of(name, file)).collect()
+    }
+
+    fn of(name: &str, file: File) -> Result<Case> {
+        let wrong = |reason: String| Error::Case { case: name.to_owned(), reason };
         if file.id.is_empty()
             || !file.id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
         {
@@ -355,9 +347,17 @@ impl Case {
         self
     }
 
+    /// The server it is run on.
+    ///
+    /// # Errors
+    /// It is run on none.
+    pub fn product(&self) -> Result<&'static dyn Product> {
+        server::product(self.server.program.as_ref().unwrap_or(&self.target))
+    }
+
     /// Bytes of a block, which holds one row: a page of the target.
     pub fn block_bytes(&self) -> u64 {
-        match server::product(&self.target) {
+        match self.product() {
             Ok(product) => product.page_bytes(),
             Err(_) => u64::from(self.sqlite.page_size),
         }
@@ -404,7 +404,8 @@ impl Case {
                 reason: "it is its own baseline; leave baseline out".into(),
             });
         }
-        let of_servers = matches!(self.placement, Placement::Disk | Placement::Directory);
+        use Placement::{Directory, Disk, Mapped};
+        let of_servers = matches!(self.placement, Disk | Directory | Mapped);
         if of_servers && self.is_embedded() {
             let reason = format!(
                 "the placement `{}` is for servers, and the case is for sqlite",
@@ -412,10 +413,38 @@ impl Case {
             );
             return Err(Error::Case { case: name.to_owned(), reason });
         }
+        self.check_server(name)?;
         self.check_clients(self.server.clients)?;
         self.check_loads()?;
         for settings in self.runs() {
             settings.check(self.block_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Whether its server is one that can stand for the target, and its data are where it keeps
+    /// them.
+    fn check_server(&self, name: &str) -> Result<()> {
+        if self.is_embedded() {
+            return Ok(());
+        }
+        let (product, target) = (self.product()?, server::product(&self.target)?);
+        let wrong = |reason: String| Err(Error::Case { case: name.to_owned(), reason });
+        if product.name() != target.name() && !(product.speaks_redis() && target.speaks_redis()) {
+            return wrong(format!(
+                "{} cannot stand for the target {}: the two speak another protocol",
+                product.title(),
+                target.name()
+            ));
+        }
+        let mapped = self.placement == Placement::Mapped;
+        if mapped != product.tier_file().is_some() {
+            return wrong(format!(
+                "the placement `mapped` is for servers that map their tier themselves, and for no \
+                 others; the server is {}, the placement `{}`",
+                product.title(),
+                self.placement.name()
+            ));
         }
         Ok(())
     }
@@ -426,7 +455,8 @@ impl Case {
     /// [`Error::Setting`]: how many it takes.
     pub(crate) fn check_clients(&self, clients: u32) -> Result<()> {
         // PostgreSQL and MariaDB take a hundred connections as they come, Redis ten thousand.
-        let most = if self.target == "redis" { 1000 } else { 90 };
+        let of_redis = self.product().is_ok_and(|product| product.speaks_redis());
+        let most = if of_redis { 1000 } else { 90 };
         if (1..=most).contains(&clients) {
             return Ok(());
         }
@@ -457,12 +487,18 @@ impl Case {
 /// # Errors
 /// None in a program that passed its tests.
 pub fn built_in() -> Result<Vec<Case>> {
-    BUILT_IN.iter().map(|(name, text)| Case::parse(name, text)).collect()
+    let all: Result<Vec<Vec<Case>>> =
+        BUILT_IN.iter().map(|(name, text)| Case::parse_all(name, text)).collect();
+    Ok(all?.into_iter().flatten().collect())
 }
 
-/// The text of a built-in case file, to copy and change.
+/// The text of a built-in file, by its name or that of a case in it, to copy and change.
 pub fn text_of(id: &str) -> Option<&'static str> {
-    BUILT_IN.iter().find(|(name, _)| *name == id).map(|(_, text)| *text)
+    let has = |text: &str| {
+        Case::parse_all(id, text).is_ok_and(|cases| cases.iter().any(|case| case.id == id))
+    };
+    let found = BUILT_IN.iter().find(|(name, _)| *name == id);
+    found.or_else(|| BUILT_IN.iter().find(|(_, text)| has(text))).map(|(_, text)| *text)
 }
 
 /// The cases of these names (ids, names of sets, or paths of files that end in `.toml`), each
@@ -518,11 +554,11 @@ pub fn choose_for(target: &str, names: &[String], full: bool) -> Result<Vec<Case
         let cases = if name.ends_with(".toml") {
             let text =
                 std::fs::read_to_string(Path::new(name)).during("read the case file", name)?;
-            let case = Case::parse(name, &text)?;
-            if !is_for(&case) {
-                return Err(Error::Case { case: name.clone(), reason: not_of(&case, target) });
+            let cases = Case::parse_all(name, &text)?;
+            if let Some(case) = cases.iter().find(|case| !is_for(case)) {
+                return Err(Error::Case { case: name.clone(), reason: not_of(case, target) });
             }
-            vec![case.on(target)]
+            cases.into_iter().map(|case| case.on(target)).collect()
         } else if of_set.is_empty() {
             vec![find(name)?]
         } else {
@@ -554,12 +590,17 @@ mod tests {
     #[test]
     fn every_built_in_case_is_sound_and_named_as_its_file() {
         let cases = built_in().unwrap();
-        for (case, (name, text)) in cases.iter().zip(BUILT_IN) {
-            assert_eq!(case.id, name);
-            assert!(text.starts_with('#'), "{name} does not say first what it is");
-            if let Some(baseline) = &case.baseline {
+        for (name, text) in BUILT_IN {
+            let of_file = Case::parse_all(name, text).unwrap();
+            let several = of_file.len() > 1;
+            for case in of_file {
+                let begins = case.id.starts_with(&format!("{name}-"));
+                assert!(if several { begins } else { case.id == name }, "{name}: {}", case.id);
+                assert_eq!(text_of(&case.id), Some(text));
+                let Some(baseline) = &case.baseline else { continue };
                 assert!(cases.iter().any(|c| c.id == *baseline && c.baseline.is_none()), "{name}");
             }
+            assert!(text.starts_with('#'), "{name} does not say first what it is");
         }
     }
 
@@ -605,7 +646,8 @@ mod tests {
 
     #[test]
     fn every_server_has_the_redo_cases_and_each_is_compared_with_the_home_disk() {
-        for product in server::products() {
+        // The key-value server has no redo that could lie elsewhere.
+        for product in server::products().iter().filter(|product| product.tier_file().is_none()) {
             let cases = choose_for(product.name(), &["redo".into()], false).unwrap();
             let placements: Vec<Placement> = cases.iter().map(|case| case.placement).collect();
             use Placement::{All, Directory, Disk, Home, Redo};
@@ -626,6 +668,58 @@ mod tests {
         assert!(sqlite.iter().all(|case| case.target == SQLITE) && sqlite.len() >= 3);
         assert!(choose_for("oracle", &[], false).is_err());
         assert!(choose(&["server-on-home".into()], false).is_err());
+    }
+
+    #[test]
+    fn the_key_value_server_stands_beside_each_server_with_each_sync_in_each_place() {
+        let cases = choose_for("kv", &["keys".into()], false).unwrap();
+        let baseline = "keys-on-home-redis-always";
+        let mut rows = Vec::new();
+        for case in &cases {
+            let own = case.product().unwrap().name();
+            let sync = case.server.settings.get(own).map(|own| own["appendfsync"].as_str());
+            rows.push((own, sync.unwrap_or_default().to_owned(), case.placement));
+            assert_eq!(case.baseline.is_none(), case.id == baseline, "{}", case.id);
+            // One load for all of them.
+            assert_eq!(
+                (case.load(), case.server.clients, case.server.keys, &case.slob),
+                (Load::Mixed, 200, cases[0].server.keys, &cases[0].slob)
+            );
+        }
+        let mut expected = Vec::new();
+        for placement in [Placement::Home, Placement::Directory, Placement::Redo] {
+            for own in ["redis", "valkey"] {
+                expected
+                    .extend(["always", "everysec", "no"].map(|s| (own, s.to_owned(), placement)));
+            }
+        }
+        expected.push(("kv", String::new(), Placement::Mapped));
+        assert_eq!(rows, expected);
+        let usual: Vec<String> =
+            choose_for("kv", &[], false).unwrap().into_iter().map(|case| case.id).collect();
+        let three =
+            ["on-home", "in-directory", "on-mount"].map(|at| format!("keys-{at}-redis-always"));
+        assert_eq!(usual, [&three[..], &["keys-on-tier".to_owned()]].concat());
+    }
+
+    #[test]
+    fn a_server_that_cannot_stand_for_the_target_is_refused() {
+        let good = text_of("keys-on-tier").unwrap();
+        for (from, to, expected) in [
+            (
+                "placement = \"mapped\"",
+                "placement = \"redo\"",
+                "is tiersmith kv, the placement `redo`",
+            ),
+            ("[server]", "[server]\nprogram = \"redis\"", "the server is Redis"),
+            ("[server]", "[server]\nprogram = \"postgres\"", "cannot stand for the target kv"),
+            ("[server]", "[server]\nprogram = \"oracle\"", "oracle"),
+            ("[server]", "[each]\nprogram = [\"redis\"]\n[server]", "give both"),
+        ] {
+            assert!(good.contains(from), "{from}");
+            let error = Case::parse_all("mine", &good.replacen(from, to, 1)).unwrap_err();
+            assert!(error.to_string().contains(expected), "{from}: {error}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::case;
 use crate::error::{Error, Result};
 use crate::published::{self, Source};
 use crate::size::ByteSize;
+use crate::target;
 use crate::workload::{Load, keys};
 
 /// The name and the text of one file.
@@ -73,6 +74,8 @@ const FILES: [(&str, &str); 42] = [
 pub const PROBE: &str = "probe";
 /// Its target.
 const DEVICE: &str = "device";
+/// What stands for servers that are killed.
+pub const RECOVERY: &str = "recovery";
 
 /// A published experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -97,8 +100,10 @@ pub struct Experiment {
 pub enum Here {
     /// A case.
     Case {
-        /// Its id, or `probe`.
+        /// Its id, `probe` or `recovery`.
         case: String,
+        /// Cases that have a row beside it: they are not what was printed.
+        beside: Vec<String>,
         /// Targets it is for.
         targets: Vec<String>,
         /// The load.
@@ -143,6 +148,8 @@ struct File {
     figures: Vec<String>,
     case: Option<String>,
     #[serde(default)]
+    beside: Vec<String>,
+    #[serde(default)]
     targets: Vec<String>,
     load: Option<Load>,
     #[serde(default)]
@@ -171,9 +178,12 @@ impl Experiment {
         let here = match (file.case, file.missing, file.differs) {
             (None, Some(missing), None) => Here::Missing(missing),
             (Some(case), None, Some(differs)) => {
-                check(&case, &file.targets).map_err(wrong)?;
+                for case in file.beside.iter().chain([&case]) {
+                    check(case, &file.targets).map_err(wrong)?;
+                }
                 Here::Case {
                     case,
+                    beside: file.beside,
                     targets: file.targets,
                     load: file.load,
                     needs: file.needs,
@@ -198,6 +208,10 @@ fn check(case: &str, targets: &[String]) -> std::result::Result<(), String> {
         return right.then_some(()).ok_or_else(|| format!("the target of {PROBE} is {DEVICE}"));
     }
     for target in targets {
+        if case == RECOVERY {
+            target::kind(target).map_err(|e| e.to_string())?;
+            continue;
+        }
         case::choose_for(target, &[case.to_owned()], false).map_err(|e| e.to_string())?;
     }
     Ok(())

@@ -107,6 +107,7 @@ impl Figure {
             ("_kb", "KB"),
             ("_total_s", "s total"),
             ("_usd", "USD"),
+            ("_s", "s"),
         ] {
             if let Some(name) = self.name.strip_suffix(ending) {
                 return (name, unit);

@@ -9,6 +9,7 @@ use tiersmith_lab::case::{self, Case, Load, SQLITE};
 use tiersmith_lab::experiments::{self, Experiment, Here};
 use tiersmith_lab::place::Leftovers;
 use tiersmith_lab::probe::{Place, Queue};
+use tiersmith_lab::server;
 use tiersmith_lab::study::recovery;
 use tiersmith_lab::study::result::StudyResult;
 use tiersmith_lab::study::survey::{self, Wanted};
@@ -62,6 +63,9 @@ Examples:
   tiersmith study redo --target mariadb --load read-write --clients 8
   tiersmith study tpcc --target postgres --warehouses 4 --clients 8
   tiersmith study redo --target redis --load mixed --clients 200 --pipeline 16
+  tiersmith study --target kv                  tiersmith kv beside a Redis that syncs each SET
+  tiersmith study keys --target kv --ratio 3:7 the same, Redis and Valkey, appendfsync always, \
+  everysec, no
   tiersmith study redo --target postgres --load ycsb-a --clients 8 --scale 256M
   tiersmith study redo --target mariadb --load oltp-read-write --tables 6 --buffer-pct 10 \
   --clients 12
@@ -90,8 +94,8 @@ pub(crate) struct Study {
     /// The same as CASE
     #[arg(long = "case", value_name = "CASE")]
     more_cases: Vec<String>,
-    /// The database: sqlite, postgres, mariadb, redis [default: sqlite; of `all`: each that is
-    /// installed]
+    /// The database: sqlite, postgres, mariadb, redis, kv (tiersmith kv, with Redis and Valkey
+    /// beside it) [default: sqlite; of `all`: each that is installed]
     #[arg(long, value_name = "NAME")]
     target: Option<String>,
     /// What a server is loaded with: slob; tpcb, simple-update, select-only (pgbench); read-write,
@@ -118,7 +122,7 @@ pub(crate) struct Study {
     /// study had 34 [default: 0]
     #[arg(long, value_name = "N")]
     application_pct: Option<u32>,
-    /// Clients of a load other than slob: 1 to 90, of redis 1 to 1000
+    /// Clients of a load other than slob: 1 to 90, of redis and kv 1 to 1000
     #[arg(long, value_name = "N")]
     clients: Option<u32>,
     /// SETS:GETS of the load mixed [default: 1:10]
@@ -211,6 +215,10 @@ pub(crate) struct Study {
 
 impl Study {
     pub(super) fn run(&self, leftovers: &Leftovers) -> Result<Outcome> {
+        // The key-value server of a study is this program.
+        if let Ok(program) = std::env::current_exe() {
+            server::program_is(program);
+        }
         if self.all {
             return self.list_published();
         }
@@ -492,7 +500,7 @@ fn published(all: &[Experiment]) -> String {
         text::paragraph(&mut out, "    ", &format!("{} ({})", one.experiment, one.shown_in));
         match &one.here {
             Here::Missing(why) => text::paragraph(&mut out, "    Nothing here: ", why),
-            Here::Case { case, targets, load, needs, differs, .. } => {
+            Here::Case { case, beside, targets, load, needs, differs, .. } => {
                 let load = load.map(|load| format!(", load {}", load.name())).unwrap_or_default();
                 let needs = if needs.is_empty() {
                     String::new()
@@ -501,6 +509,9 @@ fn published(all: &[Experiment]) -> String {
                 };
                 let is = format!("{case} on {}{load}{needs}", targets.join(", "));
                 text::paragraph(&mut out, "    Here: ", &is);
+                if !beside.is_empty() {
+                    text::paragraph(&mut out, "    Beside it: ", &beside.join(", "));
+                }
                 text::paragraph(&mut out, "    Differs: ", differs);
             }
         }

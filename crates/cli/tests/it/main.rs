@@ -39,6 +39,7 @@ mod screen;
 mod serve;
 mod service;
 mod study;
+mod study_kv;
 mod systemd;
 mod top;
 mod trial;

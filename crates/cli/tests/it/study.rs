@@ -317,7 +317,7 @@ fn all_published_experiments_are_on_one_page_with_figures_or_with_the_reason_why
     assert_eq!(outcome("flash-cache-2022-pmem")["ran"][0]["target"], "sqlite");
     assert_eq!(outcome("optane-2019-fio-4k")["ran"].as_array().unwrap().len(), 2);
     let redis = outcome("optane-2019-redis-latency")["not-here"].to_string();
-    assert!(redis.contains("--target leaves redis out"), "{redis}");
+    assert!(redis.contains("--target leaves kv out"), "{redis}");
     assert!(outcome("sandisk-2015-cost")["nothing"].to_string().contains("57 %"));
     let page = std::fs::read_to_string(dir.path().join("all.html")).unwrap();
     for shown in [&printed, &page] {

@@ -53,25 +53,36 @@ pub fn find_in(product: &dyn Product, directories: &[PathBuf]) -> Result<Program
     let of_fork =
         |name: &str| product.fork().iter().find(|(own, _)| *own == name).map(|(_, fork)| *fork);
     // All are of one of the two.
-    let is_fork = product
-        .needed()
-        .iter()
-        .any(|name| file(name).is_none() && of_fork(name).and_then(file).is_some());
-    let look = |name: &'static str| {
-        let called = if is_fork { of_fork(name).unwrap_or(name) } else { name };
-        file(called).map(|path| (name, path))
+    let is_fork = product.is_fork()
+        || product
+            .needed()
+            .iter()
+            .any(|name| file(name).is_none() && of_fork(name).and_then(file).is_some());
+    let called = |name: &'static str| match is_fork {
+        true => of_fork(name).unwrap_or(name),
+        false => name,
+    };
+    let look = |name: &'static str| file(called(name)).map(|path| (name, path));
+    let missing = |name: &'static str, reason: String| Error::Target {
+        what: format!("looking for {}", product.title()),
+        database: called(name).into(),
+        reason,
     };
     let mut found = Vec::new();
     for name in product.needed() {
-        found.push(look(name).ok_or_else(|| Error::Target {
-            what: format!("looking for {}", product.title()),
-            database: (*name).into(),
-            reason: format!(
+        if let Some(own) = product.own_program() {
+            found.push((*name, own.map_err(|reason| missing(name, reason))?));
+            continue;
+        }
+        let found_it = look(name).ok_or_else(|| {
+            let reason = format!(
                 "the program is neither on PATH nor in {}; on Debian: apt-get install {}",
                 product.places().join(", "),
                 product.packages()
-            ),
-        })?);
+            );
+            missing(name, reason)
+        });
+        found.push(found_it?);
     }
     found.extend(product.useful().iter().filter_map(|name| look(name)));
     let mut version = found.first().map(|(_, path)| version_of(path)).unwrap_or_default();

@@ -134,6 +134,10 @@ impl Product for Mariadb {
         Ok(Box::new(MariadbSql::new(connection(socket)?, socket.into())?))
     }
 
+    fn unsynced(&self) -> Option<(&'static str, &'static str)> {
+        Some(("innodb-flush-log-at-trx-commit", "0"))
+    }
+
     fn redo_within(&self) -> &'static str {
         "ib_logfile0"
     }

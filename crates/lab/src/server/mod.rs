@@ -1,4 +1,4 @@
-//! Database servers the lab can find, make and start: PostgreSQL, MariaDB, Redis.
+//! Database servers the lab can find, make and start: PostgreSQL, MariaDB, Redis, `tiersmith kv`.
 //!
 //! A server runs in a directory that is made for it, on a unix socket in a directory of its own, as
 //! an unprivileged account when the caller is root. Nothing of an installed cluster is touched: not
@@ -15,6 +15,7 @@
 pub mod account;
 pub mod client;
 pub mod find;
+mod kv;
 mod mariadb;
 mod postgres;
 mod redis;
@@ -34,6 +35,7 @@ pub use crate::account::{Account, give};
 pub use account::{account, make_reachable};
 pub use client::{Client, Deadlock, Range};
 pub use find::{Programs, find, find_in};
+pub use kv::program_is;
 pub use running::{Server, create};
 pub(crate) use sql::REDO_SYNC;
 
@@ -46,10 +48,23 @@ pub struct Site {
     pub log: PathBuf,
     /// The directory the redo was moved to; nothing if it is where it was made.
     pub redo: Option<PathBuf>,
+    /// The tier of a server that maps one itself.
+    pub tier: Option<MappedTier>,
     /// Settings by name, in the product's own words.
     pub settings: Vec<(String, String)>,
     /// Who takes the server and its socket away when the program is interrupted.
     pub leftovers: Leftovers,
+}
+
+/// A tier that a server maps itself.
+#[derive(Clone, Debug)]
+pub struct MappedTier {
+    /// Its file.
+    pub path: PathBuf,
+    /// Its bytes, when it is made.
+    pub bytes: u64,
+    /// The file only stands for persistent memory.
+    pub emulated: bool,
 }
 
 impl Site {
@@ -59,6 +74,7 @@ impl Site {
             data: data.into(),
             log: log.into(),
             redo: None,
+            tier: None,
             settings: Vec::new(),
             leftovers: Leftovers::default(),
         }
@@ -67,8 +83,13 @@ impl Site {
 
 /// A kind of server.
 pub trait Product: Sync + std::fmt::Debug {
-    /// As in `--target`, and the profile of the store for it.
+    /// As in `--target`, and in case files.
     fn name(&self) -> &'static str;
+
+    /// The profile of the store for it.
+    fn profile(&self) -> &'static str {
+        self.name()
+    }
 
     /// For people.
     fn title(&self) -> &'static str;
@@ -84,6 +105,17 @@ pub trait Product: Sync + std::fmt::Debug {
     /// the product's own are not there.
     fn fork(&self) -> &'static [(&'static str, &'static str)] {
         &[]
+    }
+
+    /// Whether only the fork's programs will do.
+    fn is_fork(&self) -> bool {
+        false
+    }
+
+    /// The server's program, if it is not looked for among those that are installed; or why it is
+    /// not there.
+    fn own_program(&self) -> Option<std::result::Result<PathBuf, String>> {
+        None
     }
 
     /// Directories beside PATH; `*` stands for any one name, of several the greatest is taken.
@@ -132,6 +164,20 @@ pub trait Product: Sync + std::fmt::Debug {
         Err(refused("connecting", socket)(format!("{} does not speak SQL", self.title())))
     }
 
+    /// Whether it speaks the protocol of Redis.
+    fn speaks_redis(&self) -> bool {
+        false
+    }
+
+    /// The file in the data directory that the server maps as its tier, if it is made for that.
+    fn tier_file(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The setting with which nothing waits for a disk while a database is loaded, and its value;
+    /// nothing if there is none.
+    fn unsynced(&self) -> Option<(&'static str, &'static str)>;
+
     /// Where the redo is within the data directory. A directory can be moved and leaves a symbolic
     /// link; a file is found by a setting.
     fn redo_within(&self) -> &'static str;
@@ -175,17 +221,21 @@ pub trait Product: Sync + std::fmt::Debug {
     fn figures(&self, client: &mut dyn Client, snapshot: &mut Snapshot) -> Result<()>;
 }
 
-/// Every product, in the order of help texts.
+/// Every product that is a target, in the order of help texts.
 pub fn products() -> &'static [&'static dyn Product] {
-    &[&postgres::Postgres, &mariadb::Mariadb, &redis::Redis]
+    &[&postgres::Postgres, &mariadb::Mariadb, &redis::REDIS, &kv::Kv]
 }
+
+/// Products that cases name beside their target.
+const BESIDE: [&dyn Product; 1] = [&redis::VALKEY];
 
 /// The product of this name.
 ///
 /// # Errors
 /// There is none; those there are.
 pub fn product(name: &str) -> Result<&'static dyn Product> {
-    products().iter().find(|p| p.name() == name).copied().ok_or_else(|| Error::Setting {
+    let mut all = products().iter().chain(&BESIDE);
+    all.find(|p| p.name() == name).copied().ok_or_else(|| Error::Setting {
         setting: "target",
         value: name.to_owned(),
         reason: format!(

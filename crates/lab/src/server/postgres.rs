@@ -118,6 +118,10 @@ impl Product for Postgres {
         Ok(Box::new(PostgresSql::new(connection(socket)?, socket.into())))
     }
 
+    fn unsynced(&self) -> Option<(&'static str, &'static str)> {
+        Some(("fsync", "off"))
+    }
+
     fn redo_within(&self) -> &'static str {
         "pg_wal"
     }

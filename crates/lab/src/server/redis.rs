@@ -1,4 +1,5 @@
 //! Redis, with its append-only file synced at each command: the smallest [`Product`], to copy.
+//! Valkey is the same, where a case asks for it and for nothing else.
 //!
 //! SLOB's row is a key with a string as value; a range of rows is one MGET or MSET, which is one
 //! transaction of Redis; a scan is an MGET for every 64 rows.
@@ -23,15 +24,30 @@ const AT_ONCE: u64 = 64;
 
 /// The product.
 #[derive(Debug)]
-pub(super) struct Redis;
+pub(super) struct Redis {
+    name: &'static str,
+    title: &'static str,
+    /// Its fork's programs, and no others.
+    is_fork: bool,
+}
+
+/// Redis, else its fork.
+pub(super) const REDIS: Redis = Redis { name: "redis", title: "Redis", is_fork: false };
+
+/// The fork alone.
+pub(super) const VALKEY: Redis = Redis { name: "valkey", title: "Valkey", is_fork: true };
 
 impl Product for Redis {
     fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn profile(&self) -> &'static str {
         "redis"
     }
 
     fn title(&self) -> &'static str {
-        "Redis"
+        self.title
     }
 
     fn needed(&self) -> &'static [&'static str] {
@@ -51,12 +67,16 @@ impl Product for Redis {
         ]
     }
 
+    fn is_fork(&self) -> bool {
+        self.is_fork
+    }
+
     fn places(&self) -> &'static [&'static str] {
         &["/usr/bin"]
     }
 
     fn packages(&self) -> &'static str {
-        "redis-server redis-tools"
+        if self.is_fork { "valkey-server valkey-tools" } else { "redis-server redis-tools" }
     }
 
     fn account_name(&self) -> &'static str {
@@ -106,10 +126,15 @@ impl Product for Redis {
     }
 
     fn connect(&self, socket: &Path) -> Result<Box<dyn Client>> {
-        let streams = UnixStream::connect(socket)
-            .and_then(|stream| Ok((BufReader::new(stream.try_clone()?), stream)));
-        let (input, output) = streams.map_err(|e| refused("connecting", socket)(e.to_string()))?;
-        Ok(Box::new(RedisClient { input, output, socket: socket.into() }))
+        connect(socket)
+    }
+
+    fn speaks_redis(&self) -> bool {
+        true
+    }
+
+    fn unsynced(&self) -> Option<(&'static str, &'static str)> {
+        Some(("appendfsync", "no"))
     }
 
     fn redo_within(&self) -> &'static str {
@@ -172,6 +197,14 @@ impl Product for Redis {
         }
         Ok(())
     }
+}
+
+/// A connection to a server that speaks Redis's protocol.
+pub(super) fn connect(socket: &Path) -> Result<Box<dyn Client>> {
+    let streams = UnixStream::connect(socket)
+        .and_then(|stream| Ok((BufReader::new(stream.try_clone()?), stream)));
+    let (input, output) = streams.map_err(|e| refused("connecting", socket)(e.to_string()))?;
+    Ok(Box::new(RedisClient { input, output, socket: socket.into() }))
 }
 
 struct RedisClient {

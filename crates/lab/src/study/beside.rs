@@ -4,6 +4,7 @@
 //! |---|---|
 //! | executes, transactions per second; commits (waits for `log file sync`) | the same |
 //! | gains in transactions, throughput, tpm | transactions over the baseline's |
+//! | gains in requests; in the time of one | requests, the baseline's mean time of a SET over ours |
 //! | logical reads | rows touched, each in a block of its own (SLOB alone) |
 //! | physical reads, reads of a flash cache | reads of the file layer, reads that the tier answered (SQLite) |
 //! | `log file parallel write`, log writes | writes of redo, as the server or the file layer times them |
@@ -54,6 +55,16 @@ pub fn counterpart(run: &RunResult, figure: &str) -> Option<f64> {
 /// Over the baseline's, what only stands for a ratio.
 pub fn is_ratio_of_transactions(figure: &str) -> bool {
     matches!(figure, "transactions_ratio" | "tpm_gain_pct" | "throughput_ratio")
+}
+
+/// The same of requests, of which those that only read are no transactions.
+pub fn is_ratio_of_executes(figure: &str) -> bool {
+    figure == "requests_ratio"
+}
+
+/// How many times shorter a commit is, or a SET.
+pub fn is_ratio_of_commits(figure: &str) -> bool {
+    figure == "shorter_ratio"
 }
 
 /// A share of all processors' time, in per cent; of user, system, waiting for a disk.

@@ -202,7 +202,7 @@ fn skipped(program: &str, why: &str) -> String {
 
 /// The version of a program beside a case; nothing if it is not installed.
 fn version(case: &Case, program: &str) -> Option<String> {
-    let product = server::product(&case.target).ok()?;
+    let product = case.product().ok()?;
     let programs = server::find(product).ok()?;
     programs.get(program).map(server::find::version_of)
 }

@@ -168,10 +168,16 @@ impl Options {
             slob.seed = self.seed.unwrap_or(slob.seed);
             case.sqlite.tier = self.tier_size.or(case.sqlite.tier);
             case.server.tier = self.tier_size.or(case.server.tier);
+            let own = (case.server.load, case.server.clients, case.server.keys);
             case.server.load = self.load.unwrap_or(case.server.load);
             case.server.clients = self.clients.unwrap_or(case.server.clients);
             case.check_clients(case.server.clients)?;
             case.server.keys = self.keys.of(&case.server.keys);
+            // What was printed of one mix of GETs and SETs means nothing beside another.
+            let load = (case.server.load, case.server.clients, case.server.keys);
+            if own.0 == Load::Mixed && own != load {
+                case.published.clear();
+            }
             case.tpcc = self.tpcc.of(&case.tpcc);
             case.oltp = self.oltp.of(&case.oltp);
             let application_pct = self.application_pct.unwrap_or(case.client_copy.application_pct);
@@ -369,7 +375,7 @@ fn wishes(options: &Options, cases: &[Case]) -> Wishes {
             .unwrap_or(1),
         reachable_by: cases
             .first()
-            .and_then(|case| server::product(&case.target).ok())
+            .and_then(|case| case.product().ok())
             .and_then(|product| server::account(product).ok().flatten()),
     }
 }

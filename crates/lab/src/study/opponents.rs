@@ -14,7 +14,6 @@
 //! **Deliberately absent**: fio, which is beside a probe (`probe/beside.rs`); running anything.
 
 use crate::case::{Case, Load, SQLITE};
-use crate::server;
 use crate::size::ByteSize;
 use crate::target::server::{SET_KEYS, set_value};
 use crate::workload::keys::{Pattern, Ratio};
@@ -146,7 +145,7 @@ pub(super) fn of(case: &Case) -> Result<Vec<Opponent>, String> {
         }
         Set => {
             let mut other = with(Mixed);
-            let product = server::product(&case.target).map_err(|e| e.to_string())?;
+            let product = case.product().map_err(|e| e.to_string())?;
             let keys = &mut other.server.keys;
             keys.value = Some(ByteSize(set_value(product, keys)));
             (keys.ratio, keys.pattern) = (Ratio { sets: 1, gets: 0 }, Pattern::Uniform);

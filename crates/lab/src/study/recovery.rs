@@ -1,5 +1,5 @@
 //! Recovery with a stopwatch: each server is killed under load, on the home's storage and with its
-//! files in the tier, and started again at once.
+//! files in the tier, and started again at once. `tiersmith kv` has Redis beside it.
 //!
 //! **Invariant**: after each run what must be in the database is there, or there is an error and no
 //! figure.
@@ -25,6 +25,11 @@ use crate::target::{self, Ground, Kind};
 
 /// The cases: without the tier, and with everything in it.
 const CASES: [&str; 2] = ["server-on-home", "server-all-on-mount"];
+/// Those of the key-value server: itself, and a Redis that promises the same.
+const OF_KV: [&str; 3] =
+    ["keys-on-home-redis-always", "keys-on-mount-redis-always", "keys-on-tier"];
+/// Its name.
+const KV: &str = "kv";
 /// Clients, if nobody says otherwise.
 const CLIENTS: u32 = 4;
 /// Seconds of load before the kill.
@@ -122,9 +127,7 @@ pub fn run(wanted: &Wanted, leftovers: &Leftovers, progress: &dyn Progress) -> R
             continue;
         }
         match kind.version() {
-            Ok(version) => {
-                of_target(*kind, &version, load, wanted, leftovers, progress, &mut recovery)?
-            }
+            Ok(_) => of_target(*kind, load, wanted, leftovers, progress, &mut recovery)?,
             Err(e) => recovery.not_run.push((kind.title().into(), e.to_string())),
         }
     }
@@ -133,7 +136,8 @@ pub fn run(wanted: &Wanted, leftovers: &Leftovers, progress: &dyn Progress) -> R
 
 /// The options of a study that would load the same.
 fn options(kind: &dyn Kind, load: Load, wanted: &Wanted) -> Result<Options> {
-    let names = CASES.map(str::to_owned);
+    let names = if kind.name() == KV { &OF_KV[..] } else { &CASES };
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut options = Options::new(case::choose_for(kind.name(), &names, false)?);
     options.load = Some(load);
     options.clients = Some(wanted.clients.unwrap_or(CLIENTS));
@@ -147,7 +151,6 @@ fn options(kind: &dyn Kind, load: Load, wanted: &Wanted) -> Result<Options> {
 
 fn of_target(
     kind: &'static dyn Kind,
-    version: &str,
     load: Load,
     wanted: &Wanted,
     leftovers: &Leftovers,
@@ -158,8 +161,7 @@ fn of_target(
     let cases = options.cases()?;
     let places = place::choose(&super::wishes(&options, &cases), leftovers.clone())?;
     recovery.places = Some(PlaceSummary::of(&places));
-    let template = places.home.join("loaded");
-    let mut loaded = false;
+    let mut templates: Vec<(String, PathBuf)> = Vec::new();
     for (n, case) in cases.iter().enumerate() {
         let share = n as f64 / cases.len() as f64;
         let report = |part: f64| {
@@ -172,15 +174,24 @@ fn of_target(
             recovery.not_run.push((format!("{} {}", kind.title(), case.id), because));
             continue;
         }
-        if !std::mem::replace(&mut loaded, true) {
-            fs::create_dir(&template).during("make", &template)?;
-            kind.load(&ground, &template)?;
-        }
+        let (title, version) = kind.run_on(case)?;
+        let key = kind.template_key(&ground);
+        let known = templates.iter().find(|(known, _)| *known == key).map(|(_, dir)| dir.clone());
+        let template = match known {
+            Some(dir) => dir,
+            None => {
+                let dir = places.home.join(format!("loaded{}", templates.len() + 1));
+                fs::create_dir(&dir).during("make", &dir)?;
+                kind.load(&ground, &dir)?;
+                templates.push((key, dir.clone()));
+                dir
+            }
+        };
         progress.step(&format!("{} {}: load, kill, and again", kind.title(), case.id), share + 0.3);
         if let Some(recovered) = killed(kind, &ground, &template, options.seconds, leftovers)? {
             recovery.runs.push(Run {
-                target: kind.title().into(),
-                version: version.to_owned(),
+                target: title.into(),
+                version,
                 case: case.id.clone(),
                 on_tier: case.placement.name().into(),
                 recovered,
@@ -233,7 +244,7 @@ fn verdict(recovery: &Recovery) -> String {
     format!("Killed with SIGKILL under load and started again at once: {}", sentences.join(" "))
 }
 
-fn table(recovery: &Recovery) -> Table {
+pub(super) fn table(recovery: &Recovery) -> Table {
     let mut table = Table::new("From the kill")
         .text("Database", "Killed with SIGKILL under load, and started again at once.")
         .text("Case", "Where its files are.")
@@ -244,7 +255,8 @@ fn table(recovery: &Recovery) -> Table {
             "Full",
             "",
             "To half a second at 90 % of the throughput before; empty: not in time.",
-        );
+        )
+        .figures("Keys", "", "Records that a key-value server counted at its first reply.");
     for run in &recovery.runs {
         table.row(vec![
             Cell::text(format!("{} {}", run.target, run.version)),
@@ -253,7 +265,14 @@ fn table(recovery: &Recovery) -> Table {
             Cell::number(run.recovered.before_per_s),
             Cell::nanoseconds(run.recovered.first_answer_s * 1e9),
             Cell::nanoseconds(run.recovered.full_s.map(|s| s * 1e9)),
+            Cell::count(run.recovered.keys),
         ]);
+    }
+    if recovery.runs.iter().any(|run| run.recovered.keys.is_some()) {
+        table.note(
+            "Keys: every record that was acknowledged before the kill was counted at the first \
+             reply, or there would be an error and no figure.",
+        );
     }
     table.note(format!(
         "Load: {}. After each run every row that must be there is there.",
@@ -270,7 +289,7 @@ fn table(recovery: &Recovery) -> Table {
     table
 }
 
-fn is_emulated(recovery: &Recovery) -> bool {
+pub(super) fn is_emulated(recovery: &Recovery) -> bool {
     recovery.places.as_ref().is_some_and(|places| places.emulated)
 }
 

@@ -23,8 +23,8 @@ use crate::target::room;
 /// What servers call writing redo, and making it durable. Their processes share these waits: they
 /// are no request's alone.
 const REDO_WRITES: [&str; 2] = ["WALWrite", "InnoDB redo write"];
-/// The two last in results of an earlier version.
-const REDO_SYNCS: [&str; 3] = [REDO_SYNC, "WALSync", "InnoDB redo sync"];
+/// The second and the third in results of an earlier version; the last is the key-value server's.
+const REDO_SYNCS: [&str; 4] = [REDO_SYNC, "WALSync", "InnoDB redo sync", "tier commit"];
 
 /// The version of the JSON form.
 pub const FORMAT: u32 = 1;
@@ -456,6 +456,14 @@ impl Row<'_> {
     pub fn executes_ratio(&self) -> Option<f64> {
         let baseline = self.baseline?.measured.executes_per_s();
         (baseline > 0.0).then(|| self.run.measured.executes_per_s() / baseline)
+    }
+
+    /// The baseline's mean time of a commit over this one's.
+    pub fn commit_ratio(&self) -> Option<f64> {
+        let mean = |run: &RunResult| {
+            Some(run.measured.commit).filter(|commit| commit.count > 0).map(|of| of.mean_ns)
+        };
+        Some(mean(self.baseline?)? / mean(self.run).filter(|ns| *ns > 0.0)?)
     }
 
     /// Transactions per second over the baseline's.

@@ -15,11 +15,12 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+use super::recovery::{self, Recovery};
 use super::result::{Machine, StudyResult};
 use super::{Options, Progress, SECONDS};
 use crate::case;
 use crate::error::{Error, Result};
-use crate::experiments::{self, Experiment, Here, Instead, PROBE};
+use crate::experiments::{self, Experiment, Here, Instead, PROBE, RECOVERY};
 use crate::place::Leftovers;
 use crate::probe::Place;
 use crate::size::ByteSize;
@@ -28,6 +29,8 @@ use crate::workload::{Load, tpcc};
 
 /// Seconds measured per run of a quick survey, and bytes of what is loaded.
 const QUICK_SECONDS: f64 = 1.0;
+/// Of load before a server is killed, in a quick survey.
+const QUICK_BEFORE_KILL: f64 = 1.5;
 const QUICK_SCALE: ByteSize = ByteSize(16 << 20);
 /// The company of a quick survey, which is loaded in seconds.
 const QUICK_COMPANY: tpcc::Settings =
@@ -69,12 +72,14 @@ pub enum Outcome {
 /// Where the figures of an experiment are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ran {
-    /// Of [`Survey::studies`], which; nothing if they are those of the devices.
+    /// Of [`Survey::studies`], which; nothing if they are those of the devices or of the recovery.
     pub study: Option<usize>,
     /// The target.
     pub target: String,
     /// The case.
     pub case: String,
+    /// It stands beside what was published, and printed figures are not of it.
+    pub beside: bool,
 }
 
 /// An experiment and what became of it.
@@ -107,6 +112,8 @@ pub struct Survey {
     pub studies: Vec<StudyResult>,
     /// The devices.
     pub devices: Vec<Place>,
+    /// The servers that were killed.
+    pub recovery: Option<Recovery>,
 }
 
 /// Cases that are run in one study.
@@ -118,8 +125,18 @@ struct Group {
     cases: Vec<String>,
 }
 
-/// Which group an experiment is in on one target, and its case; or why it is in none.
-type Placed = std::result::Result<Vec<(usize, String, String)>, String>;
+/// One case of an experiment on one target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Member {
+    /// Of the groups, which.
+    group: usize,
+    target: String,
+    case: String,
+    beside: bool,
+}
+
+/// The groups that an experiment is in; or why it is in none.
+type Placed = std::result::Result<Vec<Member>, String>;
 
 /// Runs everything.
 ///
@@ -143,10 +160,12 @@ pub fn run(wanted: &Wanted, leftovers: &Leftovers, progress: &dyn Progress) -> R
             Err(e) => Err(e.to_string()),
         });
     }
+    let recovery = recovery_of(&experiments, &placed, wanted, leftovers, progress)?;
     let outcome = |experiment: &Experiment, placed: Placed| match (&experiment.here, placed) {
         (Here::Missing(why), _) => Outcome::Nothing(why.clone()),
         (_, Err(why)) => Outcome::NotHere(why),
         (Here::Case { case, .. }, _) if case == PROBE => of_devices(wanted),
+        (Here::Case { case, .. }, _) if case == RECOVERY => of_recovery(&recovery),
         (_, Ok(places)) => of_studies(&places, &done, &studies),
     };
     let surveyed = experiments.into_iter().zip(placed).map(|(experiment, placed)| {
@@ -163,26 +182,86 @@ pub fn run(wanted: &Wanted, leftovers: &Leftovers, progress: &dyn Progress) -> R
         experiments: surveyed.collect(),
         studies,
         devices: wanted.devices.clone(),
+        recovery: recovery.and_then(std::result::Result::ok),
     })
+}
+
+/// What became of a recovery: nothing if no experiment wants one, or why it failed.
+type Killed = Option<std::result::Result<Recovery, String>>;
+
+/// Kills the servers of the experiment that wants it.
+fn recovery_of(
+    experiments: &[Experiment],
+    placed: &[Placed],
+    wanted: &Wanted,
+    leftovers: &Leftovers,
+    progress: &dyn Progress,
+) -> Result<Killed> {
+    let wants = experiments.iter().zip(placed).find_map(|(one, placed)| match &one.here {
+        Here::Case { case, targets, load, .. } if case == RECOVERY && placed.is_ok() => {
+            Some((targets.first().cloned(), *load))
+        }
+        _ => None,
+    });
+    let Some((target, load)) = wants else { return Ok(None) };
+    let quick = |value| wanted.quick.then_some(value);
+    let wanted = recovery::Wanted {
+        target,
+        load,
+        seconds: quick(QUICK_BEFORE_KILL),
+        scale: wanted.quick.then_some(QUICK_SCALE),
+        home: wanted.home.clone(),
+        fast: wanted.fast.clone(),
+        emulate: wanted.emulate,
+        ..recovery::Wanted::default()
+    };
+    match recovery::run(&wanted, leftovers, progress) {
+        Err(Error::Interrupted) => Err(Error::Interrupted),
+        other => Ok(Some(other.map_err(|e| e.to_string()))),
+    }
+}
+
+fn of_recovery(killed: &Killed) -> Outcome {
+    match killed {
+        Some(Ok(recovery)) if !recovery.runs.is_empty() => {
+            let ran = |run: &recovery::Run| Ran {
+                study: None,
+                target: run.target.clone(),
+                case: run.case.clone(),
+                beside: false,
+            };
+            Outcome::Ran(recovery.runs.iter().map(ran).collect())
+        }
+        Some(Ok(recovery)) => {
+            let why = recovery.not_run.iter().map(|(what, why)| format!("{what}: {why}"));
+            Outcome::NotHere(why.collect::<Vec<_>>().join("; "))
+        }
+        Some(Err(why)) => Outcome::NotHere(why.clone()),
+        None => Outcome::NotHere("it was not run".to_owned()),
+    }
 }
 
 fn of_devices(wanted: &Wanted) -> Outcome {
     if wanted.devices.is_empty() {
         return Outcome::NotHere("no directory could be measured".into());
     }
-    let ran =
-        |place: &Place| Ran { study: None, target: "device".into(), case: place.path.clone() };
+    let ran = |place: &Place| Ran {
+        study: None,
+        target: "device".into(),
+        case: place.path.clone(),
+        beside: false,
+    };
     Outcome::Ran(wanted.devices.iter().map(ran).collect())
 }
 
 /// What became of an experiment that is part of these groups.
 fn of_studies(
-    places: &[(usize, String, String)],
+    places: &[Member],
     done: &[std::result::Result<usize, String>],
     studies: &[StudyResult],
 ) -> Outcome {
     let (mut ran, mut why) = (Vec::new(), Vec::new());
-    for (group, target, case) in places {
+    for Member { group, target, case, beside } in places {
         match done.get(*group) {
             Some(Ok(study)) => {
                 let result = studies.get(*study);
@@ -191,6 +270,7 @@ fn of_studies(
                         study: Some(*study),
                         target: target.clone(),
                         case: case.clone(),
+                        beside: *beside,
                     });
                 } else {
                     why.push(left_out(result, case));
@@ -217,7 +297,7 @@ fn grouped(experiments: &[Experiment], wanted: &Wanted) -> Result<(Vec<Group>, V
     let mut groups: Vec<Group> = Vec::new();
     let mut placed = Vec::new();
     for experiment in experiments {
-        let Here::Case { case, targets, load, instead, .. } = &experiment.here else {
+        let Here::Case { case, beside, targets, load, instead, .. } = &experiment.here else {
             placed.push(Ok(Vec::new()));
             continue;
         };
@@ -232,6 +312,10 @@ fn grouped(experiments: &[Experiment], wanted: &Wanted) -> Result<(Vec<Group>, V
                 continue;
             }
         };
+        if case == RECOVERY {
+            placed.push(Ok(Vec::new()));
+            continue;
+        }
         let mut places = Vec::new();
         for target in targets {
             let same = |group: &Group| {
@@ -242,11 +326,13 @@ fn grouped(experiments: &[Experiment], wanted: &Wanted) -> Result<(Vec<Group>, V
                 groups.push(Group { target, load, instead, cases: Vec::new() });
                 groups.len() - 1
             });
-            if let Some(group) = groups.get_mut(number).filter(|group| !group.cases.contains(case))
-            {
-                group.cases.push(case.clone());
+            for name in std::iter::once(case).chain(beside) {
+                if let Some(group) = groups.get_mut(number).filter(|g| !g.cases.contains(name)) {
+                    group.cases.push(name.clone());
+                }
+                let (target, beside) = (target.clone(), name != case);
+                places.push(Member { group: number, target, case: name.clone(), beside });
             }
-            places.push((number, target, case.clone()));
         }
         placed.push(Ok(places));
     }
@@ -338,10 +424,10 @@ mod tests {
             groups.iter().filter(|group| group.load == Some(Load::Tpcc)).collect();
         assert_eq!(tpcc.len(), 1, "{groups:?}");
         assert!(tpcc[0].cases.len() >= 3, "{groups:?}");
-        // Redis is left out by the wish.
+        // The key-value server is left out by the wish.
         let redis =
             experiments.iter().position(|one| one.id == "optane-2019-redis-latency").unwrap();
-        assert_eq!(placed[redis], Err("--target leaves redis out".into()));
+        assert_eq!(placed[redis], Err("--target leaves kv out".into()));
     }
 
     #[test]

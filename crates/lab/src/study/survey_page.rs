@@ -6,10 +6,14 @@ use std::fmt::Write as _;
 use tiersmith_awr::page::Page;
 use tiersmith_awr::{Cell, Table, figure, write_table};
 
-use super::beside::{counterpart, is_ratio_of_transactions};
+use super::beside::{
+    counterpart, is_ratio_of_commits, is_ratio_of_executes, is_ratio_of_transactions,
+};
+use super::recovery;
 use super::result::{Row, StudyResult};
 use super::survey::{Outcome, Ran, Survey, Surveyed};
 use super::{tables, text};
+use crate::experiments::{Here, RECOVERY};
 use crate::published::{self, Figure, LABEL};
 use crate::workload::tpcc;
 
@@ -52,6 +56,7 @@ fn is_doubted(survey: &Survey) -> bool {
 
 fn is_emulated(survey: &Survey) -> bool {
     survey.studies.iter().any(|study| study.places.emulated)
+        || survey.recovery.as_ref().is_some_and(recovery::is_emulated)
 }
 
 /// The row of a case at its first UPDATE_PCT.
@@ -76,12 +81,13 @@ fn figures(one: &Surveyed) -> Vec<Figure> {
 
 /// The printed gain in transactions, else in executes, and ours.
 fn gain(survey: &Survey, one: &Surveyed) -> Option<(f64, f64)> {
-    let row = ran(one).iter().find_map(|ran| row(survey, ran))?;
+    let row = ran(one).iter().filter(|ran| !ran.beside).find_map(|ran| row(survey, ran))?;
     let of = |figure: &Figure| -> Option<(f64, f64)> {
         let here = match figure.name.as_str() {
             "executes_per_s" => row.executes_ratio()?,
             "transactions_per_s" => row.transactions_ratio()?,
             name if is_ratio_of_transactions(name) => row.transactions_ratio()?,
+            name if is_ratio_of_executes(name) => row.executes_ratio()?,
             _ => return None,
         };
         Some((figure.ratio()?, here))
@@ -110,9 +116,11 @@ fn beside(survey: &Survey) -> Table {
         .figures("Here", "", "Ours; empty: nothing here means the same.")
         .figures("x", "", "Ours over our baseline.");
     for one in &survey.experiments {
+        let itself = ran(one).iter().filter(|ran| !ran.beside);
         let rows: Vec<(&Ran, Row<'_>)> =
-            ran(one).iter().filter_map(|ran| Some((ran, row(survey, ran)?))).collect();
+            itself.filter_map(|ran| Some((ran, row(survey, ran)?))).collect();
         for printed in figures(one) {
+            table.rows.extend(beside_recovery(survey, one, &printed));
             for (ran, row) in &rows {
                 table.row(beside_row(one, &printed, ran, row));
             }
@@ -137,12 +145,38 @@ fn beside(survey: &Survey) -> Table {
     table
 }
 
+/// A figure of a recovery, beside that of the server which maps its tier; its baseline is the first
+/// that was killed.
+fn beside_recovery(survey: &Survey, one: &Surveyed, printed: &Figure) -> Option<Vec<Cell>> {
+    let is_one = matches!(&one.experiment.here, Here::Case { case, .. } if case == RECOVERY);
+    let runs = survey.recovery.as_ref().filter(|_| is_one)?.runs.as_slice();
+    let [baseline, .., itself] = runs else { return None };
+    let here = |run: &recovery::Run| {
+        (printed.name == "recovery_s").then_some(run.recovered.first_answer_s)
+    };
+    Some(vec![
+        Cell::text(&one.experiment.id),
+        Cell::text(format!("{} {}", printed.label(), printed.unit()).trim()),
+        Cell::number(printed.baseline),
+        Cell::number(printed.value),
+        Cell::number(printed.ratio()),
+        Cell::text(&itself.target),
+        Cell::number(here(baseline)),
+        Cell::number(here(itself)),
+        Cell::number(here(itself).zip(here(baseline)).map(|(here, base)| here / base)),
+    ])
+}
+
 fn beside_row(one: &Surveyed, printed: &Figure, ran: &Ran, row: &Row<'_>) -> Vec<Cell> {
     let name = printed.name.as_str();
     let here = counterpart(row.run, name);
     let base = row.baseline.and_then(|baseline| counterpart(baseline, name));
     let ratio = if is_ratio_of_transactions(name) {
         row.transactions_ratio()
+    } else if is_ratio_of_executes(name) {
+        row.executes_ratio()
+    } else if is_ratio_of_commits(name) {
+        row.commit_ratio()
     } else {
         here.zip(base.filter(|base| *base > 0.0)).map(|(here, base)| here / base)
     };
@@ -254,6 +288,12 @@ fn devices(survey: &Survey) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
+/// The servers that were killed.
+fn killed(survey: &Survey) -> Option<Table> {
+    let recovery = survey.recovery.as_ref().filter(|recovery| !recovery.runs.is_empty())?;
+    Some(recovery::table(recovery))
+}
+
 /// What was not run, and why.
 fn not_run(survey: &Survey) -> Table {
     let mut table = Table::new("What was not run")
@@ -293,7 +333,7 @@ pub fn render_text(survey: &Survey) -> String {
         out.push('\n');
         write_table(&mut out, table);
     }
-    if let Some(table) = devices(survey) {
+    for table in devices(survey).into_iter().chain(killed(survey)) {
         out.push('\n');
         write_table(&mut out, &table);
     }
@@ -327,6 +367,10 @@ pub fn render_html(survey: &Survey) -> String {
     page.table(&beside(survey));
     if let Some(table) = devices(survey) {
         page.section("Devices");
+        page.table(&table);
+    }
+    if let Some(table) = killed(survey) {
+        page.section("Recovery");
         page.table(&table);
     }
     page.section("What was not run");

@@ -18,6 +18,12 @@ pub(super) fn name(row: &Row<'_>) -> String {
     format!("{}{}", row.case.id, if row.doubted { MARK } else { "" })
 }
 
+/// What was run, with its version.
+fn server(row: &Row<'_>) -> String {
+    let source = &row.run.measured.end.source;
+    format!("{} {}", source.product, source.version)
+}
+
 fn is_marked(rows: &[Row<'_>]) -> bool {
     rows.iter().any(|row| row.doubted)
 }
@@ -29,6 +35,7 @@ pub fn comparison(result: &StudyResult, pct: u32) -> Table {
         "UPDATE_PCT {pct}: throughput and commits, each case beside its baseline"
     ))
     .text("Case", "A case of the study.")
+    .text("Server", "What was run, where the cases are of several servers.")
     .text("On tier", "What the case puts on the fast tier.")
     .figures("Trans /s", "", "Transactions committed per second.")
     .figures("x base", "", "Transactions per second over the baseline's.")
@@ -68,11 +75,13 @@ pub fn comparison(result: &StudyResult, pct: u32) -> Table {
             "Executions per second of the fastest round.",
         );
     }
+    let servers = rows.iter().any(|row| server(row) != server(&rows[0]));
     for row in &rows {
         let measured = &row.run.measured;
         let some = |latency: &crate::run::Latency, ns: f64| (latency.count > 0).then_some(ns);
         let mut cells = vec![
             Cell::text(name(row)),
+            Cell::text(if servers { server(row) } else { String::new() }),
             Cell::text(row.case.placement.name()),
             Cell::number((measured.transactions > 0).then(|| measured.transactions_per_s())),
             Cell::number(row.transactions_ratio().filter(|_| measured.transactions > 0)),
@@ -370,7 +379,8 @@ fn here(result: &StudyResult, case: &str, figure: &str) -> Option<f64> {
         )
     };
     match figure {
-        "executes_per_s" => row.executes_ratio(),
+        "executes_per_s" | "requests_ratio" => row.executes_ratio(),
+        "shorter_ratio" => row.commit_ratio(),
         "transactions_per_s" | "transactions_ratio" | "tpm_gain_pct" | "throughput_ratio" => {
             row.transactions_ratio()
         }

@@ -66,6 +66,12 @@ pub trait Kind: Sync {
     /// It is not installed; what to install.
     fn version(&self) -> Result<String>;
 
+    /// Title and version of what a case is run on, which may be another server than the target's.
+    ///
+    /// # Errors
+    /// It is not installed; what to install.
+    fn run_on(&self, case: &Case) -> Result<(&'static str, String)>;
+
     /// What a case needs that is not here, so that it is left out; nothing: it runs.
     fn cannot(&self, ground: &Ground<'_>) -> Option<String>;
 
@@ -149,12 +155,13 @@ pub trait Opened {
 
 /// Every kind of database.
 pub fn kinds() -> &'static [&'static dyn Kind] {
-    const SERVERS: [server::ServerKind; 3] = [
+    const SERVERS: [server::ServerKind; 4] = [
         server::ServerKind("postgres"),
         server::ServerKind("mariadb"),
         server::ServerKind("redis"),
+        server::ServerKind("kv"),
     ];
-    &[&sqlite::SqliteKind, &SERVERS[0], &SERVERS[1], &SERVERS[2]]
+    &[&sqlite::SqliteKind, &SERVERS[0], &SERVERS[1], &SERVERS[2], &SERVERS[3]]
 }
 
 /// Their names.

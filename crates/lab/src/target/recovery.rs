@@ -36,6 +36,10 @@ pub struct Recovered {
     /// From the kill to the end of the first window of full throughput; nothing if there was none
     /// in time.
     pub full_s: Option<f64>,
+    /// Keys that the server counted at its first reply, where it is a key-value server; as many as
+    /// were acknowledged, or the run is an error.
+    #[serde(default)]
+    pub keys: Option<u64>,
     /// Operations in slots of a tenth of a second.
     pub timeline: Vec<Slot>,
 }

@@ -23,15 +23,26 @@ pub fn database_bytes(case: &Case) -> u64 {
     rows * page + rows * 36 + (1 << 20)
 }
 
+/// Bytes that are loaded, about.
+fn loaded_bytes(case: &Case) -> u64 {
+    match loads::of(case, &case.slob) {
+        Some(load) => load.bytes(),
+        None => case.slob.scale.bytes() + case.slob.scan_table.bytes(),
+    }
+}
+
 /// Bytes of the tier of one database: as the case says, or enough for everything the case puts
 /// there.
 pub fn tier_bytes(case: &Case) -> u64 {
     const REDO: u64 = 96 << 20;
     /// A server's redo is several files of 16 to 64 MiB.
     const SERVER_REDO: u64 = 256 << 20;
+    /// Beside the data, which are rounded up and have an index, in a tier that a server maps.
+    const MAPPED: u64 = 64 << 20;
     let wanted = match case.placement {
         Placement::Home => 0,
         Placement::Disk | Placement::Directory => 2 * SERVER_REDO,
+        Placement::Mapped => MAPPED + 4 * loaded_bytes(case),
         Placement::Redo if !case.is_embedded() => SERVER_REDO,
         Placement::All if !case.is_embedded() => SERVER_REDO + database_bytes(case) * 3 / 2,
         Placement::Redo => REDO,

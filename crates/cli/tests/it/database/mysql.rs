@@ -93,6 +93,10 @@ impl Product for Mysql {
         mariadb().connect(socket)
     }
 
+    fn unsynced(&self) -> Option<(&'static str, &'static str)> {
+        mariadb().unsynced()
+    }
+
     fn redo_within(&self) -> &'static str {
         "#innodb_redo"
     }

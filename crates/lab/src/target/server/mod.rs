@@ -1,7 +1,7 @@
-//! Servers as targets: one shape for PostgreSQL, MariaDB and Redis.
+//! Servers as targets: one shape for PostgreSQL, MariaDB, Redis and `tiersmith kv`.
 //!
-//! A run gets a copy of a loaded data directory. Its redo is moved, or the directory is attached
-//! and mounted, as the case says (`placed.rs`); the server is started on it; sessions are the lab's
+//! A run gets a copy of a loaded data directory. Its redo is moved, or its tier, or the directory
+//! is attached and mounted, as the case says (`placed.rs`); the server is started on it; sessions are the lab's
 //! own clients (`session.rs`, `keys.rs`) or a program that comes with the database (`program.rs`).
 //!
 //! **Invariants**: the only differences between two cases are those of their case files; a server
@@ -27,13 +27,13 @@ use tiersmith_awr::{Snapshot, Source, statistic};
 
 use super::{
     CALLS, COMMITS, EXECUTES, Ground, Kind, Opened, ROWS, Session, Target, Work, db_time_ns, loads,
-    tier, tpcc, transactions,
+    room, tier, tpcc, transactions,
 };
 use crate::case::{Case, Load};
 use crate::error::{During, Error, Result};
 use crate::run::{self, Measured, Plans};
 use crate::server::client::Rows;
-use crate::server::{self, Client, Product, Programs, Server, Site};
+use crate::server::{self, Client, MappedTier, Product, Programs, Server, Site};
 use crate::target::recovery::{Recovered, Watch};
 use crate::workload::slob;
 use crate::workload::ycsb::Ycsb;
@@ -63,6 +63,12 @@ impl ServerKind {
     }
 }
 
+/// The server of a case, and its programs.
+fn of_case(case: &Case) -> Result<(&'static dyn Product, Programs)> {
+    let product = case.product()?;
+    Ok((product, server::find(product)?))
+}
+
 impl Kind for ServerKind {
     fn name(&self) -> &'static str {
         self.0
@@ -76,8 +82,13 @@ impl Kind for ServerKind {
         Ok(self.found()?.1.version().to_owned())
     }
 
+    fn run_on(&self, case: &Case) -> Result<(&'static str, String)> {
+        let (product, programs) = of_case(case)?;
+        Ok((product.title(), programs.version().to_owned()))
+    }
+
     fn cannot(&self, ground: &Ground<'_>) -> Option<String> {
-        let (product, programs) = match self.found() {
+        let (product, programs) = match of_case(ground.case) {
             Ok(found) => found,
             Err(e) => return Some(e.to_string()),
         };
@@ -90,7 +101,8 @@ impl Kind for ServerKind {
         let (case, slob) = (ground.case, ground.slob);
         let (scale, scan) = (slob.scale.bytes(), slob.scan_table.bytes());
         format!(
-            "{:?} {:?} {:?} {:?} {scale} {scan} {} {} {:?}",
+            "{:?} {:?} {:?} {:?} {:?} {scale} {scan} {} {} {:?}",
+            case.server.program,
             case.load(),
             loads::of(case, slob),
             case.server.keys,
@@ -102,16 +114,12 @@ impl Kind for ServerKind {
     }
 
     fn load(&self, ground: &Ground<'_>, dir: &Path) -> Result<()> {
-        let (product, programs) = self.found()?;
+        let (product, programs) = of_case(ground.case)?;
         let mut site = site(ground, product, dir);
         server::create(product, &programs, &site)?;
         // Nothing of a load has to survive; it is copied when the server has stopped in order.
-        let fast = match product.name() {
-            "postgres" => ("fsync", "off"),
-            "mariadb" => ("innodb-flush-log-at-trx-commit", "0"),
-            _ => ("appendfsync", "no"),
-        };
-        site.settings.push((fast.0.into(), fast.1.into()));
+        let fast = product.unsynced();
+        site.settings.extend(fast.map(|(name, value)| (name.to_owned(), value.to_owned())));
         (ground.progress)(0.3).then_some(()).ok_or(Error::Interrupted)?;
         let running = Server::start(product, &programs, &site)?;
         (ground.progress)(0.5).then_some(()).ok_or(Error::Interrupted)?;
@@ -148,7 +156,7 @@ impl Kind for ServerKind {
         template: &Path,
         dir: &Path,
     ) -> Result<Box<dyn Opened + 'a>> {
-        let (product, programs) = self.found()?;
+        let (product, programs) = of_case(ground.case)?;
         fs::create_dir(dir).during("make", dir)?;
         let mut site = site(ground, product, dir);
         copy_tree(&template.join("data"), &site.data)?;
@@ -170,6 +178,7 @@ impl Kind for ServerKind {
         let target = ServerTarget {
             load: loads::of(case, ground.slob).filter(|_| product.speaks_sql()),
             records: loads::ycsb_of(case, ground.slob).filter(|_| !product.speaks_sql()),
+            under_way: 0,
             case: case.clone(),
             slob: ground.slob.clone(),
             product,
@@ -198,6 +207,12 @@ fn written_once_already(case: &Case, product: &dyn Product) -> Option<String> {
 fn site(ground: &Ground<'_>, product: &dyn Product, dir: &Path) -> Site {
     let wishes = &ground.case.server;
     let mut site = Site::new(dir.join("data"), dir.join("log"));
+    site.tier = product.tier_file().map(|name| MappedTier {
+        path: site.data.join(name),
+        bytes: room::tier_bytes(ground.case),
+        // Until it is on the medium.
+        emulated: true,
+    });
     site.settings = product.cache_settings(wishes.cache.bytes());
     if let (false, Some((name, off))) =
         (wishes.torn_page_protection, product.torn_page_protection())
@@ -343,6 +358,8 @@ struct ServerTarget {
     load: Option<Box<dyn transactions::Transactional>>,
     /// The load, if it is one of YCSB's on a server that speaks no SQL.
     records: Option<Ycsb>,
+    /// Operations that may have been under way when the server was killed.
+    under_way: u64,
     slob: slob::Settings,
     product: &'static dyn Product,
     programs: Programs,
@@ -404,7 +421,16 @@ impl Target for ServerTarget {
             return load.check(self.server.sql()?.as_mut(), &self.home);
         }
         if let Some(records) = &self.records {
-            return ycsb::check(&self.server.socket(), records);
+            return ycsb::check(&self.server.socket(), records, self.under_way);
+        }
+        if self.case.load() == Load::Mixed {
+            let (expected, found) =
+                (self.case.server.keys.keys(&self.slob), control.number("DBSIZE")?);
+            if found == expected {
+                return Ok(());
+            }
+            let reason = format!("{expected} keys were loaded, {found} are there after the run");
+            return Err(Error::Unsound { database: self.home.clone(), reason });
         }
         if self.case.load() != Load::Slob {
             return Ok(());

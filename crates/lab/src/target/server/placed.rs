@@ -1,5 +1,5 @@
 //! Where a run's directory and redo lie: on the home's storage, on a disk over the medium, in a
-//! directory of it, or on the tier.
+//! directory of it, or on the tier; and the tier that a server maps itself.
 //!
 //! **Invariant**: what is mounted here is noted before, and unmounted before the directory below it
 //! is removed.
@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tiersmith_store::{Profile, Stats};
+use tiersmith_store::{Medium, Profile, Stats};
 
 use crate::case::{Case, Placement};
 use crate::error::{During, Error, Result};
@@ -50,24 +50,31 @@ pub(super) fn cannot(ground: &Ground<'_>) -> Option<String> {
     let missing_program = || DISK_PROGRAMS.into_iter().find(|name| system_program(name).is_none());
     match placement {
         Placement::Disk if !is_root => Some("a loop device and its mount need root".into()),
-        Placement::Disk if !Path::new("/dev/loop-control").exists() => {
-            Some(
-                "there is no /dev/loop-control: no loop devices in this system or container".into(),
-            )
-        }
+        Placement::Disk if !Path::new("/dev/loop-control").exists() => Some(
+            "there is no /dev/loop-control: no loop devices in this system or container".into(),
+        ),
         Placement::Disk if missing_program().is_some() => {
             missing_program().map(|name| format!("the program {name} is not installed"))
         }
-        Placement::Disk | Placement::Directory if matches!(ground.places.tier,
-        TierPlace::Member(_)) => Some(
-            "the medium is one file or device, and a directory is needed; give --fast a directory"
+        Placement::Disk | Placement::Directory | Placement::Mapped
+            if matches!(ground.places.tier, TierPlace::Member(_)) =>
+        {
+            Some(
+                "the medium is one file or device, and a directory is needed; give --fast a \
+                 directory"
+                    .into(),
+            )
+        }
+        Placement::Mapped if ground.places.medium == Medium::Flash => Some(
+            "the server maps persistent memory, and the medium is a disk; give --fast a directory \
+             of a DAX file system, or let a file stand for it with --emulate"
                 .into(),
         ),
         _ => {
             let disk = (placement == Placement::Disk).then(|| cannot_mount_a_disk(ground.places));
-            disk.flatten()
-                .or_else(|| needs_mount(ground).then(|| cannot_mount(is_root,
-                ground.places)).flatten())
+            disk.flatten().or_else(|| {
+                needs_mount(ground).then(|| cannot_mount(is_root, ground.places)).flatten()
+            })
         }
     }
 }
@@ -95,7 +102,12 @@ fn try_to_mount(places: &Places, arguments: &[&str], what: &Path) -> Result<()> 
 }
 
 fn needs_mount(ground: &Ground<'_>) -> bool {
-    matches!(ground.case.placement, Placement::Redo | Placement::All) || ground.home_model.is_some()
+    match ground.case.placement {
+        Placement::Redo | Placement::All => true,
+        // Nothing of it is at home.
+        Placement::Mapped => false,
+        Placement::Home | Placement::Disk | Placement::Directory => ground.home_model.is_some(),
+    }
 }
 
 fn cannot_mount(is_root: bool, places: &Places) -> Option<String> {
@@ -132,6 +144,11 @@ impl Placed {
                 let dir = on_medium(places, "redo")?;
                 placed.made.push(dir.clone());
                 move_redo(product, site, &dir)?;
+            }
+            Placement::Mapped => {
+                let dir = on_medium(places, "keys")?;
+                placed.made.push(dir.clone());
+                move_tier(product, site, &dir, places.emulated())?;
             }
             Placement::Home | Placement::Redo | Placement::All => {}
         }
@@ -209,7 +226,7 @@ fn profile(case: &Case, product: &dyn Product) -> Result<Profile> {
         Placement::Redo => {
             Profile::parse(&format!("{}-redo", product.name()), product.redo_profile())
         }
-        _ => Profile::named(product.name()),
+        _ => Profile::named(product.profile()),
     };
     of.map_err(|e| Error::Case {
         case: case.id.clone(),
@@ -240,13 +257,6 @@ fn move_redo(product: &dyn Product, site: &mut Site, to: &Path) -> Result<()> {
     if !to.exists() {
         fs::create_dir(to).during("make", to)?;
     }
-    let account = account(product)?;
-    let give = |path: &Path| match &account {
-        Some(account) => {
-            chown(path, Some(account.uid), Some(account.gid)).during("change the owner of", path)
-        }
-        None => Ok(()),
-    };
     fs::set_permissions(to, std::os::unix::fs::PermissionsExt::from_mode(0o700))
         .during("change the mode of", to)?;
     // Given away last: in a directory of its own, the account could lead the copy elsewhere.
@@ -260,8 +270,32 @@ fn move_redo(product: &dyn Product, site: &mut Site, to: &Path) -> Result<()> {
         super::copy_tree(&from, &to.join(product.redo_within()))?;
         fs::remove_file(&from).during("remove", &from)?;
     }
-    give(to)?;
+    give(to, product)?;
     site.redo = Some(to.to_path_buf());
+    Ok(())
+}
+
+/// Gives something to the server's account.
+fn give(path: &Path, product: &dyn Product) -> Result<()> {
+    match account(product)? {
+        Some(account) => {
+            chown(path, Some(account.uid), Some(account.gid)).during("change the owner of", path)
+        }
+        None => Ok(()),
+    }
+}
+
+/// Moves a tier that the server maps itself to the directory `to` of the medium.
+fn move_tier(product: &dyn Product, site: &mut Site, to: &Path, emulated: bool) -> Result<()> {
+    let (Some(tier), Some(name)) = (&mut site.tier, product.tier_file()) else { return Ok(()) };
+    fs::set_permissions(to, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .during("change the mode of", to)?;
+    let at = to.join(name);
+    super::copy_tree(&tier.path, &at)?;
+    fs::remove_file(&tier.path).during("remove", &tier.path)?;
+    // Given away last, as a redo directory is.
+    give(to, product)?;
+    (tier.path, tier.emulated) = (at, emulated);
     Ok(())
 }
 

@@ -42,6 +42,9 @@ const LOGS_MAX: usize = 10_000;
 /// How long is waited between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// Servers that speak Redis's protocol.
+const OF_REDIS: &[&str] = &["redis", "valkey", "kv"];
+
 /// Which products a load is for, and the program.
 fn belongs(load: Load) -> (&'static [&'static str], &'static str) {
     match load {
@@ -49,9 +52,9 @@ fn belongs(load: Load) -> (&'static [&'static str], &'static str) {
         Load::ReadWrite | Load::ReadOnly | Load::WriteOnly => {
             (&["mariadb", "postgres"], "sysbench")
         }
-        Load::Set | Load::SetGet => (&["redis"], "redis-benchmark"),
-        Load::Memtier => (&["redis"], "memtier_benchmark"),
-        Load::Mixed => (&["redis"], ""),
+        Load::Set | Load::SetGet => (OF_REDIS, "redis-benchmark"),
+        Load::Memtier => (OF_REDIS, "memtier_benchmark"),
+        Load::Mixed => (OF_REDIS, ""),
         _ => (&[], ""),
     }
 }

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::ServerTarget;
-use super::ycsb::YcsbOnRedis;
+use super::ycsb::{self, YcsbOnRedis};
 use crate::error::{Error, Result};
 use crate::server::Server;
 use crate::session::Work;
@@ -35,12 +35,39 @@ struct Shared {
     failed: Mutex<Option<Error>>,
 }
 
+/// What a key-value server must have counted at its first reply.
+struct Keys {
+    counted: u64,
+    /// Acknowledged before.
+    acknowledged: u64,
+}
+
 /// What the caller noted; times are from the beginning of the load.
 struct Times {
     before_per_s: f64,
     killed: Duration,
     gone: Duration,
     full: Option<Duration>,
+    keys: Option<Keys>,
+}
+
+impl Keys {
+    /// Whether every key is there that was acknowledged; each client may have had one more under
+    /// way.
+    ///
+    /// # Errors
+    /// [`Error::Unsound`].
+    fn check(&self, clients: u32, home: &Path) -> Result<()> {
+        let Keys { counted, acknowledged } = *self;
+        if (acknowledged..=acknowledged + u64::from(clients)).contains(&counted) {
+            return Ok(());
+        }
+        let reason = format!(
+            "{acknowledged} records were acknowledged before the kill, and the server counted \
+             {counted} at its first reply"
+        );
+        Err(Error::Unsound { database: home.into(), reason })
+    }
 }
 
 impl Shared {
@@ -137,6 +164,7 @@ fn times(
     watch: &Watch<'_>,
     server: &mut Server,
     again: &dyn Fn() -> Result<Server>,
+    count: &dyn Fn(&Server) -> Result<Option<Keys>>,
 ) -> Result<Times> {
     shared.wait_until(shared.began + watch.before / 2, watch)?;
     let half = (Instant::now(), shared.done.load(Ordering::Relaxed));
@@ -153,10 +181,12 @@ fn times(
     server.end_at_once();
     let gone = shared.began.elapsed();
     *server = again()?;
+    // Before a client writes anything.
+    let keys = count(server)?;
     shared.listens_at(Some(server.socket()));
     let until = shared.began + killed + watch.patience;
     let full = full_again(shared, FULL_SHARE * before_per_s, until, watch)?;
-    Ok(Times { before_per_s, killed, gone, full })
+    Ok(Times { before_per_s, killed, gone, full, keys })
 }
 
 impl ServerTarget {
@@ -177,6 +207,7 @@ impl ServerTarget {
             case,
             slob,
             home,
+            under_way,
             ..
         } = self;
         let (product, seed, clients) = (*product, slob.seed, case.server.clients);
@@ -219,15 +250,25 @@ impl ServerTarget {
                 });
             }
             let again = || Server::start(product, programs, site);
-            let watched = times(shared, watch, server, &again);
+            let count = |server: &Server| {
+                let Some(records) = records else { return Ok(None) };
+                let acknowledged = records.there();
+                let counted = ycsb::counted(server.client()?.as_mut())?;
+                Ok(Some(Keys { counted, acknowledged }))
+            };
+            let watched = times(shared, watch, server, &again, &count);
             shared.stop.store(true, Ordering::SeqCst);
             watched
         });
         if let Some(error) = shared.failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(error);
         }
-        let Times { before_per_s, killed, gone, full } = watched?;
+        let Times { before_per_s, killed, gone, full, keys } = watched?;
+        if let Some(keys) = &keys {
+            keys.check(clients, home)?;
+        }
         *control.get_mut().unwrap_or_else(PoisonError::into_inner) = server.client()?;
+        *under_way = clients.into();
         let seen = std::mem::take(&mut *shared.seen.lock().unwrap_or_else(PoisonError::into_inner));
         let first = first_answer(&seen, killed, gone).ok_or_else(|| Error::Target {
             what: "the first answer after the kill".into(),
@@ -241,7 +282,25 @@ impl ServerTarget {
             before_per_s,
             first_answer_s: first.as_secs_f64(),
             full_s: full.map(|at| (at - killed).as_secs_f64()),
+            keys: keys.map(|keys| keys.counted),
             timeline: timeline(&seen, killed),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_missing_at_the_first_reply_or_was_never_sent_is_an_error() {
+        let check = |counted, acknowledged| {
+            let keys = Keys { counted, acknowledged };
+            keys.check(4, Path::new("/home")).map_err(|e| e.to_string())
+        };
+        assert_eq!((check(100, 100), check(104, 100)), (Ok(()), Ok(())));
+        let lost = check(99, 100).unwrap_err();
+        assert!(lost.contains("100 records were acknowledged") && lost.contains("99"), "{lost}");
+        assert!(check(105, 100).is_err());
     }
 }

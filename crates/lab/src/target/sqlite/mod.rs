@@ -53,6 +53,10 @@ impl Kind for SqliteKind {
         Ok(version())
     }
 
+    fn run_on(&self, _: &Case) -> Result<(&'static str, String)> {
+        Ok((self.title(), self.version()?))
+    }
+
     fn cannot(&self, ground: &Ground<'_>) -> Option<String> {
         let case = ground.case;
         if let Some(model) = ground.home_model {
@@ -428,7 +432,7 @@ fn uri(case: &Case, spot: &Spot) -> String {
     let mut uri = format!("file:{}?vfs={}", escape(&spot.path), tiersmith_sqlite::VFS_NAME);
     let place = match case.placement {
         // The last two are for servers; a case of SQLite that has them is refused when it is read.
-        Placement::Home | Placement::Disk | Placement::Directory => return uri,
+        Placement::Home | Placement::Disk | Placement::Directory | Placement::Mapped => return uri,
         Placement::Redo => "redo",
         Placement::All => "all",
     };
