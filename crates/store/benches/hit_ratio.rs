@@ -14,9 +14,17 @@
 //! |---|---|
 //! | `hits.POLICY`, `hits.POLICY.TRACE` | hits as a share of Belady's, the mean over all cells, or over those of a trace |
 //! | `fills.POLICY`, `fills.POLICY.TRACE` | blocks written to the cache as a share of LRU's, the same |
+//! | `budget.WAY.SHARE`, `budget.WAY.SHARE.TRACE` | of the store's policy with a write budget of so much of what it would write: its hits as a share of those it has without |
+//! | `budget_off.WAY.SHARE` | how far a day was off its budget at most on which more was asked for all the time, or above it on any |
+//! | `budget_early.WAY.SHARE` | how far another was short of it at most, on which more was asked for in all: early |
+//!
+//! With a budget, a trace is [`DAYS`] days. `threshold` is what the store does; `chance` keeps the
+//! same budget by dropping at random.
 
 #[path = "hit_ratio/belady.rs"]
 mod belady;
+#[path = "hit_ratio/budget.rs"]
+mod budget;
 #[path = "hit_ratio/epoch.rs"]
 mod epoch;
 #[path = "hit_ratio/lirs.rs"]
@@ -35,6 +43,7 @@ mod trace;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use budget::{Budget, By, Off};
 use epoch::{Epochs, Rules};
 use lirs::Lirs;
 use policies::{Arc, Cache, Clock, Larc, Lru, S3Fifo, Sieve};
@@ -45,6 +54,11 @@ use trace::Trace;
 /// Blocks of buffers in front, and of caches, as shares of a trace's blocks.
 const BUFFERS: [f64; 2] = [0.01, 0.05];
 const CACHES: [f64; 4] = [0.02, 0.05, 0.10, 0.25];
+
+/// Days that a trace is for a write budget, and budgets as shares of what is written without one.
+const DAYS: u64 = 4;
+const BUDGETS: [f64; 3] = [0.5, 0.25, 0.1];
+const WAYS: [(&str, By); 2] = [("threshold", By::Threshold), ("chance", By::Chance)];
 
 type Make = fn(usize, usize) -> Box<dyn Cache>;
 
@@ -76,6 +90,16 @@ struct Cell {
     fills: f64,
 }
 
+/// What the store's policy did with a budget in one cell.
+struct Budgeted {
+    way: &'static str,
+    share: f64,
+    trace: String,
+    /// As a share of those without a budget.
+    hits: f64,
+    off: Off,
+}
+
 fn main() -> ExitCode {
     let mut report = Report::from_args("hit_ratio", "hits and fills behind a database's buffer");
     let paths: Vec<PathBuf> = std::env::args()
@@ -90,7 +114,7 @@ fn main() -> ExitCode {
         );
         return ExitCode::SUCCESS;
     }
-    let mut cells = Vec::new();
+    let (mut cells, mut budgeted) = (Vec::new(), Vec::new());
     for path in &paths {
         match Trace::read(path) {
             Ok(trace) => {
@@ -102,7 +126,7 @@ fn main() -> ExitCode {
                 );
                 println!("\n{}: {of}", trace.name);
                 report.config(&trace.name, of);
-                play(&trace, &mut cells);
+                play(&trace, &mut cells, &mut budgeted);
             }
             Err(error) => {
                 eprintln!("hit_ratio: {error}");
@@ -111,11 +135,12 @@ fn main() -> ExitCode {
         }
     }
     means(&mut report, &cells);
+    with_budgets(&mut report, &budgeted);
     report.finish()
 }
 
 /// Plays a trace behind each buffer and against each size of cache.
-fn play(trace: &Trace, cells: &mut Vec<Cell>) {
+fn play(trace: &Trace, cells: &mut Vec<Cell>, budgeted: &mut Vec<Budgeted>) {
     let share = |share: f64| ((trace.blocks as f64 * share) as usize).max(1);
     let mut streams = Vec::new();
     if trace.behind_buffer {
@@ -156,6 +181,72 @@ fn play(trace: &Trace, cells: &mut Vec<Cell>) {
                 let percent = hits * 100.0 / requests.len() as f64;
                 println!("{policy:<18} {percent:>8.1} {:>12.3} {:>12.3}", cell.hits, cell.fills);
                 cells.push(cell);
+            }
+            budgeted.extend(budgets(trace, &requests, size));
+        }
+    }
+}
+
+/// The store's policy with each budget, kept in either way.
+fn budgets(trace: &Trace, requests: &[u32], size: usize) -> Vec<Budgeted> {
+    let run = |budget: Option<Budget>| {
+        let all = Epochs::new(Rules::STORE, trace.blocks, size);
+        let mut held = match budget {
+            Some(budget) => all.with_budget(budget),
+            None => all,
+        };
+        let hits = requests.iter().filter(|block| held.request(**block)).count() as f64;
+        (hits, held.fills() as f64, held.budget().map(Budget::off).unwrap_or_default())
+    };
+    let (all_hits, all_fills, _) = run(None);
+    let percent = |hits: f64| hits * 100.0 / requests.len() as f64;
+    println!(
+        "with a budget of what it writes, hits of {:.1} %: {:>13} {:>12} {:>12}",
+        percent(all_hits),
+        "hits, %",
+        "a day off, %",
+        "asked early"
+    );
+    let mut found = Vec::new();
+    for share in BUDGETS {
+        for (way, by) in WAYS {
+            let day = requests.len() as u64 / DAYS;
+            let budget = Budget::new(by, all_fills * share / DAYS as f64, day);
+            let (hits, _, off) = run(Some(budget));
+            println!(
+                "{share:<5} by {way:<41} {:>8.1} {:>12.2} {:>12.2}",
+                percent(hits),
+                off.steady * 100.0,
+                off.early * 100.0
+            );
+            let trace = trace.name.clone();
+            found.push(Budgeted { way, share, trace, hits: hits / all_hits.max(1.0), off });
+        }
+    }
+    found
+}
+
+fn with_budgets(report: &mut Report, all: &[Budgeted]) {
+    let mut traces: Vec<&str> = all.iter().map(|one| one.trace.as_str()).collect();
+    traces.dedup();
+    for share in BUDGETS {
+        for (way, _) in WAYS {
+            let of = |trace: Option<&str>| -> Vec<&Budgeted> {
+                let is_it = |one: &&Budgeted| {
+                    (one.way, one.share) == (way, share) && trace.is_none_or(|t| one.trace == t)
+                };
+                all.iter().filter(is_it).collect()
+            };
+            let mean = |cells: &[&Budgeted]| {
+                cells.iter().map(|one| one.hits).sum::<f64>() / cells.len() as f64
+            };
+            let most =
+                |off: fn(&Off) -> f64| of(None).iter().map(|one| off(&one.off)).fold(0.0, f64::max);
+            report.ratio(&format!("budget.{way}.{share}"), mean(&of(None)));
+            report.ratio(&format!("budget_off.{way}.{share}"), most(|off| off.steady));
+            report.ratio(&format!("budget_early.{way}.{share}"), most(|off| off.early));
+            for trace in &traces {
+                report.ratio(&format!("budget.{way}.{share}.{trace}"), mean(&of(Some(trace))));
             }
         }
     }

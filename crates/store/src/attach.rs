@@ -71,6 +71,7 @@ const OWNER_NOTE: usize = 256;
 /// The attachment is durable on return.
 pub fn attach(home: &Path, tiers: &[TierSpec], options: Options) -> Result<AttachedHome> {
     let started = Instant::now();
+    options.check()?;
     for spec in tiers {
         spec.check()?;
     }

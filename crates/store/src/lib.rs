@@ -73,6 +73,7 @@ pub use api::list::{CacheRuleUse, Candidate, FileInTier, FileUsed};
 pub use api::open::HomeDescriptor;
 pub use api::{AttachedHome, BlockRef, File, OpenMode};
 pub use attach::{Bound, Guard, Options, TierSpec, attach};
+pub use cache::budget::{BudgetUse, WriteBudget};
 pub use cache::usage::{FileUse, Skip};
 pub use cache::what_if::{WhatIf, WhatIfPoint};
 pub use error::{Error, HomeStamp, Result};

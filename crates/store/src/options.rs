@@ -1,6 +1,7 @@
 //! What a home is attached with: tiers, and how. Deliberately not here: attaching (`attach.rs`),
 //! and what a profile says of a file.
 
+use crate::cache::budget::WriteBudget;
 use crate::error::{Error, Result};
 use crate::format::slot::SLOT;
 use crate::home::model::HomeModel;
@@ -214,6 +215,10 @@ pub struct Options {
     pub admit: bool,
     /// Of which files clean copies are kept longest, and of which there are none.
     pub cache: CacheRules,
+    /// Bytes a day that may be written to a tier with data files: clean copies are made of what
+    /// programs leave of it, and a policy chooses them. Programs are never held back. It knows what
+    /// they write only if waits are recorded.
+    pub write_budget: Option<WriteBudget>,
     /// Of how many blocks one is followed, at least, to say what a tier of another size would hit
     /// ([`crate::WhatIf`]); more of a large tier.
     pub what_if_one_in: u64,
@@ -232,6 +237,11 @@ impl Options {
     /// What a mount takes for [`Options::lent_rest`]: a busy database writes a segment of its WAL
     /// anew long before, and one that is not is soon all at home.
     pub const LENT_REST: Duration = Duration::from_secs(60);
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let refusal = self.write_budget.and_then(WriteBudget::refusal);
+        refusal.map_or(Ok(()), |why| Err(Error::Options(why)))
+    }
 }
 
 impl Default for Options {
@@ -250,6 +260,7 @@ impl Default for Options {
             home_model: None,
             admit: true,
             cache: CacheRules::default(),
+            write_budget: None,
             what_if_one_in: 8,
             background: true,
             record_waits: true,

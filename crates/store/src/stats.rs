@@ -1,5 +1,6 @@
 //! What an attached home says of itself: sizes, states, waits, and what recovery found.
 
+use crate::cache::budget::BudgetUse;
 use crate::cache::usage::{FileUse, Skip};
 use crate::cache::what_if::WhatIf;
 use crate::lend::LendingStats;
@@ -125,8 +126,10 @@ pub struct TierStats {
     pub slot_refused: Option<String>,
     /// What each member's medium is.
     pub media: Vec<String>,
+    /// Of its write budget, if it has one.
+    pub write_budget: Option<BudgetUse>,
     /// What it would hit, and what would be written to it, at other sizes; `None` where it is too
-    /// small to say.
+    /// small to say. It knows of no write budget.
     pub what_if: Option<WhatIf>,
     /// Why nothing more is written to it, and nothing that it has goes home, until it is attached
     /// again; reads go on.

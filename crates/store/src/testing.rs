@@ -85,6 +85,7 @@ fn attach_in(
     profile: &Profile,
     options: Options,
 ) -> Result<AttachedHome> {
+    options.check()?;
     let mapped = tiers
         .into_iter()
         .map(|(spec, members): (TierSpec, Vec<_>)| {

@@ -68,6 +68,8 @@ counters! {
     SKIP_FIRST = "flash cache insert skip: first request", "blocks";
     /// The same, because the tier is full and it is too long ago that somebody asked for them.
     SKIP_RARE = "flash cache insert skip: requested too long ago", "blocks";
+    /// The same, because the write budget has room for better ones only, or for none.
+    SKIP_BUDGET = "flash cache insert skip: write budget", "blocks";
     /// The same, because what is free is kept for writers.
     SKIP_NO_ROOM = "flash cache insert skip: no room", "blocks";
     /// The same, because a rule says none.

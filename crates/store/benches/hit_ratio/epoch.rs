@@ -9,6 +9,7 @@
 //!
 //! [`Rules`] has what was tried instead.
 
+use super::budget::Budget;
 use super::policies::Cache;
 
 /// What may be chosen.
@@ -41,6 +42,7 @@ pub(crate) struct Epochs {
     looked: u64,
     since: u64,
     fills: u64,
+    budget: Option<Budget>,
 }
 
 impl Epochs {
@@ -58,7 +60,17 @@ impl Epochs {
             looked: 0,
             since: 0,
             fills: 0,
+            budget: None,
         }
+    }
+
+    /// The same, with a budget.
+    pub(crate) fn with_budget(self, budget: Budget) -> Epochs {
+        Epochs { budget: Some(budget), ..self }
+    }
+
+    pub(crate) fn budget(&self) -> Option<&Budget> {
+        self.budget.as_ref()
     }
 
     /// Notes a request. How long ago the one before was.
@@ -120,6 +132,9 @@ fn mixed(value: u64) -> u64 {
 impl Cache for Epochs {
     fn request(&mut self, block: u32) -> bool {
         let at = block as usize;
+        if let Some(budget) = &mut self.budget {
+            budget.goes_on();
+        }
         if let Some(spared) = &mut self.held[at] {
             *spared = (*spared + 1).min(self.rules.spared);
             if self.rules.exact {
@@ -136,6 +151,12 @@ impl Cache for Epochs {
             if !short {
                 return false;
             }
+        }
+        let unit = (self.size as u64 / 2).max(1);
+        if self.budget.as_mut().is_some_and(|budget| !budget.takes(age.map(|age| age / unit))) {
+            return false;
+        }
+        if self.len >= self.size {
             self.evict();
         }
         self.held[at] = Some(0);

@@ -11,6 +11,12 @@
 //! Time is the number of blocks read from home. The time that copies stay is what the search takes
 //! for a round, measured as it moves.
 //!
+//! # With a write budget
+//! Short is then less: as long ago as lets in what the budget has room for. How much is asked for
+//! is counted by how many epochs ago it was asked for before, and the limit is drawn through those
+//! numbers, within an epoch by letting every so manieth in ([`Choice`]). While the tier has room,
+//! what nobody asked for before comes last.
+//!
 //! # What is remembered
 //! A word for every 8 KiB of the tier: 0.1 % of it, however large home is. A word has four entries
 //! of 16 bits: ten of a hash of file and block, six of the epoch of the request. The oldest of four
@@ -26,6 +32,7 @@ use crate::format::entry::LEAF_BLOCKS;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// What is short, in tenths of the time that copies stay.
 const SHORT: u64 = 7;
@@ -35,6 +42,12 @@ const EPOCH_MASK: u64 = (1 << EPOCH_BITS) - 1;
 const ENTRY_BITS: u32 = 16;
 const ENTRIES: u32 = 4;
 const TAG_MASK: u64 = 0x3ff;
+/// Ages that are told apart where there is a budget: epochs, and the last of what nobody asked for.
+const AGES: usize = (1 << EPOCH_BITS) + 1;
+/// What an epoch is divided into, to let a part of it in.
+const PART: u64 = 1 << 16;
+/// Over how long what is asked for is smoothed.
+const SMOOTHED_S: f64 = 60.0;
 /// Words that are allocated together, when the first of them is used.
 const CHUNK: u64 = 1 << 13;
 
@@ -59,6 +72,7 @@ pub(crate) struct History {
     /// How long copies stay; 0 while the search has not moved.
     stay: AtomicU64,
     search: Mutex<Search>,
+    choice: Choice,
 }
 
 /// The search for victims since `stay` was last computed.
@@ -90,6 +104,7 @@ impl History {
             epoch: AtomicU64::new(epoch_of(frames)),
             stay: AtomicU64::new(0),
             search: Mutex::new(Search::default()),
+            choice: Choice::default(),
         }
     }
 
@@ -99,6 +114,7 @@ impl History {
         self.epoch.store(epoch_of(frames), Ordering::Relaxed);
         let words = self.chunks.iter().filter_map(OnceLock::get).flatten();
         words.for_each(|word| word.store(0, Ordering::Relaxed));
+        self.choice.begin_anew();
     }
 
     /// Notes that a block is asked for. How long ago it was before, to an epoch; `None`: not that
@@ -128,6 +144,80 @@ impl History {
         let cleared = found & !(((1 << ENTRY_BITS) - 1) << shift);
         word.store(cleared | (tag << EPOCH_BITS | now) << shift, Ordering::Relaxed);
         same.map(|n| age(n) * epoch)
+    }
+}
+
+/// What is let in of that which would be admitted, where there is a budget.
+struct Choice {
+    /// Frames that would have been admitted since the last step, by their age.
+    asked: [AtomicU64; AGES],
+    /// What is younger is let in, in parts of an epoch; [`Choice::NONE`]: there is no budget.
+    limit: AtomicU64,
+    /// Frames at the limit that were asked for, each counted with the part that is let in.
+    turn: AtomicU64,
+    /// Frames a second, by their age.
+    rates: Mutex<[f64; AGES]>,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Self {
+            asked: [const { AtomicU64::new(0) }; AGES],
+            limit: AtomicU64::new(Self::NONE),
+            turn: AtomicU64::new(0),
+            rates: Mutex::new([0.0; AGES]),
+        }
+    }
+}
+
+impl Choice {
+    const NONE: u64 = u64::MAX;
+    const ALL: u64 = AGES as u64 * PART;
+
+    /// Whether so many frames are let in that were asked for so many epochs ago.
+    fn takes(&self, epochs: Option<u64>, frames: u64) -> bool {
+        let limit = self.limit.load(Ordering::Relaxed);
+        if limit == Self::NONE {
+            return true;
+        }
+        let age = epochs.map_or(AGES - 1, |epochs| (epochs as usize).min(AGES - 2));
+        let _ = self.asked[age].fetch_add(frames, Ordering::Relaxed);
+        match limit.saturating_sub(age as u64 * PART) {
+            0 => false,
+            PART.. => true,
+            part => {
+                let before = self.turn.fetch_add(part, Ordering::Relaxed);
+                before / PART != (before + part) / PART
+            }
+        }
+    }
+
+    /// From now on so many frames a second are let in.
+    fn limit_to(&self, frames_per_s: f64, passed: Duration) {
+        let s = passed.as_secs_f64().max(1e-9);
+        let mut rates = self.rates.lock();
+        for (rate, asked) in rates.iter_mut().zip(&self.asked) {
+            let now = asked.swap(0, Ordering::Relaxed) as f64 / s;
+            *rate += (now - *rate) * s / (s + SMOOTHED_S);
+        }
+        let (mut left, mut limit) = (frames_per_s, Self::ALL);
+        for (age, rate) in rates.iter().enumerate() {
+            if *rate > left {
+                limit = age as u64 * PART + (left / rate * PART as f64) as u64;
+                break;
+            }
+            left -= rate;
+        }
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Epochs are of another length.
+    fn begin_anew(&self) {
+        *self.rates.lock() = [0.0; AGES];
+        self.asked.iter().for_each(|asked| asked.store(0, Ordering::Relaxed));
+        if self.limit.load(Ordering::Relaxed) != Self::NONE {
+            self.limit.store(Self::ALL, Ordering::Relaxed);
+        }
     }
 }
 
@@ -172,11 +262,35 @@ impl Policy for Epochs {
             return Err(Skip::NoRoom);
         }
         match age {
-            _ if roomy => Ok(()),
-            None => Err(Skip::First),
-            Some(age) if age <= stay.saturating_mul(SHORT) / 10 => Ok(()),
-            Some(_) => Err(Skip::Rare),
+            _ if roomy => {}
+            None => return Err(Skip::First),
+            Some(age) if age <= stay.saturating_mul(SHORT) / 10 => {}
+            Some(_) => return Err(Skip::Rare),
         }
+        let epochs = age.map(|age| age / history.epoch.load(Ordering::Relaxed));
+        if read.is_kept || history.choice.takes(epochs, read.frames) {
+            Ok(())
+        } else {
+            Err(Skip::Budget)
+        }
+    }
+
+    fn limited(history: &History, frames_per_s: f64, passed: Duration) {
+        history.choice.limit_to(frames_per_s, passed);
+    }
+
+    fn thresholds(history: &History) -> (Option<f64>, f64) {
+        let most = SHORT as f64 / 10.0;
+        let stay = history.stay.load(Ordering::Relaxed);
+        let limit = history.choice.limit.load(Ordering::Relaxed);
+        let now = || match limit {
+            Choice::ALL.. => most,
+            limit => {
+                let epoch = history.epoch.load(Ordering::Relaxed);
+                (limit as f64 / PART as f64 * epoch as f64 / stay as f64).min(most)
+            }
+        };
+        ((stay > 0).then(now), most)
     }
 
     fn another(history: &History) {
@@ -223,8 +337,10 @@ mod tests {
         Read {
             file: 1,
             block,
+            frames: 2,
             is_scan: false,
             of_small_file: false,
+            is_kept: false,
             free_frames: 400,
             total_frames: 1600,
         }
@@ -296,6 +412,57 @@ mod tests {
             Epochs::searched(&history, 600, 600);
         }
         assert!((1..=7).contains(&stay()), "{}", stay());
+    }
+
+    /// A history of a tier that is full, with a budget: a hundred blocks from `n * 1000` on were
+    /// asked for `n` epochs ago, which are 400 requests each.
+    fn limited(frames_per_s: f64) -> History {
+        let history = Epochs::of_tier(1600, 1600);
+        history.stay.store(1 << 20, Ordering::Relaxed);
+        Epochs::limited(&history, f64::MAX, Duration::from_secs(10));
+        for epoch in (1..6).rev() {
+            for block in 0..100 {
+                let _ = history.note(1, epoch * 1000 + block);
+            }
+            history.now.fetch_add(300, Ordering::Relaxed);
+        }
+        // The demand: 0.02 frames a second of each of ten ages.
+        for n in 0..10_000 {
+            let _ = history.choice.takes(Some(n % 10), 2);
+        }
+        Epochs::limited(&history, frames_per_s, Duration::from_secs(100_000));
+        history
+    }
+
+    #[test]
+    fn with_a_budget_what_comes_again_soonest_is_admitted() {
+        let history = limited(0.0501);
+        let admitted = |epoch: u64| {
+            let blocks = (0..100).map(|block| read(epoch * 1000 + block));
+            blocks.filter(|read| Epochs::admitted(&history, read) == Ok(())).count()
+        };
+        assert_eq!(admitted(1), 100, "one epoch ago");
+        let at_limit = admitted(2);
+        assert!((45..=55).contains(&at_limit), "half of two epochs ago: {at_limit}");
+        assert_eq!(admitted(3), 0);
+        let skip = Epochs::admitted(&history, &read(3500));
+        assert!(matches!(skip, Err(Skip::First | Skip::Budget)), "{skip:?}");
+        assert_eq!(Epochs::admitted(&history, &read(4050)), Err(Skip::Budget));
+        let kept = Read { is_kept: true, ..read(5050) };
+        assert_eq!(Epochs::admitted(&history, &kept), Ok(()), "the budget itself limits rules");
+        let (threshold, most) = Epochs::thresholds(&history);
+        let threshold = threshold.unwrap() * (1u64 << 20) as f64;
+        assert!((990.0..=1010.0).contains(&threshold), "2.5 epochs of 400: {threshold}");
+        assert_eq!(most, 0.7);
+    }
+
+    #[test]
+    fn without_a_budget_nothing_is_counted_and_nothing_is_limited() {
+        let history = Epochs::of_tier(1600, 1600);
+        assert!((0..100).all(|n| history.choice.takes(Some(n), 2)));
+        let asked = history.choice.asked.iter().map(|asked| asked.load(Ordering::Relaxed));
+        assert_eq!(asked.sum::<u64>(), 0);
+        assert_eq!(Epochs::thresholds(&history), (None, 0.7));
     }
 
     #[test]

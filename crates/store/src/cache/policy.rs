@@ -20,6 +20,7 @@
 
 use super::usage::Skip;
 use crate::address::BlockIndex;
+use std::time::Duration;
 
 /// What a policy keeps of the blocks of one map page, by their index in it.
 pub(crate) trait Policy: Default + Send + Sync {
@@ -43,6 +44,14 @@ pub(crate) trait Policy: Default + Send + Sync {
     /// read. [`Skip::NoRoom`] where [`Policy::has_room`] says no.
     fn admitted(tier: &Self::OfTier, read: &Read) -> Result<(), Skip>;
 
+    /// From now on so many frames a second may be admitted, of those that it chooses: it takes the
+    /// best of them. `passed`: since this was last said. Never said: as many as it likes.
+    fn limited(tier: &Self::OfTier, frames_per_s: f64, passed: Duration);
+
+    /// What it admits now, and what it admits without a limit, as shares of the time that copies
+    /// stay. `None` while that time is not known.
+    fn thresholds(tier: &Self::OfTier) -> (Option<f64>, f64);
+
     /// What is asked of next is no part of the block that was asked of before, whatever it is.
     fn another(tier: &Self::OfTier);
 
@@ -63,10 +72,14 @@ pub(crate) struct Read {
     /// The number of its file, and its own.
     pub(crate) file: u64,
     pub(crate) block: BlockIndex,
+    /// Its length.
+    pub(crate) frames: u64,
     /// It is part of a scan ([`super::scan`]).
     pub(crate) is_scan: bool,
     /// The file is small beside the tier: to admit it whole displaces little.
     pub(crate) of_small_file: bool,
+    /// A rule takes it whatever the policy says.
+    pub(crate) is_kept: bool,
     /// Frames of the tier that are free, and all of them but those of files that stay.
     pub(crate) free_frames: u64,
     pub(crate) total_frames: u64,
@@ -130,8 +143,10 @@ mod tests {
             let read = Read {
                 file: 1,
                 block: BlockIndex(free_frames),
+                frames: 2,
                 is_scan: false,
                 of_small_file: true,
+                is_kept: false,
                 free_frames,
                 total_frames: 1600,
             };
@@ -154,8 +169,10 @@ mod tests {
                 let read = Read {
                     file: u64::MAX,
                     block: BlockIndex(u64::MAX >> 1),
+                    frames: u64::MAX,
                     is_scan: true,
                     of_small_file: false,
+                    is_kept: false,
                     free_frames: frames,
                     total_frames: frames,
                 };

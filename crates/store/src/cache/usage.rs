@@ -24,6 +24,8 @@ pub enum Skip {
     First,
     /// The tier is full, and it was asked for before, but too long ago.
     Rare,
+    /// It would have become one, and the write budget has room for better ones only, or for none.
+    Budget,
     /// What is free is the writers'.
     NoRoom,
     /// A rule says `none` ([`crate::Keeping::None`]).
@@ -38,10 +40,11 @@ pub enum Skip {
 
 impl Skip {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Skip; 8] = [
+    pub const ALL: [Skip; 9] = [
         Skip::Scan,
         Skip::First,
         Skip::Rare,
+        Skip::Budget,
         Skip::NoRoom,
         Skip::Rule,
         Skip::Outside,
@@ -55,6 +58,7 @@ impl Skip {
             Skip::Scan => "scan",
             Skip::First => "first request",
             Skip::Rare => "requested too long ago",
+            Skip::Budget => "write budget",
             Skip::NoRoom => "no room",
             Skip::Rule => "rule none",
             Skip::Outside => "file without copies",
@@ -69,6 +73,7 @@ impl Skip {
             Skip::Scan => waits::SKIP_SCAN,
             Skip::First => waits::SKIP_FIRST,
             Skip::Rare => waits::SKIP_RARE,
+            Skip::Budget => waits::SKIP_BUDGET,
             Skip::NoRoom => waits::SKIP_NO_ROOM,
             Skip::Rule => waits::SKIP_RULE,
             Skip::Outside => waits::SKIP_OUTSIDE,

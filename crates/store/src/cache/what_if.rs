@@ -24,9 +24,10 @@
 //! background's first step looks for it, because an attach must not take longer for it
 //! ([`Miniatures::seed`]). When the tier grows, what was counted begins anew, of other sizes.
 //!
-//! **Deliberately absent**: redo, pins and rules `keep`, which take their part of a tier whatever
-//! its size; the room of what a rule `none` lets in until it goes home; and a scan that the real
-//! tier hits, which a smaller one would not take for one.
+//! **Deliberately absent**: a write budget, since nobody chose one for the other sizes; redo, pins
+//! and rules `keep`, which take their part of a tier whatever its size; the room of what a rule
+//! `none` lets in until it goes home; and a scan that the real tier hits, which a smaller one would
+//! not take for one.
 
 #[cfg(test)]
 mod tests;
@@ -548,8 +549,10 @@ impl Miniature {
         let read = Read {
             file: asked.file,
             block: asked.block,
+            frames: asked.frames,
             is_scan,
             of_small_file: file_frames / one_in <= self.total / 16,
+            is_kept: false,
             free_frames: self.total.saturating_sub(self.used),
             total_frames: self.total,
         };

@@ -76,17 +76,19 @@ pub(crate) fn admission(
     block: BlockIndex,
     is_scan: bool,
 ) -> std::result::Result<(), Skip> {
-    let read = Read {
-        file: placed.id,
-        block,
-        is_scan,
-        of_small_file: placed.is_small(),
-        free_frames: placed.tier.allocator.free_frames(),
-        total_frames: placed.tier.frames_that_change(),
-    };
     // What is kept is taken at once, scans too, while that does not drive out its like.
     let is_kept =
         placed.keeping() == Keeping::Keep && !placed.tier.kept_went.load(Ordering::Relaxed);
+    let read = Read {
+        file: placed.id,
+        block,
+        frames: placed.block_size.frames(),
+        is_scan,
+        of_small_file: placed.is_small(),
+        is_kept,
+        free_frames: placed.tier.allocator.free_frames(),
+        total_frames: placed.tier.frames_that_change(),
+    };
     Chosen::admitted(&placed.tier.policy, &read).or_else(|skip| match is_kept && has_room(placed) {
         true => Ok(()),
         false => Err(skip),
@@ -199,6 +201,9 @@ impl Mover {
             if !has_room(placed) {
                 return SeenTo { then: Skip::NoRoom, ..seen_to };
             }
+            if !self.is_in_budget(placed) {
+                return SeenTo { then: Skip::Budget, ..seen_to };
+            }
             let evictions = placed.map.evictions.load(Ordering::Acquire);
             let at = placed.block_size.start_of(block);
             if at >= placed.size()
@@ -240,9 +245,16 @@ impl Mover {
             file.read_home_block(placed, placed.block_size.start_of(block), &mut whole)?;
             &whole
         };
+        let Some(taken) = self.take_from_budget(placed) else {
+            placed.usage.skipped(&self.events, Skip::Budget, 1);
+            return Ok(());
+        };
         // Where the tier cannot have a copy home is read as before.
         let skip = match self.admit_block(placed, block, data, evictions, Some(waits::ADMIT)) {
-            Ok(Admitted::Done) => return Ok(()),
+            Ok(Admitted::Done) => {
+                taken.is_spent();
+                return Ok(());
+            }
             Ok(Admitted::NoRoom) => Skip::NoRoom,
             Ok(Admitted::Moved) | Err(_) if placed.map.get(block) != Entry::HOME => Skip::Exists,
             Ok(Admitted::Moved) | Err(_) => Skip::Lost,

@@ -1,6 +1,7 @@
 //! Moving blocks between the tier and home: [`destage`] and [`drain`] bring dirty blocks home,
-//! [`admit`] takes clean copies in, [`evict`] gives them up, [`scrub`] compares blocks at rest,
-//! [`room`] waits for free frames, [`keep`] does all that before anybody has to wait.
+//! [`admit`] takes clean copies in, as [`budget`] lets it, [`evict`] gives them up, [`scrub`]
+//! compares blocks at rest, [`room`] waits for free frames, [`keep`] does all that before anybody
+//! has to wait.
 //!
 //! **Invariant**: home is synced before an entry says that home has a block.
 //!
@@ -8,6 +9,7 @@
 //! the tier (`names`).
 
 pub(crate) mod admit;
+pub(crate) mod budget;
 pub(crate) mod destage;
 pub(crate) mod drain;
 pub(crate) mod evict;

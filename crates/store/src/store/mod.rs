@@ -100,6 +100,7 @@ impl Store {
             tier.settle_idle_lanes();
             self.mover.seed_what_if(tier);
             tier.what_if.play_waiting();
+            self.mover.keep_budget(tier);
             failed = self.names.keep_slots(tier).err().or(failed);
             failed = self.mover.keep_free(tier).err().or(failed);
             if tier.is_ephemeral() {

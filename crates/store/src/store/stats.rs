@@ -2,6 +2,7 @@
 
 use super::Store;
 use crate::address::FRAME;
+use crate::cache::policy::{Chosen, Policy};
 use crate::cache::usage::blocks_read;
 use crate::error::Error;
 use crate::known::FileState;
@@ -57,6 +58,10 @@ impl Store {
                     files_outside: 0,
                     slot_refused: tier.table.lock().refusal().map(|r| r.message.clone()),
                     media: tier.members.iter().map(|m| m.medium.report()).collect(),
+                    write_budget: tier
+                        .budget
+                        .as_ref()
+                        .map(|budget| budget.read(tier.len(), Chosen::thresholds(&tier.policy))),
                     what_if: tier.what_if.read(read),
                     failed: tier.sound().err().map(|e| e.to_string()),
                 };

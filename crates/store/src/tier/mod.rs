@@ -15,6 +15,7 @@ pub(crate) mod open;
 pub(crate) mod table;
 
 use crate::address::{Frame, WordAt};
+use crate::cache::budget::Budget;
 use crate::cache::policy::{Chosen, Policy};
 use crate::cache::what_if::Miniatures;
 use crate::error::Result;
@@ -85,6 +86,8 @@ pub(crate) struct Tier {
     pub(crate) table: Mutex<FileTable>,
     /// What the policy keeps of it.
     pub(crate) policy: <Chosen as Policy>::OfTier,
+    /// How much a day may be written to it.
+    pub(crate) budget: Option<Budget>,
     /// What it would be at other sizes.
     pub(crate) what_if: Miniatures,
     /// Where the search for victims goes on, for each [`Keeping`](crate::profile::Keeping): inode

@@ -6,6 +6,7 @@ use super::geometry::Geometry;
 use super::table::FileTable;
 use super::{Member, Tier};
 use crate::address::FRAME;
+use crate::cache::budget::Budget;
 use crate::cache::policy::{Chosen, Policy};
 use crate::cache::what_if::Miniatures;
 use crate::error::{Error, MediumError, Result};
@@ -543,6 +544,7 @@ pub(crate) fn assemble(
         name: first.name.clone(),
         seed: first.seed,
         policy: Chosen::of_tier(frames, frames_of(first.max_len)),
+        budget: options.write_budget.filter(|_| spec.holds_data).map(Budget::of),
         // Only reads of data files are played.
         what_if: Miniatures::of_tier(
             if spec.holds_data { frames } else { 0 },

@@ -4,6 +4,8 @@
 
 #[path = "../../benches/hit_ratio/belady.rs"]
 mod belady;
+#[path = "../../benches/hit_ratio/budget.rs"]
+mod budget;
 #[path = "../../benches/hit_ratio/epoch.rs"]
 mod epoch;
 #[path = "../../benches/hit_ratio/lirs.rs"]
@@ -78,6 +80,34 @@ fn recency_hits_nothing_in_a_loop_and_the_stores_policy_keeps_what_it_has() {
             _ => {}
         }
     }
+}
+
+#[test]
+fn a_budget_is_kept_by_either_means_and_hits_more_by_the_threshold() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let requests: Vec<u32> = (0..200_000)
+        .map(|n| ((random.f64().powi(3) * BLOCKS as f64) as u32 + n / 500) % BLOCKS as u32)
+        .collect();
+    let with = |budget: Option<budget::Budget>| {
+        let all = epoch::Epochs::new(epoch::Rules::STORE, BLOCKS, SIZE);
+        let mut cache = match budget {
+            Some(budget) => all.with_budget(budget),
+            None => all,
+        };
+        let hits = hits(&mut cache, &requests);
+        (hits, cache.fills(), cache.budget().map(budget::Budget::off))
+    };
+    let (_, all, _) = with(None);
+    let day = requests.len() as u64 / 4;
+    let kept = |by| with(Some(budget::Budget::new(by, all as f64 / 16.0, day)));
+    let (by_threshold, by_chance) = (kept(budget::By::Threshold), kept(budget::By::Chance));
+    for (hits, fills, off) in [by_threshold, by_chance] {
+        let share = fills as f64 * 4.0 / all as f64;
+        assert!((0.95..=1.0).contains(&share), "{share} of the budget, {hits} hits");
+        let off = off.unwrap();
+        assert!(off.steady <= 0.05 && off.early == 0.0, "{off:?}");
+    }
+    assert!(by_threshold.0 > by_chance.0, "{by_threshold:?} {by_chance:?}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod admission;
 mod apart;
 mod at_rest;
 mod between_steps;
+mod budget;
 mod crash_suite;
 mod crash_support;
 mod docs;

@@ -494,7 +494,7 @@ fn the_architecture_names_the_folders_that_there_are() {
 
 #[test]
 fn a_policy_is_chosen_in_one_place() {
-    let others = ["mod", "policy", "scan", "usage", "what_if"];
+    let others = ["mod", "budget", "policy", "scan", "usage", "what_if"];
     let cache =
         fs::read_dir(crates().join("store/src/cache")).unwrap().map(|entry| entry.unwrap().path());
     let policies: Vec<String> = cache

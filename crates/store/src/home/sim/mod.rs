@@ -214,6 +214,11 @@ impl SimHome {
         self.disk.inner.lock().state.clock_ns -= by_ns;
     }
 
+    /// Lets time pass in which nothing happens.
+    pub fn pass_time(&self, by_ns: u64) {
+        self.disk.inner.lock().state.clock_ns += by_ns;
+    }
+
     /// Changes how the file system behaves.
     pub fn set_options(&self, options: SimOptions) {
         self.disk.inner.lock().options = options;
