@@ -6,6 +6,8 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use tiersmith_lab::ByteSize;
 
+use crate::mounted::Wished;
+
 /// Accelerate a database directory in place: no copy, no setting changed
 ///
 /// Stop the database first. Its directory is moved aside into the locked directory
@@ -89,6 +91,13 @@ pub(crate) struct Attach {
     /// replace those of before
     #[arg(long, value_name = "RULE")]
     pub(crate) cache: Vec<String>,
+    /// Bytes a day that may be written to the tier (500G), or drive writes a day of its size
+    /// (0.3dwpd), so that a disk lasts. Fewer of the blocks that are read are copied then, those
+    /// that come again soonest; what programs write is never held back, and copies get what it
+    /// leaves. The day is one of UTC. none: no budget, as without this option; kept until another
+    /// one is given
+    #[arg(long, value_name = "BYTES|DWPD")]
+    pub(crate) write_budget: Option<Wished>,
     /// For studies: delay home as slower storage would (15k-disk-array, all-flash-array,
     /// cloud-network-volume); every report says so
     #[arg(long, value_name = "NAME")]
@@ -219,6 +228,7 @@ impl Attach {
             ("--volatile", self.volatile),
             ("--ephemeral", self.ephemeral == Some(Ephemeral::Yes)),
             ("--cache", !self.cache.is_empty()),
+            ("--write-budget", self.write_budget.is_some()),
             ("--home-model", self.home_model.is_some()),
             ("--threads", self.threads.is_some()),
             ("--transport", self.transport.is_some()),

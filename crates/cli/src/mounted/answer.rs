@@ -450,6 +450,7 @@ fn snapshot(shared: &Shared, home: &AttachedHome) -> Snapshot {
         ("profile", home.profile_name().to_owned()),
         ("home model", stats.home_model.clone().unwrap_or_else(|| "none".into())),
         ("cache rules", cache_rules(home)),
+        ("write budget", write_budget(&stats)),
     ];
     source.settings.extend(settings.map(|(name, value)| (name.to_owned(), value)));
     let mut snapshot = Snapshot::now(source);
@@ -470,6 +471,14 @@ fn snapshot(shared: &Shared, home: &AttachedHome) -> Snapshot {
 fn cache_rules(home: &AttachedHome) -> String {
     let rules: Vec<String> = home.cache_rules().iter().map(|used| used.rule.to_string()).collect();
     if rules.is_empty() { "none".into() } else { rules.join("; ") }
+}
+
+/// The tiers' budgets, in a line.
+fn write_budget(stats: &Stats) -> String {
+    let budgets = stats.tiers.iter().filter_map(|tier| tier.write_budget);
+    let budgets: Vec<String> =
+        budgets.map(|budget| format!("{} bytes a day", budget.bytes_a_day)).collect();
+    if budgets.is_empty() { "none".into() } else { budgets.join("; ") }
 }
 
 fn started_unix_s(known: &Known) -> u64 {
@@ -508,6 +517,15 @@ pub(crate) fn fill(snapshot: &mut Snapshot, stats: &Stats) {
                 snapshot.add_level(&name, "per mille", (1000.0 * ratio).round() as u64);
                 let name = format!("what if tier {} had {size}: written", tier.name);
                 snapshot.add_level(&name, "bytes", point.bytes_written as u64);
+            }
+        }
+        if let Some(budget) = &tier.write_budget {
+            snapshot.add_level("tier write budget", "bytes", budget.bytes_a_day);
+            snapshot.add_level("tier written today", "bytes", budget.written_today);
+            snapshot.add_level("tier copied today", "bytes", budget.copied_today);
+            if let Some(threshold) = budget.threshold {
+                let threshold = (1000.0 * threshold).round() as u64;
+                snapshot.add_level("tier write budget threshold", "per mille", threshold);
             }
         }
         snapshot.add_level("tier dirty", "bytes", tier.dirty_bytes);

@@ -15,6 +15,7 @@ use tiersmith_lab::ByteSize;
 use tiersmith_mount::Reporter;
 use tiersmith_store::{AttachedHome, Durability, FileClass, TierStats, waits};
 
+use super::budget::LiveBudget;
 use super::confine::Confined;
 use super::dirty_since::DirtySince;
 use super::links::OutsideHome;
@@ -207,6 +208,9 @@ pub(crate) struct LiveTier {
     /// Its file table.
     #[serde(default)]
     pub(crate) table: LiveTable,
+    /// How much of its write budget is used; absent without one.
+    #[serde(default)]
+    pub(crate) write_budget: Option<LiveBudget>,
     /// What it would do at other sizes; absent where it is too small to say.
     #[serde(default)]
     pub(crate) what_if: Option<LiveWhatIf>,
@@ -527,6 +531,7 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince, work:
             media: tier.media.iter().flat_map(|medium| medium.lines()).map(str::to_owned).collect(),
             failed: tier.failed.clone(),
             table: LiveTable::of(tier),
+            write_budget: tier.write_budget.as_ref().map(LiveBudget::of),
             what_if: tier.what_if.as_ref().map(LiveWhatIf::of),
         })
         .collect();
@@ -655,6 +660,7 @@ impl Live {
                 table.files,
                 table.fits()
             ));
+            out.push_str(&tier.write_budget.as_ref().map_or(String::new(), LiveBudget::text));
         }
         out.push_str(&format!(
             "\n  {:<6} {:>7} {:>7} {:>10} {:>10} {:>10}\n",
@@ -681,6 +687,9 @@ impl Live {
         out.push_str(&self.usage.text());
         for tier in &self.tiers {
             out.push_str(&tier.what_if.as_ref().map_or(String::new(), |w| w.text(&tier.name)));
+            if tier.what_if.is_some() && tier.write_budget.is_some() {
+                out.push_str("  modelled without the write budget\n");
+            }
         }
         out.push_str(&format!(
             "\n  drain lag: {} of redo not home yet\n",

@@ -27,6 +27,7 @@ use tiersmith_store::{
 };
 
 use super::belief::{is_believed, is_trusted};
+use super::budget;
 use super::cloud_disk;
 use super::device;
 use super::pages;
@@ -52,6 +53,7 @@ pub(super) mod key {
     pub(in crate::mounted) const MODEL: &str = "mount.home_model";
     /// Rules, a line each.
     pub(in crate::mounted) const CACHE: &str = "mount.cache";
+    pub(in crate::mounted) const WRITE_BUDGET: &str = "mount.write_budget";
     /// The tier's file was made by `attach` and goes with `detach`.
     pub(in crate::mounted) const MADE: &str = "mount.made_tier";
 }
@@ -167,6 +169,7 @@ impl Plan {
         let model = wish.home_model.clone().or_else(|| door.get(key::MODEL).cloned());
         let home_model = model.as_deref().map(named_model).transpose()?;
         let (cache, cache_text) = cache_rules(wish, door, &mut remarks)?;
+        let write_budget = budget::budget(wish.write_budget, door, &mut remarks);
         let mut noted = BTreeMap::new();
         if at != path {
             let _ = noted.insert(key::AT.to_owned(), utf8(&at)?.to_owned());
@@ -181,6 +184,7 @@ impl Plan {
             (key::PASSTHROUGH_MAX, wish.passthrough_max.map(|most| most.bytes().to_string())),
             (key::MODEL, model),
             (key::CACHE, cache_text),
+            (key::WRITE_BUDGET, wish.write_budget.map(|budget| budget.to_string())),
         ];
         for (key, value) in numbers {
             if let Some(value) = value.or_else(|| door.get(key).cloned()) {
@@ -211,6 +215,7 @@ impl Plan {
             door: noted,
             home_model,
             cache,
+            write_budget,
             lent_max_bytes,
             lent_rest: tiersmith_store::Options::LENT_REST,
             members_of: Some(tier::whose()),

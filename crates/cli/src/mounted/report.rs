@@ -48,6 +48,9 @@ pub(crate) struct Attached {
     /// Which files the tier keeps.
     #[serde(default)]
     pub(crate) cache: Vec<LiveCacheRule>,
+    /// Bytes a day that may be written to the tier.
+    #[serde(default)]
+    pub(crate) write_budget: Option<u64>,
     /// Whether it was attached before.
     pub(crate) again: bool,
     /// What opening the tier found and did.
@@ -139,6 +142,12 @@ impl Attached {
         out.push_str(&format!("  profile:   {} ({})\n", self.profile, self.profile_why));
         for rule in &self.cache {
             out.push_str(&format!("  cache:     {rule}\n"));
+        }
+        if let Some(budget) = self.write_budget {
+            out.push_str(&format!(
+                "  budget:    {} a day written to the tier\n",
+                super::size(budget)
+            ));
         }
         for line in self.door.lines() {
             out.push_str(&format!("  {line}\n"));

@@ -315,6 +315,7 @@ fn mount(
         profile_why: plan.profile_why.clone(),
         home_model: stats.home_model.clone(),
         cache,
+        write_budget: stats.tiers.iter().find_map(|tier| Some(tier.write_budget?.bytes_a_day)),
         again: plan.again,
         recovery: stats.recovery.to_string(),
         fits,

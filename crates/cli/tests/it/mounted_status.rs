@@ -274,6 +274,48 @@ fn rules_of_the_cache_are_noted_shown_and_replaced_and_bad_ones_are_all_named() 
 }
 
 #[test]
+fn a_write_budget_is_noted_shown_replaced_and_ended_and_one_of_nothing_is_refused() {
+    if !can_mount("a write budget") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let (home, fast) = (site.home_str(), site.fast_str());
+    let with = |budget| refused(&["attach", home, "--fast", fast, "--write-budget", budget]);
+    for (budget, says) in [("0", "none=PATTERN"), ("0dwpd", "none=PATTERN"), ("fast", "0.3dwpd")] {
+        let said = with(budget);
+        assert!(said.contains(says) && said.contains("--write-budget"), "{said}");
+    }
+    site.assert_plain();
+
+    let attached = site.attach(&["--write-budget", "0.5dwpd"]);
+    let bytes = attached["tier_bytes"].as_u64().unwrap() / 2;
+    assert_eq!(attached["write_budget"], bytes);
+    let used = |site: &Site| site.live()["tiers"][0]["write_budget"].clone();
+    assert_eq!(used(&site)["bytes_a_day"], bytes, "{}", site.live());
+    // Nothing has grown yet, so nothing is copied; what is written is.
+    let mut written = fs::File::create(site.home.join("base/1/9")).unwrap();
+    written.write_all(&blocks(5, 8)).unwrap();
+    written.sync_all().unwrap();
+    drop(written);
+    wait_until("what was written counts", || {
+        used(&site)["written_today"].as_u64().unwrap() >= 8 * 8192
+    });
+    let shown = text(&good(&["status", home]));
+    assert!(shown.contains("of the write budget of"), "{shown}");
+    assert!(shown.contains("programs alone"), "{shown}");
+    good(&["unmount", home]);
+
+    assert_eq!(site.attach_again()["write_budget"], bytes, "it was noted");
+    good(&["unmount", home]);
+    let other = json(&good(&["attach", home, "--json", "--write-budget", "3G"]));
+    assert_eq!(other["write_budget"], 3_u64 << 30);
+    good(&["unmount", home]);
+    let none = json(&good(&["attach", home, "--json", "--write-budget", "none"]));
+    assert_eq!((&none["write_budget"], used(&site)), (&Value::Null, Value::Null));
+    good(&["detach", home]);
+}
+
+#[test]
 fn status_and_snapshots_say_what_the_cache_did_by_class_and_by_file() {
     if !can_mount("a home whose cache is counted") {
         return;
