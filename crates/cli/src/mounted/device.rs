@@ -323,8 +323,8 @@ pub(super) fn presence(note: &Attachment, member: &Path) -> Option<Presence> {
     Some(match unread.is_empty() {
         true => Presence::Gone,
         false => Presence::Unknown(format!(
-            "it may be on a device that cannot be read ({}). Work as root, where all devices may be \
-             read, or take that one away",
+            "it may be on a device that cannot be read ({}). Work as root, where all devices may \
+             be read, or take that one away",
             unread.join("; ")
         )),
     })

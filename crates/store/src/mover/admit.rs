@@ -252,7 +252,7 @@ impl Mover {
         // Where the tier cannot have a copy home is read as before.
         let skip = match self.admit_block(placed, block, data, evictions, Some(waits::ADMIT)) {
             Ok(Admitted::Done) => {
-                taken.is_spent();
+                taken.spend();
                 return Ok(());
             }
             Ok(Admitted::NoRoom) => Skip::NoRoom,

@@ -21,7 +21,7 @@ pub(crate) struct Taken<'a> {
 
 impl Taken<'_> {
     /// The copy was made.
-    pub(crate) fn is_spent(mut self) {
+    pub(crate) fn spend(mut self) {
         self.budget = None;
     }
 }
