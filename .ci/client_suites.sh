@@ -2,8 +2,10 @@
 # Runs the test suites of clients of Redis against `tiersmith kv`. Called by `./check --client-suites`.
 #
 # redis-py's suite is in its source distribution (PyPI), go-redis's in its module (Go's proxy), BullMQ
-# is a package of npm: each of one version, known by the checksum in .ci/checksums. Nothing of them is
-# part of this project, and nothing is installed outside of target. Each suite runs twice: against
+# is a package of npm: each of one version, known by the checksum in .ci/checksums. What they depend on
+# comes from PyPI, Go's proxy and npm, with the versions below or those that they ask for. Nothing of
+# them is part of this project; it is installed below target, but for Debian's packages if root asks,
+# and what pip, Go and npm keep for the next time. Each suite runs twice: against
 # redis-server 7.0.15, which says which tests count, and against `tiersmith kv` on EMULATED tiers.
 # Tests of the cluster, of Sentinel and of modules do not apply, nor do those of redis-py that speak
 # to no server.
@@ -53,14 +55,14 @@ skip() {
 # A Python in target with what redis-py's dev_requirements.txt asks for and its tests import.
 python_with_libraries() {
     local place=$build/python
-    [ ! -e "$place/complete" ] || return 0
+    [ "$(cat "$place/complete" 2>/dev/null)" != "$redis_py" ] || return 0
     packages_or_false python3 python3 || return 1
     python3 -c 'import ensurepip, venv' 2>/dev/null || install_if_root python3-venv || return 1
     echo "installing with pip into $place: what the tests of redis-py import"
     rm -rf "$place"
     { python3 -m venv "$place" && "$place/bin/pip" install --disable-pip-version-check -q "redis==$redis_py" mock==5.2.0 \
         numpy==2.2.6 packaging==24.2 pybreaker==1.4.1 pytest==8.4.2 pytest-asyncio==1.1.0 pytest-timeout==2.4.0 \
-        redis-entraid==1.0.0 && : >"$place/complete"; } >"$build/python.log" 2>&1 </dev/null
+        redis-entraid==1.0.0 && echo "$redis_py" >"$place/complete"; } >"$build/python.log" 2>&1 </dev/null
 }
 
 install_if_root() {
@@ -161,6 +163,7 @@ run_pytest() {
     while IFS= read -r file; do
         log=${file#tests/} log=$logs/${log//\//-}
         port=$(free_port) tls_port=$(free_port)
+        while [ "$tls_port" = "$port" ]; do tls_port=$(free_port); done
         start "$which" "$port" "$tls_port" "$log.server"
         # No modules are at port 1. Its own limit of 30 seconds for a test is too short for a busy machine,
         # and its filter of warnings wants a module that nothing else needs.
@@ -243,16 +246,22 @@ end_started() {
     local process
     [ -f "$work/started" ] || return 0
     while read -r process; do
-        if grep -qaF "$work" "/proc/$process/cmdline" 2>/dev/null; then kill -9 "$process" 2>/dev/null || true; fi
+        # A redis-server has written over its command line; both work in directories of the suite.
+        if grep -qaF "$work" "/proc/$process/cmdline" 2>/dev/null || [[ $(readlink "/proc/$process/cwd") == "$work"/* ]]; then
+            kill -9 "$process" 2>/dev/null || true
+        fi
     done <"$work/started"
     rm -f "$work/started"
 }
 
 # Ports that the suite takes for granted become free ones, and it begins without a cluster.
 adapt_go_redis() {
-    local main=$work/go-redis/main_test.go port
+    local main=$work/go-redis/main_test.go port free given=' '
     for port in 6380 6381 6390 6391 6392 9123 9124 9125 9126 9127 9128; do
-        sed -i "s/\"$port\"/\"$(free_port)\"/" "$main"
+        free=$(free_port)
+        while [[ $given == *" $free "* ]]; do free=$(free_port); done
+        given+="$free "
+        sed -i "s/\"$port\"/\"$free\"/" "$main"
     done
     sed -i -e '/^\t*Expect(startCluster(ctx, cluster))/d' -e '/^\t*Expect(cluster.Close())/d' "$main"
 }

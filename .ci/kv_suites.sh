@@ -22,7 +22,6 @@ packages_or_false() {
     if [ "$(id -u)" != 0 ] || ! have apt-get; then return 1; fi
     echo "installing with apt-get: $*"
     apt-get update -qq >/dev/null 2>&1 || true
-    # No server of the system's own is started.
     install_quietly "$@" && have "$command"
 }
 
@@ -38,6 +37,8 @@ set_up_redis() {
         remedy="apt-get install redis-server"
         return 1
     fi
+    # Servers start in directories of their own.
+    redis=$(realpath "$redis")
     "$redis" --version 2>/dev/null | grep -q "v=$version " && return 0
     why="$redis is not version $version, which says which tests count"
     remedy="it with TIERSMITH_REDIS=FILE, a redis-server $version"
@@ -47,14 +48,17 @@ set_up_redis() {
 # `kv`: the program under test, built if TIERSMITH_SUITE_KV does not name one.
 set_up_tiersmith() {
     kv=${TIERSMITH_SUITE_KV:-}
-    [ -z "$kv" ] || return 0
+    if [ -n "$kv" ]; then
+        kv=$(realpath "$kv")
+        return 0
+    fi
     set_up
     echo "building tiersmith"
     cargo build --release -p tiersmith-cli >"$build/build.log" 2>&1 || {
         tail -n 30 "$build/build.log"
         give_up "tiersmith could not be built"
     }
-    kv=$target/release/tiersmith
+    kv=$(realpath "$target/release/tiersmith")
 }
 
 # The number of a TCP port that nobody has.
