@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use tiersmith_lab::ByteSize;
 
-use crate::mounted::Wished;
+use crate::write_budget::Wished;
 
 /// Accelerate a database directory in place: no copy, no setting changed
 ///

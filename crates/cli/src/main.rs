@@ -22,6 +22,7 @@ mod probe;
 mod progress;
 mod signals;
 mod top;
+mod write_budget;
 
 use std::process::ExitCode;
 

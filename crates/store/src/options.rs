@@ -1,7 +1,6 @@
 //! What a home is attached with: tiers, and how. Deliberately not here: attaching (`attach.rs`),
 //! and what a profile says of a file.
 
-use crate::cache::budget::WriteBudget;
 use crate::error::{Error, Result};
 use crate::format::slot::SLOT;
 use crate::home::model::HomeModel;
@@ -267,5 +266,48 @@ impl Default for Options {
             seed: None,
             planted: Planted::None,
         }
+    }
+}
+
+/// Bytes a day that may be written to a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteBudget {
+    /// So many.
+    Bytes(u64),
+    /// Drive writes per day: so many thousandths of the tier's own bytes.
+    DriveWrites {
+        /// 300 is 0.3 DWPD.
+        thousandths: u64,
+    },
+}
+
+impl WriteBudget {
+    /// The least that is one: with less, hardly a block a day would come in.
+    pub const LEAST: u64 = 1 << 20;
+
+    /// For a tier of so many bytes.
+    #[must_use]
+    pub fn bytes_a_day(self, tier_bytes: u64) -> u64 {
+        match self {
+            WriteBudget::Bytes(bytes) => bytes,
+            WriteBudget::DriveWrites { thousandths } => {
+                let bytes = u128::from(tier_bytes) * u128::from(thousandths) / 1000;
+                u64::try_from(bytes).unwrap_or(u64::MAX)
+            }
+        }
+    }
+
+    /// Why it is no budget; `None`: it is one.
+    #[must_use]
+    pub fn refusal(self) -> Option<String> {
+        let what = match self {
+            WriteBudget::Bytes(bytes) if bytes < Self::LEAST => format!("{bytes} bytes a day"),
+            WriteBudget::DriveWrites { thousandths: 0 } => "0 drive writes a day".to_owned(),
+            _ => return None,
+        };
+        Some(format!(
+            "a write budget of {what} would let no block in; give 1 MiB or more, or keep blocks \
+             out with a cache rule: none=PATTERN, or none=** for all files"
+        ))
     }
 }

@@ -1,67 +1,15 @@
-//! The write budget of a tier: as it is given, noted and shown.
+//! The write budget of a tier: as it is noted and shown.
 //!
 //! **Deliberately absent**: keeping it (crate `store`).
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use tiersmith_lab::ByteSize;
 use tiersmith_store::{BudgetUse, WriteBudget};
 
 use super::plan::key;
 use super::size;
-
-/// Drive writes a day beyond which nobody means it.
-const DRIVE_WRITES_MOST: f64 = 1000.0;
-
-/// What a user wants: a budget, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wished(Option<WriteBudget>);
-
-impl FromStr for Wished {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let word = text.trim().to_ascii_lowercase();
-        if word == "none" {
-            return Ok(Wished(None));
-        }
-        let budget = match word.strip_suffix("dwpd") {
-            Some(writes) => {
-                let writes = writes.trim().parse::<f64>().ok();
-                let writes = writes.filter(|n| (0.0..=DRIVE_WRITES_MOST).contains(n));
-                writes
-                    .map(|n| WriteBudget::DriveWrites { thousandths: (n * 1000.0).round() as u64 })
-            }
-            None => word.parse::<ByteSize>().ok().map(|size| WriteBudget::Bytes(size.bytes())),
-        };
-        let budget = budget.ok_or_else(|| {
-            format!(
-                "`{}` is no write budget; write bytes a day (500G), drive writes a day of the \
-                 tier's size (0.3dwpd), or none",
-                text.escape_debug()
-            )
-        })?;
-        match budget.refusal() {
-            None => Ok(Wished(Some(budget))),
-            Some(why) => Err(format!("{why}; without a budget: --write-budget none")),
-        }
-    }
-}
-
-impl fmt::Display for Wished {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            None => f.write_str("none"),
-            Some(WriteBudget::Bytes(bytes)) => write!(f, "{bytes}"),
-            Some(WriteBudget::DriveWrites { thousandths }) => {
-                write!(f, "{}dwpd", thousandths as f64 / 1000.0)
-            }
-        }
-    }
-}
+use crate::write_budget::Wished;
 
 /// The budget as said, else as noted.
 pub(super) fn budget(
@@ -76,7 +24,7 @@ pub(super) fn budget(
         });
         read.ok()
     };
-    wish.or_else(noted)?.0
+    wish.or_else(noted)?.budget()
 }
 
 /// What became of a tier's budget.
@@ -128,7 +76,9 @@ impl LiveBudget {
                  and not {:.2}",
                 self.threshold_most
             ),
-            Some(_) | None => "it holds nothing back now".to_owned(),
+            Some(_) | None => {
+                "what is read is copied as without it, as far as it has grown by now".to_owned()
+            }
         };
         out.push_str(&format!("    {:<28} {how}\n", "write budget"));
         out
@@ -141,40 +91,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_read_as_it_is_written_and_what_is_none_is_refused_with_what_to_do() {
-        let read = |text: &str| text.parse::<Wished>();
-        for (text, noted) in [
-            ("500G", "536870912000"),
-            (" 2 TiB ", "2199023255552"),
-            ("0.3dwpd", "0.3dwpd"),
-            ("1 DWPD", "1dwpd"),
-            ("none", "none"),
-        ] {
-            let wished = read(text).unwrap();
-            assert_eq!(wished.to_string(), noted);
-            assert_eq!(read(noted), Ok(wished), "{text}");
-        }
-        for none in ["0", "0G", "0dwpd", "0.0001dwpd", "500"] {
-            let said = read(none).unwrap_err();
-            assert!(said.contains("would let no block in"), "{none}: {said}");
-            assert!(said.contains("none=PATTERN") && said.contains("budget none"), "{said}");
-        }
-        for bad in
-            ["", "-1", "dwpd", "-1dwpd", "nandwpd", "infdwpd", "1e9dwpd", "5X", "99999999T\n"]
-        {
-            let said = read(bad).unwrap_err();
-            assert!(said.contains("is no write budget") && !said.contains('\n'), "{bad}: {said}");
-        }
-    }
-
-    #[test]
     fn a_note_that_was_damaged_costs_the_budget_and_nothing_else() {
         let mut remarks = Vec::new();
         let door = |text: &str| BTreeMap::from([(key::WRITE_BUDGET.to_owned(), text.to_owned())]);
         let some = Some(WriteBudget::Bytes(1 << 30));
         assert_eq!(budget(None, &door("1073741824"), &mut remarks), some);
-        assert_eq!(budget(Some(Wished(some)), &door("none"), &mut remarks), some);
-        assert_eq!(budget(Some(Wished(None)), &door("1G"), &mut remarks), None);
+        assert_eq!(budget(Some("1G".parse().unwrap()), &door("none"), &mut remarks), some);
+        assert_eq!(budget(Some("none".parse().unwrap()), &door("1G"), &mut remarks), None);
         assert_eq!(budget(None, &BTreeMap::new(), &mut remarks), None);
         assert_eq!(remarks, [""; 0]);
         for damaged in ["0", "\u{1b}[2J", "much"] {
@@ -199,7 +122,7 @@ mod tests {
         assert!(said.contains("within 0.25 of the time that copies stay, and not 0.70"), "{said}");
         for threshold in [None, Some(0.7)] {
             let free = LiveBudget { threshold, ..budget.clone() };
-            assert!(free.text().contains("holds nothing back"), "{}", free.text());
+            assert!(free.text().contains("copied as without it"), "{}", free.text());
         }
         let overdrawn = LiveBudget { is_overdrawn: true, ..budget };
         assert!(overdrawn.text().contains("programs alone"), "{}", overdrawn.text());

@@ -51,7 +51,6 @@ use place::{Place, Standing};
 
 pub(crate) use answer::fill;
 pub(crate) use belief::is_believed;
-pub(crate) use budget::Wished;
 pub(crate) use cloud_disk::emptied_at_stop;
 pub(crate) use give_back::{Detached, GiveUp, detach, detach_store};
 pub(crate) use heat::{HotFile, HotTier, LiveHot, Rates};

@@ -6,10 +6,12 @@
 //! to. What is not used is saved until midnight. So a day never has more than the budget, and a
 //! restart is given nothing.
 //!
-//! That is the limit. What keeps within it, and chooses, is the policy: every [`STEP`] it is told
-//! how many bytes a second it may admit ([`super::policy::Policy::limited`]), which is what is left
-//! of the day's budget over what is left of the day, less what programs write meanwhile. Programs
-//! are never held back: what they write is taken from the budget, and clean copies get the rest.
+//! That is the limit. What the policy chooses is also held to twice the rate that it was told:
+//! after idle hours, of which it has learned nothing, it would let everything in. What keeps within
+//! the limit, and chooses, is the policy: every [`STEP`] it is told how many bytes a second it may
+//! admit ([`super::policy::Policy::limited`]), which is what is left of the day's budget over what
+//! is left of the day, less what programs write meanwhile. Programs are never held back: what they
+//! write is taken from the budget, and clean copies get the rest.
 //!
 //! Time is the home's clock, as far as it goes on. Set back, it stands still until it moves again;
 //! set forward, it has at most saved the budget of the day until then.
@@ -17,54 +19,24 @@
 //! **Deliberately absent**: the state of an earlier attach. Nothing is written for the budget, so
 //! what was saved before a restart is given up, and so is a debt of programs.
 
+use crate::options::WriteBudget;
 use crate::sync::Mutex;
 use std::time::Duration;
 
 const DAY_NS: u64 = 86_400_000_000_000;
 /// How often the policy is told what it may admit.
 const STEP: Duration = Duration::from_secs(10);
+/// How much faster than it was told the policy's choice is copied at most, which lets what is asked
+/// for go up and down.
+const CHOOSABLE: f64 = 2.0;
+/// Of how long a time that is saved, at the rate that the policy was told.
+const BURST: Duration = Duration::from_secs(60);
+/// The same at the least: a block of any size.
+const BURST_LEAST: u64 = 1 << 20;
+/// A clock that was set back by less was read before another reader's, and is not set back.
+const READ_BEFORE_NS: u64 = 1_000_000_000;
 /// Over how long the rate of what cannot be chosen is smoothed.
 const SMOOTHED_S: f64 = 300.0;
-
-/// Bytes a day that may be written to a tier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteBudget {
-    /// So many.
-    Bytes(u64),
-    /// Drive writes per day: so many thousandths of the tier's own bytes.
-    DriveWrites {
-        /// 300 is 0.3 DWPD.
-        thousandths: u64,
-    },
-}
-
-impl WriteBudget {
-    /// The least that is one: with less, hardly a block a day would come in.
-    pub const LEAST: u64 = 1 << 20;
-
-    /// For a tier of so many bytes.
-    #[must_use]
-    pub fn bytes_a_day(self, tier_bytes: u64) -> u64 {
-        match self {
-            WriteBudget::Bytes(bytes) => bytes,
-            WriteBudget::DriveWrites { thousandths } => share(tier_bytes, thousandths, 1000),
-        }
-    }
-
-    /// Why it is no budget; `None`: it is one.
-    #[must_use]
-    pub fn refusal(self) -> Option<String> {
-        let what = match self {
-            WriteBudget::Bytes(bytes) if bytes < Self::LEAST => format!("{bytes} bytes a day"),
-            WriteBudget::DriveWrites { thousandths: 0 } => "0 drive writes a day".to_owned(),
-            _ => return None,
-        };
-        Some(format!(
-            "a write budget of {what} would let no block in; give 1 MiB or more, or keep blocks \
-             out with a cache rule: none=PATTERN, or none=** for all files"
-        ))
-    }
-}
 
 /// What is known of a tier's budget.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -116,6 +88,8 @@ struct Day {
     all_others: u64,
     /// Copies that rules take, which the policy has no choice about.
     unchosen: u64,
+    /// What the policy may still choose until the next step; `None` before the first.
+    choosable: Option<u64>,
     step: Step,
 }
 
@@ -141,6 +115,9 @@ impl Day {
             self.step.at_ns = now_ns;
             return;
         };
+        if (1..READ_BEFORE_NS).contains(&self.now_ns.saturating_sub(now_ns)) {
+            return;
+        }
         let went_on = now_ns.saturating_sub(self.now_ns);
         self.now_ns = now_ns;
         // A step over a clock that was set back is no time at all.
@@ -161,6 +138,13 @@ impl Day {
     fn written(&self) -> u64 {
         self.copied + self.others
     }
+
+    /// Whether a copy of so many bytes is within what the budget has grown to, and within what may
+    /// be chosen if it `is_chosen`.
+    fn has_room(&self, budget: u64, bytes: u64, is_chosen: bool) -> bool {
+        self.written() + bytes <= self.grown(budget)
+            && (!is_chosen || self.choosable.is_none_or(|left| bytes <= left))
+    }
 }
 
 impl Budget {
@@ -168,22 +152,32 @@ impl Budget {
         Self { wanted, day: Mutex::default() }
     }
 
-    /// Whether so many bytes more are within the budget of a tier of so many.
-    pub(crate) fn has_room(&self, now_ns: u64, tier_bytes: u64, bytes: u64) -> bool {
+    /// Whether so many bytes more are within the budget of a tier of so many, for a copy which a
+    /// rule wants unless it `is_chosen`.
+    pub(crate) fn has_room(
+        &self,
+        now_ns: u64,
+        tier_bytes: u64,
+        bytes: u64,
+        is_chosen: bool,
+    ) -> bool {
         let mut day = self.day.lock();
         day.at(now_ns);
-        day.written() + bytes <= day.grown(self.wanted.bytes_a_day(tier_bytes))
+        day.has_room(self.wanted.bytes_a_day(tier_bytes), bytes, is_chosen)
     }
 
-    /// The same, and takes them for a copy, which a rule wants unless it `is_chosen`.
+    /// The same, and takes them.
     pub(crate) fn take(&self, now_ns: u64, tier_bytes: u64, bytes: u64, is_chosen: bool) -> bool {
         let mut day = self.day.lock();
         day.at(now_ns);
-        let takes = day.written() + bytes <= day.grown(self.wanted.bytes_a_day(tier_bytes));
+        let takes = day.has_room(self.wanted.bytes_a_day(tier_bytes), bytes, is_chosen);
         if takes {
             day.copied += bytes;
             day.all_copied += bytes;
-            day.unchosen += if is_chosen { 0 } else { bytes };
+            match is_chosen {
+                true => day.choosable = day.choosable.map(|left| left - bytes),
+                false => day.unchosen += bytes,
+            }
         }
         takes
     }
@@ -193,14 +187,17 @@ impl Budget {
         let mut day = self.day.lock();
         day.copied = day.copied.saturating_sub(bytes);
         day.all_copied = day.all_copied.saturating_sub(bytes);
-        day.unchosen = day.unchosen.saturating_sub(if is_chosen { 0 } else { bytes });
+        match is_chosen {
+            true => day.choosable = day.choosable.map(|left| left.saturating_add(bytes)),
+            false => day.unchosen = day.unchosen.saturating_sub(bytes),
+        }
     }
 
     /// Whether it is time for a step.
     pub(crate) fn is_due(&self, now_ns: u64) -> bool {
         let mut day = self.day.lock();
         day.at(now_ns);
-        now_ns - day.step.at_ns >= STEP.as_nanos() as u64
+        now_ns.saturating_sub(day.step.at_ns) >= STEP.as_nanos() as u64
     }
 
     /// A step: `written` bytes were written to the tier since the attach. What the policy may
@@ -209,7 +206,7 @@ impl Budget {
         let budget = self.wanted.bytes_a_day(tier_bytes);
         let mut day = self.day.lock();
         day.at(now_ns);
-        let passed = Duration::from_nanos(now_ns - day.step.at_ns);
+        let passed = Duration::from_nanos(now_ns.saturating_sub(day.step.at_ns));
         let all_others = written.saturating_sub(day.all_copied).max(day.all_others);
         day.others += all_others - day.all_others;
         day.all_others = all_others;
@@ -223,7 +220,11 @@ impl Budget {
         let left = share(budget, (day.passed_ns + left_ns).min(DAY_NS), DAY_NS)
             .saturating_sub(day.written());
         let per_s = left as f64 / Duration::from_nanos(left_ns).as_secs_f64();
-        Allowance { bytes_per_s: (per_s - unchosen_per_s).max(0.0), passed }
+        let bytes_per_s = (per_s - unchosen_per_s).max(0.0);
+        let most = ((bytes_per_s * BURST.as_secs_f64()) as u64).max(BURST_LEAST);
+        let more = (bytes_per_s * s * CHOOSABLE) as u64;
+        day.choosable = Some(day.choosable.unwrap_or(0).saturating_add(more).min(most));
+        Allowance { bytes_per_s, passed }
     }
 
     pub(crate) fn read(&self, tier_bytes: u64, thresholds: (Option<f64>, f64)) -> BudgetUse {
@@ -293,9 +294,34 @@ mod tests {
         let budget = budget();
         assert!(!budget.take(MIDNIGHT, 0, HOUR, true));
         assert!(budget.take(MIDNIGHT + HOUR_NS, 0, HOUR, true));
-        assert!(!budget.has_room(MIDNIGHT + HOUR_NS, 0, 1));
+        assert!(!budget.has_room(MIDNIGHT + HOUR_NS, 0, 1, true));
         budget.give_back(HOUR, true);
-        assert!(budget.has_room(MIDNIGHT + HOUR_NS, 0, HOUR));
+        assert!(budget.has_room(MIDNIGHT + HOUR_NS, 0, HOUR, true));
+    }
+
+    #[test]
+    fn what_idle_hours_saved_is_not_copied_before_the_policy_has_learned_what_is_asked_for() {
+        // A byte a second is a mebibyte here.
+        let budget = Budget::of(WriteBudget::Bytes(86_400 << 20));
+        let mut now_ns = MIDNIGHT;
+        let _ = budget.step(now_ns, 0, 0);
+        now_ns += 12 * HOUR_NS;
+        let mut copied = 0;
+        for step in 0..6 {
+            let _ = budget.step(now_ns, 0, 0);
+            let pieces = (0..86_400).take_while(|_| budget.take(now_ns, 0, 1 << 20, true)).count();
+            // The rate is two: half a day is left, and half a day was saved.
+            let most = if step == 0 { 120 } else { 40 };
+            assert!((most - 3..=most).contains(&pieces), "step {step}: {pieces} MiB");
+            copied += pieces;
+            now_ns += STEP.as_nanos() as u64;
+        }
+        assert!(copied < 12 * 3600 / 100, "{copied} s of twelve hours went in a minute");
+        assert!(budget.take(now_ns, 0, 3600 << 20, false), "a rule has what was saved");
+        // Another reader's look at the clock, from before.
+        let used = budget.read(0, (None, 0.7));
+        assert!(!budget.is_due(now_ns - 5));
+        assert_eq!(budget.read(0, (None, 0.7)), used);
     }
 
     #[test]

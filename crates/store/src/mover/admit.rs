@@ -232,6 +232,10 @@ impl Mover {
         evictions: u64,
     ) -> Result<()> {
         let mut kept = Kept::default();
+        if !self.is_in_budget(placed) {
+            placed.usage.skipped(&self.events, Skip::Budget, 1);
+            return Ok(());
+        }
         if !has_room(placed) || !placed.make_leaf(block, &mut kept)? {
             placed.usage.skipped(&self.events, Skip::NoRoom, 1);
             return Ok(());

@@ -11,6 +11,7 @@ use crate::known::Placed;
 use crate::ledger::Ledger;
 use crate::profile::Keeping;
 use crate::waits;
+use std::sync::atomic::Ordering;
 
 /// Bytes of a budget for a copy that is being made. They go back unless it was.
 pub(crate) struct Taken<'a> {
@@ -35,20 +36,26 @@ impl Drop for Taken<'_> {
 }
 
 impl Mover {
+    /// Whether it is the policy's choice that a block is copied: not while a rule takes it at once.
+    fn is_chosen(placed: &Placed) -> bool {
+        placed.keeping() != Keeping::Keep || placed.tier.kept_went.load(Ordering::Relaxed)
+    }
+
     /// Whether the budget has room for a copy of a block.
     pub(crate) fn is_in_budget(&self, placed: &Placed) -> bool {
         let tier = &placed.tier;
         let bytes = placed.block_size.bytes() as u64;
-        tier.budget
-            .as_ref()
-            .is_none_or(|budget| budget.has_room(self.env.home.now_ns(), tier.len(), bytes))
+        tier.budget.as_ref().is_none_or(|budget| {
+            let now_ns = self.env.home.now_ns();
+            budget.has_room(now_ns, tier.len(), bytes, Self::is_chosen(placed))
+        })
     }
 
     /// Takes from the budget what a copy of a block needs. `None`: it has not so much.
     pub(crate) fn take_from_budget<'a>(&self, placed: &'a Placed) -> Option<Taken<'a>> {
         let tier = &placed.tier;
         let bytes = placed.block_size.bytes() as u64;
-        let is_chosen = placed.keeping() != Keeping::Keep;
+        let is_chosen = Self::is_chosen(placed);
         let budget = tier.budget.as_ref();
         let now = || self.env.home.now_ns();
         budget

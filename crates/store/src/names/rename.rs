@@ -8,7 +8,7 @@
 //! # When a new name has another class
 //! A file keeps its class, and its blocks, as long as it is open. When nobody has it open it goes
 //! home whole, leaves the tier, and gets the class of its name when it is opened next. So
-//! `temp-1.aof`, written and synced as `pass` and renamed to a name of class `redo`, becomes redo
+//! `temp-1.aof`, written and synced as `pass` and renamed to a name of class `data`, becomes data
 //! with the next opening; a `data` file that becomes `pass` is first made whole at home; and a WAL
 //! segment renamed to be written again keeps its blocks, since both names are `redo`.
 

@@ -84,7 +84,7 @@ fn files_below_a_directory_that_is_renamed_or_exchanged_keep_their_blocks() {
 fn a_file_gets_the_class_of_its_new_name_when_nobody_has_it_open() {
     let place = Place::new();
     let home = attached(&place);
-    // Pass to redo, as Redis' temp-*.aof.
+    // Pass to redo.
     put(&home, "temp.txt", 1, 5000);
     home.rename("temp.txt", "final.redo").unwrap();
     let file = home.open("final.redo", OpenMode::WRITE).unwrap();
