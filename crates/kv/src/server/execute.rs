@@ -16,6 +16,9 @@ use super::{OUTPUT_PAUSE, Server, say};
 use crate::command::{Buffers, Listed, REPLIES_MAX, Reply, Session, listed, step};
 use crate::keyspace::Expected;
 
+/// A longer second word is no key that is worth a hash of its own.
+const KEY_MAX: usize = 1 << 10;
+
 impl Server {
     /// Executes every whole request that a client has sent.
     pub(super) fn execute(&mut self, client: &mut Client) {
@@ -32,7 +35,11 @@ impl Server {
         while client.may_execute() {
             if ahead.is_empty() {
                 let limits = Limits { bulk: hot.bulk, allowed: client.session.allowed };
-                match ahead.fill(&mut client.request, &input[done..], limits) {
+                // A password changes the limits of what is behind it; what a pause holds back would
+                // be read again and again.
+                let alone = !limits.allowed || self.shared.pause.is_some();
+                let most = if alone { 1 } else { AHEAD };
+                match ahead.fill(&mut client.request, &input[done..], limits, most) {
                     Filled::Some => self.expect(client.session.db, &ahead, &input[done..]),
                     Filled::More => break,
                     Filled::Wrong(why) => {
@@ -61,8 +68,9 @@ impl Server {
             done += bytes;
             ahead.pop();
             if allowed && !client.session.allowed {
-                // The others were read with the limits of a client that is known.
-                ahead.give_up(&mut client.request);
+                // What is behind it was read with the limits of a client that is known, and so was
+                // the begin of a request that is not whole yet.
+                ahead.forget(&mut client.request);
             }
         }
         ahead.give_up(&mut client.request);
@@ -84,7 +92,7 @@ impl Server {
         if ahead.len() < 2 {
             return;
         }
-        let keys = ahead.keys(input);
+        let keys = ahead.keys(input).filter(|key| key.len() <= KEY_MAX);
         let expected: SmallVec<[Expected; AHEAD]> =
             keys.filter_map(|key| self.keys.expect(db, key)).collect();
         expected.iter().for_each(|one| self.keys.expect_entry(one));

@@ -44,8 +44,8 @@ use tiersmith_events::Registry;
 use tiersmith_pmem::Mapping;
 
 use crate::command::{
-    Configuration, Delivery, OutputLimit, Replies, Reply, Session, Shared, Wanted, What,
-    evict_until, load_at_start, publish_events, say_invalid, wanted,
+    Configuration, Delivery, OutputLimit, REPLIES_MAX, Replies, Reply, Session, Shared, Wanted,
+    What, evict_until, load_at_start, publish_events, say_invalid, wanted,
 };
 use crate::error::Error;
 use crate::format::DATABASE_COUNT;
@@ -502,7 +502,7 @@ impl Server {
                 }
                 None => say(&client.session, &mut client.output, &what),
             }
-            if client.unsent() as u64 > limit {
+            if client.unsent() as u64 > limit || client.output.len() > REPLIES_MAX {
                 client.cut();
             }
             if client.unsent() != before && !client.pending {

@@ -235,7 +235,10 @@ impl Server {
     fn obey(&mut self, replica: &mut Replica, words: &[Vec<u8>], bytes: u64) -> Result<(), String> {
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         if replica.raw.len() > RAW_MAX {
-            return Err(format!("the primary sends a transaction of more than {RAW_MAX} bytes"));
+            return Err(format!(
+                "the primary sends a transaction of more than {RAW_MAX} bytes; make those smaller, \
+                 and say REPLICAOF again for a new copy"
+            ));
         }
         let Some(name) = words.first() else {
             // An empty line.

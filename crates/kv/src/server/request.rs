@@ -53,6 +53,10 @@ pub(crate) enum Next {
 
 /// How many requests are read before the first of them is executed.
 pub(crate) const AHEAD: usize = 16;
+/// With so many arguments no further request is read.
+const ARGUMENTS_AHEAD: usize = 1024;
+/// Arguments whose places stay allocated.
+const ARGUMENTS_KEPT: usize = 4096;
 
 /// Requests of one client that were read and are not executed yet.
 ///
@@ -98,12 +102,17 @@ impl Ahead {
         self.requests.len() - self.done
     }
 
-    /// Reads whole requests from the begin of a buffer, none of which is executed yet.
-    pub(crate) fn fill(&mut self, request: &mut Request, buffer: &[u8], limits: Limits) -> Filled {
+    /// Reads whole requests, `most` at most, from the begin of a buffer; none is executed yet.
+    pub(crate) fn fill(
+        &mut self,
+        request: &mut Request,
+        buffer: &[u8],
+        limits: Limits,
+        most: usize,
+    ) -> Filled {
         self.clear();
-        let most = if limits.allowed { AHEAD } else { 1 };
         let mut from = 0;
-        while self.requests.len() < most {
+        while self.requests.len() < most && self.arguments.len() < ARGUMENTS_AHEAD {
             match request.read(&buffer[from..], limits) {
                 Next::Whole(_) if !request.line.is_empty() && from > 0 => {
                     request.reset();
@@ -167,16 +176,23 @@ impl Ahead {
     fn clear(&mut self) {
         self.requests.clear();
         self.arguments.clear();
-        self.line.clear();
+        // After a request of a million arguments the memory goes back.
+        self.arguments.shrink_to(ARGUMENTS_KEPT);
+        self.line = Vec::new();
         self.done = 0;
     }
 
     /// Forgets requests that were not executed, which are read again.
     pub(crate) fn give_up(&mut self, request: &mut Request) {
         if !self.is_empty() {
-            self.clear();
-            request.reset();
+            self.forget(request);
         }
+    }
+
+    /// The same, and what was read of a request that is not whole.
+    pub(crate) fn forget(&mut self, request: &mut Request) {
+        self.clear();
+        request.reset();
     }
 }
 
@@ -295,11 +311,11 @@ mod tests {
     const LIMITS: Limits = Limits { bulk: 1000, allowed: true };
 
     /// Every request of a buffer, and what ends it.
-    fn all(buffer: &[u8], limits: Limits, most: usize) -> (Vec<Vec<Vec<u8>>>, Filled, usize) {
+    fn all(buffer: &[u8], most: usize) -> (Vec<Vec<Vec<u8>>>, Filled, usize) {
         let (mut request, mut ahead) = (Request::default(), Ahead::default());
         let (mut found, mut done) = (Vec::new(), 0);
         loop {
-            match ahead.fill(&mut request, &buffer[done..], limits) {
+            match ahead.fill(&mut request, &buffer[done..], LIMITS, most) {
                 Filled::Some => assert!(ahead.len() <= most, "{}", ahead.len()),
                 end => return (found, end, done),
             }
@@ -324,8 +340,8 @@ mod tests {
         let one = |number: usize| format!("*2\r\n$3\r\nGET\r\n$3\r\nk{number:02}\r\n");
         let mut bytes: Vec<u8> = (0..40).flat_map(|number| one(number).into_bytes()).collect();
         bytes.extend(b"set a 1\r\nset b 2\r\n*2\r\n$3\r\nGET\r\n$3\r\nend\r\n");
-        for (limits, most) in [(LIMITS, AHEAD), (Limits { allowed: false, ..LIMITS }, 1)] {
-            let (found, end, done) = all(&bytes, limits, most);
+        for most in [AHEAD, 1] {
+            let (found, end, done) = all(&bytes, most);
             assert_eq!((end, done), (Filled::More, bytes.len()));
             assert_eq!(found.len(), 43);
             assert_eq!(found[39], [&b"GET"[..], b"k39"]);
@@ -335,7 +351,7 @@ mod tests {
         // What is before bytes that are in no protocol is read, and half a request is none.
         for (tail, end) in [(&b"*1\r\n$-1\r\n"[..], true), (b"*2\r\n$3\r\nGE", false)] {
             let bytes = [one(7).as_bytes(), one(8).as_bytes(), tail].concat();
-            let (found, last, done) = all(&bytes, LIMITS, AHEAD);
+            let (found, last, done) = all(&bytes, AHEAD);
             assert_eq!((found.len(), done), (2, bytes.len() - tail.len()));
             assert_eq!(matches!(last, Filled::Wrong(_)), end);
         }
@@ -345,13 +361,13 @@ mod tests {
     fn requests_that_are_given_up_are_read_again() {
         let bytes = b"*1\r\n$1\r\na\r\n*1\r\n$1\r\nb\r\n*1\r\n$1\r\n";
         let (mut request, mut ahead) = (Request::default(), Ahead::default());
-        assert_eq!(ahead.fill(&mut request, bytes, LIMITS), Filled::Some);
+        assert_eq!(ahead.fill(&mut request, bytes, LIMITS, AHEAD), Filled::Some);
         let (first, done) = ahead.first(bytes);
         assert_eq!(first.as_slice(), [b"a"]);
         drop(first);
         ahead.pop();
         ahead.give_up(&mut request);
-        assert_eq!(ahead.fill(&mut request, &bytes[done..], LIMITS), Filled::Some);
+        assert_eq!(ahead.fill(&mut request, &bytes[done..], LIMITS, AHEAD), Filled::Some);
         assert_eq!(ahead.first(&bytes[done..]).0.as_slice(), [b"b"]);
     }
 

@@ -21,8 +21,8 @@ use crate::hostile::{self, FURNITURE, furnish};
 use crate::served::{Client, Served, Value, request};
 
 const CHILD: &str = "TIERSMITH_KV_HOSTILE";
-/// Address space and processor time of a test.
-const LIMITS: &str = "ulimit -v 3000000; ulimit -t 600; exec \"$0\" \"$@\"";
+/// Address space, processor time and time of a test.
+const LIMITS: &str = "ulimit -v 3000000; ulimit -t 600; exec timeout -k 5 1200 \"$0\" \"$@\"";
 
 /// Runs a test in a process of its own.
 fn alone(name: &str, run: fn()) {
@@ -34,7 +34,8 @@ fn alone(name: &str, run: fn()) {
     command.args(["--exact", name, "--nocapture", "--test-threads", "1"]).env(CHILD, "1");
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    println!("{}", said.lines().filter(|line| line.contains("inputs")).collect::<String>());
+    let heard = |line: &&str| line.contains("inputs") || line.contains("skipped: ");
+    said.lines().filter(heard).for_each(|line| println!("{line}"));
     let why = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {why:.8000}\n{said:.2000}", output.status);
 }
@@ -194,7 +195,7 @@ const WORDS: &[&str] = &[
     "while true do end",
     "return {1, {2, 'x'}, false}",
     "local t = {} for i = 1, 1e9 do t[i] = i end",
-    "#!lua name=l2\nredis.register_function('f', function(k, a) return redis.call('get', k[1]) end)",
+    "#!lua name=l2\nredis.register_function('f', function(k) return redis.call('get', k[1]) end)",
     "",
 ];
 

@@ -97,8 +97,8 @@ enum Step {
     Begins(State),
     /// Commands, all at once, and the replies that are known.
     Did(Vec<(Word, Option<Value>)>),
-    /// The same behind a WATCH, with what the key held: they happen where it still holds that. `so`:
-    /// the reply says that they did.
+    /// The same behind a WATCH, with what the key held: they happen where it still holds that.
+    /// `so`: the reply says that they did.
     IfStill { held: State, so: bool, did: Vec<(Word, Option<Value>)> },
 }
 
@@ -418,7 +418,7 @@ fn what_each_client_is_told_fits_one_order_also_when_the_server_is_killed() {
 fn finds(planted: &str) {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("planted"), planted).unwrap();
-    let why = kill_again_and_again(directory.path(), 1, (40, 0)).expect_err(planted);
+    let why = kill_again_and_again(directory.path(), 1, (40, 60)).expect_err(planted);
     println!("{planted}: {why}");
 }
 
@@ -438,7 +438,9 @@ fn write_at(sockets: [&Path; 2], id: u64, stop: &AtomicBool) -> Vec<Seen> {
     let connect = |at: usize| Client::to(sockets[at]).unwrap();
     let random = fastrand::Rng::with_seed(id);
     let (mut worker, mut at) = (Worker::new(connect(0), random, id), 0);
-    while worker.seen.len() < REQUESTS && !stop.load(Ordering::Relaxed) {
+    // Where no server takes writes any more, this must end all the same.
+    let until = Instant::now() + Duration::from_secs(120);
+    while worker.seen.len() < REQUESTS && !stop.load(Ordering::Relaxed) && Instant::now() < until {
         let (key, word) = (worker.random.usize(..KEYS), worker.word());
         if matches!(word, Word::Get) {
             continue;
@@ -459,6 +461,16 @@ fn write_at(sockets: [&Path; 2], id: u64, stop: &AtomicBool) -> Vec<Seen> {
     worker.seen
 }
 
+/// Sets a flag when it goes, also by a panic: threads of a scope that wait for the flag are joined
+/// before the panic is seen.
+struct StopsAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopsAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn what_each_client_is_told_fits_one_order_also_when_the_role_is_handed_over() {
     let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
@@ -472,6 +484,7 @@ fn what_each_client_is_told_fits_one_order_also_when_the_role_is_handed_over() {
     let stop = AtomicBool::new(false);
     let seen: Vec<Seen> = std::thread::scope(|scope| {
         let stop = &stop;
+        let ends = StopsAtEnd(stop);
         let running: Vec<_> =
             (0..CLIENTS).map(|id| scope.spawn(move || write_at(sockets, id, stop))).collect();
         // There and back.
@@ -484,7 +497,7 @@ fn what_each_client_is_told_fits_one_order_also_when_the_role_is_handed_over() {
             wait_for("the old one to follow", || info(old, "master_link_status") == "up");
         }
         std::thread::sleep(Duration::from_millis(100));
-        stop.store(true, Ordering::Relaxed);
+        drop(ends);
         running.into_iter().flat_map(|one| one.join().unwrap()).collect()
     });
     assert!(seen.len() > 100, "{} requests", seen.len());

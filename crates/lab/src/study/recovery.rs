@@ -26,7 +26,7 @@ use crate::target::{self, Ground, Kind};
 /// The cases: without the tier, and with everything in it.
 const CASES: [&str; 2] = ["server-on-home", "server-all-on-mount"];
 /// Those of the key-value server: itself, and a Redis that promises the same.
-const OF_KV: [&str; 3] =
+pub(super) const OF_KV: [&str; 3] =
     ["keys-on-home-redis-always", "keys-on-mount-redis-always", "keys-on-tier"];
 /// Its name.
 const KV: &str = "kv";

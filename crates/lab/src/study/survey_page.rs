@@ -145,12 +145,13 @@ fn beside(survey: &Survey) -> Table {
     table
 }
 
-/// A figure of a recovery, beside that of the server which maps its tier; its baseline is the first
-/// that was killed.
+/// A figure of a recovery, beside that of the server which maps its tier; its baseline is Redis at
+/// home. Nothing if one of both did not run.
 fn beside_recovery(survey: &Survey, one: &Surveyed, printed: &Figure) -> Option<Vec<Cell>> {
     let is_one = matches!(&one.experiment.here, Here::Case { case, .. } if case == RECOVERY);
     let runs = survey.recovery.as_ref().filter(|_| is_one)?.runs.as_slice();
-    let [baseline, .., itself] = runs else { return None };
+    let of = |case: &str| runs.iter().find(|run| run.case == case);
+    let (baseline, itself) = (of(recovery::OF_KV[0])?, of(recovery::OF_KV[2])?);
     let here = |run: &recovery::Run| {
         (printed.name == "recovery_s").then_some(run.recovered.first_answer_s)
     };

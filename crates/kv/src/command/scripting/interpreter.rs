@@ -46,7 +46,8 @@ const LIBRARY_CHUNK: &str = "@user_function";
 /// At how many percent of what was in use the interpreter begins to collect again. With its own 200
 /// the smallest scripts take more than the 100 KB that tests of Redis allow them.
 const PAUSE: i32 = 150;
-const OVERDUE: &str = "ERR the script takes too long, and nobody can end it";
+const OVERDUE: &str =
+    "ERR the script takes more than 30 s, the most for one from a file or from a primary";
 /// Time of a script that comes with a file or from a primary: no client can say SCRIPT KILL. Redis
 /// has sent what a script did, and not the script, since version 5.
 const OBEYED: Duration = Duration::from_secs(if cfg!(feature = "testing") { 2 } else { 30 });
