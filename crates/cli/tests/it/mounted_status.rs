@@ -280,7 +280,11 @@ fn a_write_budget_is_noted_shown_replaced_and_ended_and_one_of_nothing_is_refuse
     }
     let site = Site::postgres_like();
     let (home, fast) = (site.home_str(), site.fast_str());
-    let with = |budget| refused(&["attach", home, "--fast", fast, "--write-budget", budget]);
+    let with = |budget| {
+        let ran = tiersmith(&["attach", home, "--fast", fast, "--write-budget", budget]);
+        assert_eq!(ran.status.code(), Some(2), "{ran:?}");
+        text(&ran)
+    };
     for (budget, says) in [("0", "none=PATTERN"), ("0dwpd", "none=PATTERN"), ("fast", "0.3dwpd")] {
         let said = with(budget);
         assert!(said.contains(says) && said.contains("--write-budget"), "{said}");
