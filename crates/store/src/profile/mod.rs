@@ -27,7 +27,7 @@
 //! # Adding a profile
 //! 1. `profiles/NAME.toml`: a copy of one that is there (`parse.rs` has the keys). For each rule,
 //!    say in a comment who writes the files, how, and what becomes of a torn end.
-//! 2. [`BUILT_IN`]: before a profile whose signs this database's homes have too, and before
+//! 2. `BUILT_IN`: before a profile whose signs this database's homes have too, and before
 //!    `sqlite`, whose signs are patterns of names.
 //! 3. `layouts.rs`: the names of all files of a server that ran, was killed and ran again, what
 //!    it renames into what, and a home by which it is recognized. Tests say what is missing: each
