@@ -85,7 +85,7 @@ fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
     entries.sort();
     for path in entries {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_symlink() || name == "target" || name == ".git" {
+        if path.is_symlink() || path.join("CACHEDIR.TAG").exists() || name == ".git" {
             continue;
         }
         if path.is_dir() {

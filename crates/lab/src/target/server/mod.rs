@@ -1,8 +1,9 @@
 //! Servers as targets: one shape for PostgreSQL, MariaDB, Redis and `tiersmith kv`.
 //!
 //! A run gets a copy of a loaded data directory. Its redo is moved, or its tier, or the directory
-//! is attached and mounted, as the case says (`placed.rs`); the server is started on it; sessions are the lab's
-//! own clients (`session.rs`, `keys.rs`) or a program that comes with the database (`program.rs`).
+//! is attached and mounted, as the case says (`placed.rs`); the server is started on it; sessions
+//! are the lab's own clients (`session.rs`, `keys.rs`) or a program that comes with the database
+//! (`program.rs`).
 //!
 //! **Invariants**: the only differences between two cases are those of their case files; a server
 //! is stopped before its directory is unmounted, and both before anything is removed.

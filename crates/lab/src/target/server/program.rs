@@ -1,5 +1,5 @@
-//! Loads that are programs of their own: pgbench, sysbench, redis-benchmark, memtier_benchmark. What
-//! `keys.rs` asks of Redis is measured in the same way.
+//! Loads that are programs of their own: pgbench, sysbench, redis-benchmark, memtier_benchmark.
+//! What `keys.rs` asks of Redis is measured in the same way.
 //!
 //! The warm-up is a run of its own, not measured. The snapshots are taken before and after the
 //! measured run, when its clients have gone and the server has added up what their processes
