@@ -1,4 +1,5 @@
-//! The figures in `README.md` and `docs/benchmarks.md` are those of the raw data in `results`.
+//! The figures in `README.md` and `docs/benchmarks.md`, and the tables in each run's folder, are
+//! those of the raw data in `results`.
 //!
 //! `TIERSMITH_BLESS=1 cargo test -p tiersmith-store --test it results` writes them anew, as
 //! `results/keep` does after a run. `results/README.md` says what is written where.
@@ -56,7 +57,7 @@ fn with_figures(document: &str, up: &str, results: &Results) -> String {
         let opened = line.strip_prefix("<!-- results: ").and_then(|rest| rest.strip_suffix(" -->"));
         if let Some(name) = opened {
             inside = true;
-            lines.extend(results.get(name).map(|(file, run)| tables(&format!("{up}{file}"), run)));
+            lines.extend(results.get(name).map(|(file, run)| ratios(&format!("{up}{file}"), run)));
         }
     }
     assert!(!inside, "a block of results has no end");
@@ -86,8 +87,12 @@ fn key_of_row(line: &str) -> Option<&str> {
     (keys.next().is_none() && row.matches('|').count() >= 3).then_some(key)
 }
 
-/// A key ends in the unit of its figure; one that does not is of a ratio.
+/// A key ends in the unit of its figure, or begins with it; one that does not is of a ratio.
 fn with_unit(key: &str, value: f64) -> String {
+    let begins = [("cpu_us_", " us"), ("instructions_", "")];
+    if let Some((_, unit)) = begins.iter().find(|(begin, _)| key.starts_with(begin)) {
+        return format!("{}{unit}", figure(value));
+    }
     let units =
         [("_pct", "%"), ("_us", "us"), ("_ns", "ns"), ("_ms", "ms"), ("_mib", "MiB"), ("_s", "s")];
     let unit = units.iter().find(|(end, _)| key.ends_with(end)).map_or("x", |(_, unit)| unit);
@@ -103,14 +108,25 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// Everything that a run measured, as Markdown.
-fn tables(link: &str, run: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or("unknown").to_owned();
+/// A warning without the list of what it is about, which the raw data has.
+fn shortened(warning: &str) -> String {
+    match warning.split_once(": ") {
+        Some((what, list)) if list.matches(" %)").count() > 1 => {
+            format!("{what}: {} series, named in the raw data", list.matches(" %)").count())
+        }
+        _ => warning.to_owned(),
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or("unknown").to_owned()
+}
+
+/// Where and with what a run was made.
+fn machine(run: &Value) -> String {
     let machine = &run["machine"];
     let gib = machine["memory_bytes"].as_u64().unwrap_or(0).div_ceil(1 << 30);
-    let mut out = format!("\n**[{}]({link})**\n\n", text(&run["command"]));
-    let _ = writeln!(
-        out,
+    let mut out = format!(
         "{}, {} processors, {gib} GiB, kernel {}; {}, revision {}.\n",
         text(&machine["cpu"]),
         machine["cores"],
@@ -118,19 +134,16 @@ fn tables(link: &str, run: &Value) -> String {
         text(&run["versions"]["rustc"]),
         text(&run["versions"]["git"]),
     );
-    for warning in run["warnings"].as_array().into_iter().flatten() {
-        let _ = writeln!(out, "- warning: {}", text(warning));
+    for (number, warning) in run["warnings"].as_array().into_iter().flatten().enumerate() {
+        let line = if number == 0 { "\n- warning" } else { "- warning" };
+        let _ = writeln!(out, "{line}: {}", shortened(&text(warning)));
     }
-    let mut group = String::new();
-    for sample in run["samples"].as_array().into_iter().flatten() {
-        if group != text(&sample["group"]) {
-            group = text(&sample["group"]);
-            let _ = write!(out, "\n| {group} | median | p99 | unit |\n|---|---|---|---|\n");
-        }
-        let value = |key: &str| sample[key].as_f64().map_or("-".to_owned(), figure);
-        let (name, unit) = (text(&sample["name"]), text(&sample["unit"]));
-        let _ = writeln!(out, "| {name} | {} | {} | {unit} |", value("median"), value("p99"));
-    }
+    out
+}
+
+/// The ratios of a run, for the documents.
+fn ratios(link: &str, run: &Value) -> String {
+    let mut out = format!("\n**[{}]({link})**\n\n{}", text(&run["command"]), machine(run));
     let ratios = run["ratios"].as_object().into_iter().flatten();
     let ratios: Vec<_> = ratios.filter_map(|(key, value)| Some((key, value.as_f64()?))).collect();
     if !ratios.is_empty() {
@@ -142,25 +155,57 @@ fn tables(link: &str, run: &Value) -> String {
     out
 }
 
+/// Every table of a run, for the page beside its raw data.
+fn page(folder: &str, run: &Value) -> String {
+    let mut out = format!(
+        "# {folder}\n\n    {}\n\n{}\nEvery round is in [result.json](result.json).\n",
+        text(&run["command"]),
+        machine(run)
+    );
+    let mut groups: Vec<(String, Vec<&Value>)> = Vec::new();
+    for sample in run["samples"].as_array().into_iter().flatten() {
+        let group = text(&sample["group"]);
+        match groups.iter_mut().find(|(known, _)| *known == group) {
+            Some((_, samples)) => samples.push(sample),
+            None => groups.push((group, vec![sample])),
+        }
+    }
+    for (group, samples) in groups {
+        let _ = write!(out, "\n| {group} | median | p99 | unit |\n|---|---|---|---|\n");
+        for sample in samples {
+            let value = |key: &str| sample[key].as_f64().map_or("-".to_owned(), figure);
+            let (name, unit) = (text(&sample["name"]), text(&sample["unit"]));
+            let _ = writeln!(out, "| {name} | {} | {} | {unit} |", value("median"), value("p99"));
+        }
+    }
+    out
+}
+
+/// Compares what a file says with what it should say, or writes it.
+fn compare_or_write(name: &str, expected: &str) {
+    let path = root().join(name);
+    if std::env::var_os("TIERSMITH_BLESS").is_some() {
+        fs::write(&path, expected).unwrap();
+        return;
+    }
+    let found = fs::read_to_string(&path).unwrap();
+    for (number, (expected, found)) in expected.lines().zip(found.lines()).enumerate() {
+        assert_eq!(expected, found, "line {} of {name}; results/keep --tables", number + 1);
+    }
+    assert_eq!(expected.lines().count(), found.lines().count(), "{name}; results/keep --tables");
+}
+
 #[test]
 fn the_figures_of_the_documents_are_those_of_the_raw_data() {
     let results = kept();
     for (name, up) in DOCUMENTS {
-        let path = root().join(name);
-        let found = fs::read_to_string(&path).unwrap();
-        let expected = with_figures(&found, up, &results);
-        if std::env::var_os("TIERSMITH_BLESS").is_some() {
-            fs::write(&path, &expected).unwrap();
-            continue;
-        }
-        for (number, (expected, found)) in expected.lines().zip(found.lines()).enumerate() {
-            assert_eq!(expected, found, "line {} of {name}; results/keep --tables", number + 1);
-        }
-        assert_eq!(
-            expected.lines().count(),
-            found.lines().count(),
-            "{name}; results/keep --tables"
-        );
+        let found = fs::read_to_string(root().join(name)).unwrap();
+        compare_or_write(name, &with_figures(&found, up, &results));
+    }
+    for (file, run) in results.values() {
+        let folder = file.strip_suffix("/result.json").unwrap();
+        let name = folder.strip_prefix("results/").unwrap();
+        compare_or_write(&format!("{folder}/README.md"), &page(name, run));
     }
 }
 
@@ -220,10 +265,6 @@ A CPU, 2 processors, 24 GiB, kernel 6.18; rustc 1.95.0, revision abc.
 
 - warning: EMULATED: tmpfs stands for persistent memory
 
-| commit | median | p99 | unit |
-|---|---|---|---|
-| stock | 6612 | 9.00 | ns |
-
 | key | figure |
 |---|---|
 | `commits_over_disk` | 84.6 x |
@@ -234,6 +275,11 @@ the end
 ";
     let filled = with_figures(document, "../", &results);
     assert_eq!(filled, expected);
+    let (_, run) = &results["commits"];
+    let page = page("2026-01-02-commits", run);
+    assert!(page.contains(
+        "\n| commit | median | p99 | unit |\n|---|---|---|---|\n| stock | 6612 | 9.00 | ns |\n"
+    ));
     assert_eq!(with_figures(&filled, "../", &results), expected, "once more changes nothing");
     let none = with_figures(document, "", &Results::new());
     assert_eq!(none, document.replace("\nold\n", "\n"), "without a run the block is empty");
