@@ -1,8 +1,9 @@
 //! Durable SETs and GETs, the CPU they cost, the time to serve again, and the space of a pair: this
 //! server beside a real Redis, and a real Valkey where there is one.
 //!
-//! `cargo bench -p tiersmith-kv --bench throughput -- [--quick] [--recovery]`; writes
-//! `target/bench/throughput.json`; `--recovery`: space and recovery only.
+//! `cargo bench -p tiersmith-kv --bench throughput -- [--quick] [--recovery] [--io-threads]`; writes
+//! `target/bench/throughput.json`; `--recovery`: space and recovery only; `--io-threads`: only this
+//! server and Redis with 1, 2 and 4 I/O threads.
 //! Needs `redis-server` and `redis-benchmark`. The peer `valkey-server` is the one that the
 //! environment variable `TIERSMITH_VALKEY` names, else that of the PATH, else left out.
 //!
@@ -21,6 +22,7 @@
 //! | `set64_p16_p99_over_redis_none`, ... | the 99th percentile of latency over that of Redis |
 //! | `cpu_us_per_set`, `cpu_us_per_set_redis` | CPU microseconds of the server for a SET of 64 bytes, 16 at once |
 //! | `recovery_N_keys_ms` | milliseconds from the start of the process after SIGKILL to the first reply, with so many keys: 1m, 5m and 20m |
+//! | `set64_p1_io2_executing_over_alone`, ... | with two (or four) I/O threads, the CPU time of a request on the thread that executes, over that without them: what it was relieved of |
 //! | `bytes_per_pair_over_redis` | bytes in use for a key and value of 100 bytes together over those of Redis |
 
 #[path = "../../../benches/report.rs"]
@@ -44,11 +46,15 @@ type Failed = Box<dyn Error>;
 /// In the environment of the process that serves: the tier's directory.
 const SERVES: &str = "TIERSMITH_BENCH_KV";
 const SIZE: &str = "TIERSMITH_BENCH_KV_SIZE";
+const THREADS: &str = "TIERSMITH_BENCH_KV_IO_THREADS";
 const OURS: &str = "tiersmith kv";
 const NONE: &str = "redis, no persistence";
 const ALWAYS: &str = "redis, appendfsync always";
 const VALKEY_NONE: &str = "valkey, no persistence";
 const VALKEY_ALWAYS: &str = "valkey, appendfsync always";
+
+/// Settings of a peer that syncs each write.
+const APPENDS: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
 /// What is asked of each server.
 struct Case {
@@ -85,6 +91,8 @@ struct Done {
     p99_ms: f64,
     /// CPU microseconds of the server for a request.
     cpu_us: f64,
+    /// Those of its main thread, which executes.
+    executing_us: f64,
 }
 
 fn main() -> ExitCode {
@@ -115,6 +123,7 @@ fn serve(directory: &Path) -> Result<(), Failed> {
     let mut configuration = Configuration::default();
     configuration.set("port", "0")?;
     configuration.set("unixsocket", &directory.join("socket").to_string_lossy())?;
+    configuration.set("io-threads", &std::env::var(THREADS).unwrap_or_else(|_| "1".to_owned()))?;
     Server::open(Mapping::open(&tier, &options)?, configuration)?.serve(&AtomicI32::new(0))?;
     Ok(())
 }
@@ -148,23 +157,26 @@ impl Running {
         Ok(running)
     }
 
-    fn ours(directory: &Path, size: u64) -> Result<Running, Failed> {
+    fn ours(directory: &Path, size: u64, threads: u32) -> Result<Running, Failed> {
         let mut command = Command::new(std::env::current_exe()?);
         command.env(SERVES, directory).env(SIZE, size.to_string());
+        command.env(THREADS, threads.to_string());
         Running::start(command, directory.join("socket"))
     }
 
     /// A Redis or Valkey, whose program is `server`.
-    fn peer(directory: &Path, name: &str, server: &OsStr, always: bool) -> Result<Running, Failed> {
+    fn peer(
+        directory: &Path,
+        name: &str,
+        server: &OsStr,
+        settings: &[&str],
+    ) -> Result<Running, Failed> {
         let directory = &directory.join(name);
         std::fs::create_dir(directory)?;
         let socket = directory.join("socket");
         let mut command = Command::new(server);
         command.args(["--port", "0", "--save", "", "--dir"]).arg(directory);
-        command.arg("--unixsocket").arg(&socket);
-        if always {
-            command.args(["--appendonly", "yes", "--appendfsync", "always"]);
-        }
+        command.arg("--unixsocket").arg(&socket).args(settings);
         Running::start(command, socket)
     }
 
@@ -191,14 +203,19 @@ impl Running {
         Ok(line.ok_or("INFO lacks a line")?.trim().parse()?)
     }
 
-    /// CPU time of all its threads, in microseconds.
-    fn cpu_us(&self) -> Result<f64, Failed> {
-        let mut ns = 0.0;
+    /// CPU time of all its threads and of its main thread, in microseconds.
+    fn cpu_us(&self) -> Result<(f64, f64), Failed> {
+        let (mut all, mut main) = (0.0, 0.0);
         for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            let text = std::fs::read_to_string(thread?.path().join("schedstat"))?;
-            ns += text.split_whitespace().next().ok_or("no schedstat")?.parse::<f64>()?;
+            let thread = thread?;
+            let text = std::fs::read_to_string(thread.path().join("schedstat"))?;
+            let ns = text.split_whitespace().next().ok_or("no schedstat")?.parse::<f64>()?;
+            all += ns / 1e3;
+            if thread.file_name().to_str() == Some(self.child.id().to_string().as_str()) {
+                main = ns / 1e3;
+            }
         }
-        Ok(ns / 1e3)
+        Ok((all, main))
     }
 
     fn load(&self, case: &Case, requests: u32) -> Result<Done, Failed> {
@@ -210,7 +227,9 @@ impl Running {
             .args(["-d", &case.bytes.to_string(), "-P", &case.pipeline.to_string()])
             .args(["-n", &requests.to_string()])
             .output()?;
-        let cpu_us = (self.cpu_us()? - before) / f64::from(requests);
+        let after = self.cpu_us()?;
+        let [cpu_us, executing_us] =
+            [after.0 - before.0, after.1 - before.1].map(|us| us / f64::from(requests));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let mut rows = text.lines().map(|line| line.split(',').map(|cell| cell.trim_matches('"')));
         let names: Vec<&str> = rows.next().ok_or("redis-benchmark says nothing")?.collect();
@@ -220,7 +239,8 @@ impl Running {
             let cell = column.and_then(|column| cells.get(column));
             Ok(cell.ok_or_else(|| format!("redis-benchmark gives no {name}"))?.parse()?)
         };
-        Ok(Done { rate: figure("rps")?, p99_ms: figure("p99_latency_ms")?, cpu_us })
+        let (rate, p99_ms) = (figure("rps")?, figure("p99_latency_ms")?);
+        Ok(Done { rate, p99_ms, cpu_us, executing_us })
     }
 
     /// Puts pairs of a key of 12 bytes and a value of 88.
@@ -247,6 +267,9 @@ impl Running {
 
 fn run(report: &mut Report) -> Result<(), Failed> {
     report.warn("the tier is EMULATED: a file in /dev/shm");
+    if report.has_option("--io-threads") {
+        return io_threads(report);
+    }
     if !report.has_option("--recovery") {
         throughput(report)?;
     }
@@ -268,14 +291,14 @@ fn throughput(report: &mut Report) -> Result<(), Failed> {
     let scratch = tempfile::tempdir_in("/dev/shm")?;
     let redis = OsStr::new("redis-server");
     let valkey = std::env::var_os("TIERSMITH_VALKEY").unwrap_or_else(|| "valkey-server".into());
-    let mut servers = vec![(OURS, Running::ours(scratch.path(), 2 << 30)?)];
+    let mut servers = vec![(OURS, Running::ours(scratch.path(), 2 << 30, 1)?)];
     report.version("redis", &version(redis).ok_or("there is no redis-server")?);
-    servers.push((NONE, Running::peer(scratch.path(), "redis-none", redis, false)?));
-    servers.push((ALWAYS, Running::peer(scratch.path(), "redis-always", redis, true)?));
+    servers.push((NONE, Running::peer(scratch.path(), "redis-none", redis, &[])?));
+    servers.push((ALWAYS, Running::peer(scratch.path(), "redis-always", redis, APPENDS)?));
     if let Some(version) = version(&valkey) {
         report.version("valkey", &version);
-        servers.push((VALKEY_NONE, Running::peer(scratch.path(), "none", &valkey, false)?));
-        servers.push((VALKEY_ALWAYS, Running::peer(scratch.path(), "always", &valkey, true)?));
+        servers.push((VALKEY_NONE, Running::peer(scratch.path(), "none", &valkey, &[])?));
+        servers.push((VALKEY_ALWAYS, Running::peer(scratch.path(), "always", &valkey, APPENDS)?));
     } else {
         report.warn("left out: Valkey, because TIERSMITH_VALKEY names no valkey-server");
     }
@@ -326,6 +349,55 @@ fn throughput(report: &mut Report) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Several threads that read and send: what the thread that executes is relieved of. Throughput is
+/// shown too, but a machine needs a core for each thread and one for the load to gain by them.
+fn io_threads(report: &mut Report) -> Result<(), Failed> {
+    const ALONE: &str = "tiersmith kv, io-threads 1";
+    let scratch = tempfile::tempdir_in("/dev/shm")?;
+    let redis = OsStr::new("redis-server");
+    report.version("redis", &version(redis).ok_or("there is no redis-server")?);
+    let mut servers = Vec::new();
+    for (threads, ours, theirs) in [
+        (1, ALONE, "redis, io-threads 1"),
+        (2, "tiersmith kv, io-threads 2", "redis, io-threads 2"),
+        (4, "tiersmith kv, io-threads 4", "redis, io-threads 4"),
+    ] {
+        let directory = scratch.path().join(ours);
+        std::fs::create_dir(&directory)?;
+        servers.push((ours, Running::ours(&directory, 512 << 20, threads)?));
+        let settings = ["--io-threads-do-reads", "yes", "--io-threads", &threads.to_string()];
+        servers.push((theirs, Running::peer(scratch.path(), theirs, redis, &settings)?));
+    }
+    let rounds = report.rounds();
+    for round in 0..rounds {
+        for case in &CASES {
+            let large = case.pipeline == 1 || case.bytes > 1024;
+            let requests = if large { 50_000 } else { 200_000 };
+            for turn in 0..servers.len() {
+                let (name, server) = &servers[(round + turn) % servers.len()];
+                let done = server.load(case, requests)?;
+                report.run_in("/s", case.group, name, vec![done.rate]);
+                report.run_in("us", &executing(case), name, vec![done.executing_us]);
+                report.run_in("us", &cpu(case), name, vec![done.cpu_us]);
+            }
+        }
+    }
+    for case in &CASES {
+        for threads in [2, 4] {
+            let name = format!("tiersmith kv, io-threads {threads}");
+            let key = format!("{}_io{threads}_executing_over_alone", case.key);
+            let group = executing(case);
+            report.ratio_of_medians(&key, (&group, &name), (&group, ALONE));
+        }
+    }
+    Ok(())
+}
+
+/// The name of the table of CPU times of the thread that executes.
+fn executing(case: &Case) -> String {
+    format!("CPU of the thread that executes: {}", case.group)
+}
+
 /// The name of the table of CPU times.
 fn cpu(case: &Case) -> String {
     format!("CPU of the server: {}", case.group)
@@ -339,8 +411,8 @@ fn p99(case: &Case) -> String {
 fn space(report: &mut Report) -> Result<(), Failed> {
     const PAIRS: u64 = 500_000;
     let scratch = tempfile::tempdir_in("/dev/shm")?;
-    let ours = Running::ours(scratch.path(), 512 << 20)?;
-    let redis = Running::peer(scratch.path(), "none", OsStr::new("redis-server"), false)?;
+    let ours = Running::ours(scratch.path(), 512 << 20, 1)?;
+    let redis = Running::peer(scratch.path(), "none", OsStr::new("redis-server"), &[])?;
     let mut each = Vec::new();
     for server in [&ours, &redis] {
         let before = server.number("memory", "used_memory")?;
@@ -356,13 +428,13 @@ fn space(report: &mut Report) -> Result<(), Failed> {
 fn recovery(report: &mut Report, name: &str, keys: u64) -> Result<(), Failed> {
     let scratch = tempfile::tempdir_in("/dev/shm")?;
     let size = (keys * 220).next_multiple_of(1 << 20) + (64 << 20);
-    let running = Running::ours(scratch.path(), size)?;
+    let running = Running::ours(scratch.path(), size, 1)?;
     running.fill(keys)?;
     drop(running);
     let mut times = Vec::new();
     for _ in 0..3 {
         let began = Instant::now();
-        let running = Running::ours(scratch.path(), size)?;
+        let running = Running::ours(scratch.path(), size, 1)?;
         let found = running.say("DBSIZE")?;
         times.push(began.elapsed().as_secs_f64() * 1e3);
         if found.trim() != format!(":{keys}") {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::acl::{Acl, for_configuration};
 use super::arguments::integer;
+use super::help::help;
 use super::rewrite::rewrite;
 use super::statistics::{Statistics, percentiles};
 use super::{Arguments, Context, Done, Refusal, glob, notices, word};
@@ -76,6 +77,7 @@ const SETTINGS: &[Setting] = &[
     setting("databases", "16", Takes::Fixed(&["16"], "the tier has as many"), false),
     setting("hash-max-listpack-entries", "512", Takes::Number(0, 1 << 62), true),
     setting("hash-max-listpack-value", "64", Takes::Bytes, true),
+    setting("io-threads", "1", Takes::Number(1, 128), false),
     setting("latency-monitor-threshold", "0", Takes::Number(0, 1 << 40), true),
     setting("latency-tracking", "yes", Takes::YesNo, true),
     setting("latency-tracking-info-percentiles", "50 99 99.9", Takes::Percentiles, true),
@@ -577,6 +579,7 @@ pub(crate) fn config(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             shared.statistics = Statistics::default();
             context.reply.ok();
         }
+        ("help", []) => help(context, "config"),
         ("rewrite", []) => {
             context.shared.configuration.rewrite(&context.shared.acl)?;
             context.reply.ok();

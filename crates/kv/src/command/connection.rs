@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::arguments::integer;
+use super::help::help;
 use super::keys::database;
 use super::listed::{Kind, Listed};
 use super::session::{Replies, UNIX};
@@ -188,6 +189,7 @@ fn client_name(argument: &[u8]) -> Result<String, Refusal> {
 pub(crate) fn client(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let session = &mut *context.session;
     match (word(args[1]).as_str(), &args[2..]) {
+        ("help", []) => help(context, "client"),
         ("id", []) => context.reply.count(session.id),
         ("getname", []) if session.name.is_empty() => context.reply.null(),
         ("getname", []) => context.reply.bulk(session.name.as_bytes()),
@@ -435,7 +437,7 @@ pub(crate) fn describe(session: &Session, shared: &Shared) -> String {
         _ => ("", ""),
     };
     format!(
-        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db={} sub={} psub={} ssub=0 \
+        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} \
          multi={} qbuf={} qbuf-free={} argv-mem=0 multi-mem={} rbs={} rbp={} obl=0 oll=0 omem={} \
          tot-mem={} events=r cmd={command}{bar}{sub} user={} redir={} resp={} lib-name={} \
          lib-ver={}\n",
@@ -449,6 +451,7 @@ pub(crate) fn describe(session: &Session, shared: &Shared) -> String {
         session.db,
         session.channels.len(),
         session.patterns.len(),
+        session.shards.len(),
         session.multi.as_ref().map_or(-1, |queued| queued.commands.len() as i64),
         buffers.input,
         buffers.input_free,

@@ -20,8 +20,8 @@ pub(crate) struct Delivery {
 /// What it says; all who get it share the bytes.
 #[derive(Debug)]
 pub(crate) enum What {
-    /// To a channel that it is subscribed to, maybe by a pattern.
-    Message { pattern: Option<Vec<u8>>, channel: Rc<[u8]>, payload: Rc<[u8]> },
+    /// To a channel that it is subscribed to.
+    Message { via: Via, channel: Rc<[u8]>, payload: Rc<[u8]> },
     /// A line of its own, for a client that monitors.
     Line(Rc<[u8]>),
     /// What this client keeps of keys, or of all, is not true any more.
@@ -29,11 +29,20 @@ pub(crate) enum What {
     Invalid { tracker: u64, redirected: bool, keys: Option<Rc<[Vec<u8>]>> },
 }
 
+/// Which subscription it comes by.
+#[derive(Debug)]
+pub(crate) enum Via {
+    Channel,
+    Pattern(Vec<u8>),
+    Shard,
+}
+
 impl Delivery {
     fn bytes(&self) -> u64 {
         let bytes = match &self.what {
-            What::Message { pattern, channel, payload } => {
-                pattern.as_ref().map_or(0, Vec::len) + channel.len() + payload.len()
+            What::Message { via, channel, payload } => {
+                let pattern = if let Via::Pattern(pattern) = via { pattern.len() } else { 0 };
+                pattern + channel.len() + payload.len()
             }
             What::Line(line) => line.len(),
             What::Invalid { keys, .. } => {

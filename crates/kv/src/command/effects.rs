@@ -15,7 +15,7 @@ use crate::format::entry::kind;
 pub(super) fn pass_on(context: &mut Context<'_>, row: &Row, args: &Arguments<'_>, changes: u64) {
     let instead = context.shared.instead.take();
     let taken = context.shared.taken.take();
-    if row.name == "publish" {
+    if matches!(row.name, "publish" | "spublish") {
         // For a database, as all commands of clients are in Redis's stream.
         return context.keys.feed(context.session.db, args);
     }

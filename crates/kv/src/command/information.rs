@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::arguments::glob;
-use super::{Arguments, Context, Done, Refusal, Row, SYNTAX, TABLE, lookup, word};
+use super::help::help;
+use super::{Arguments, Context, Done, Refusal, SYNTAX, subcommands, word};
 use crate::format::DATABASE_COUNT;
 
 /// The Redis whose behaviour this server follows, which clients ask for.
@@ -69,6 +69,7 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
                 line("tcp_port", &shared.configuration.text("port")),
                 line("uptime_in_seconds", &up),
                 line("uptime_in_days", &(up / 86400)),
+                line("io_threads_active", &u8::from(shared.configuration.number("io-threads") > 1)),
             ],
         ),
         (
@@ -148,8 +149,11 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
                 line("migrate_cached_sockets", &0),
                 line("evicted_keys", &keys.evicted()),
                 line("evicted_clients", &shared.evicted_clients),
+                line("io_threaded_reads_processed", &shared.shared_reads),
+                line("io_threaded_writes_processed", &shared.shared_writes),
                 line("pubsub_channels", &shared.channels.len()),
                 line("pubsub_patterns", &shared.patterns.len()),
+                line("pubsubshard_channels", &shared.shards.len()),
                 line("tracking_total_keys", &tracked[1]),
                 line("tracking_total_items", &tracked[2]),
                 line("tracking_total_prefixes", &tracked[3]),
@@ -191,105 +195,6 @@ fn processor_times() -> Lines {
     names.iter().zip(&ticks).map(line).collect()
 }
 
-fn describe(context: &mut Context<'_>, row: &Row) {
-    let reply = &mut context.reply;
-    reply.list(10);
-    reply.bulk(row.name.as_bytes());
-    reply.integer(row.arity.into());
-    let flags = row.flag_names();
-    reply.list(flags.len());
-    flags.iter().for_each(|name| reply.simple(name));
-    let [first, last, step] = row.keys;
-    [first, last, step].iter().for_each(|number| reply.integer((*number).into()));
-    reply.list(1);
-    reply.simple(&format!("@{}", row.group));
-    (0..3).for_each(|_| reply.list(0));
-}
-
-pub(crate) fn command(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
-    match args.get(1).map(|name| word(name)).as_deref() {
-        None => {
-            context.reply.list(TABLE.len());
-            TABLE.iter().for_each(|row| describe(context, row));
-        }
-        Some("count") => context.reply.count(TABLE.len() as u64),
-        Some("info") => {
-            let names: Vec<_> = match &args[2..] {
-                [] => TABLE.iter().map(Some).collect(),
-                names => names.iter().map(|name| lookup(name)).collect(),
-            };
-            context.reply.list(names.len());
-            for row in names {
-                match row {
-                    Some(row) => describe(context, row),
-                    None => context.reply.null_list(),
-                }
-            }
-        }
-        Some("list") => {
-            let names = list(&args[2..])?;
-            context.reply.list(names.len());
-            names.iter().for_each(|name| context.reply.bulk(name.as_bytes()));
-        }
-        Some("docs") => {
-            let rows: Vec<&Row> = match &args[2..] {
-                [] => TABLE.iter().collect(),
-                names => names.iter().filter_map(|name| lookup(name)).collect(),
-            };
-            context.reply.map(rows.len());
-            for row in rows {
-                context.reply.bulk(row.name.as_bytes());
-                context.reply.map(2);
-                context.reply.bulk(b"summary");
-                context.reply.bulk(row.summary.as_bytes());
-                context.reply.bulk(b"group");
-                context.reply.bulk(row.group.as_bytes());
-            }
-        }
-        Some("getkeys") if args.len() > 2 => {
-            let row = lookup(args[2]).ok_or(Refusal::Said("ERR Invalid command specified"))?;
-            let inner = &args[2..];
-            let keys = super::acl::keys_of(row, inner)
-                .ok_or(Refusal::Said("ERR The command has no key arguments"))?;
-            if !row.takes(inner.len()) {
-                return Err(Refusal::Said("ERR Invalid number of arguments specified for command"));
-            }
-            // A script or function may have none.
-            if keys.is_empty() && row.group != "scripting" {
-                return Err(Refusal::Said("ERR Invalid arguments specified for command"));
-            }
-            context.reply.list(keys.len());
-            keys.iter().for_each(|key| context.reply.bulk(key));
-        }
-        Some(name) => {
-            return Err(Refusal::Words(format!(
-                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try COMMAND \
-                 HELP."
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// What COMMAND LIST says, with a filter or without.
-fn list(filter: &Arguments<'_>) -> Result<Vec<&'static str>, Refusal> {
-    let all = || super::acl::names_in(None).unwrap_or_default();
-    match filter {
-        [] => Ok(all()),
-        [by, kind, what] if word(by) == "filterby" => match word(kind).as_str() {
-            // There are no modules.
-            "module" => Ok(Vec::new()),
-            "aclcat" => Ok(super::acl::names_in(Some(&word(what))).unwrap_or_default()),
-            "pattern" => {
-                let fits = |name: &&str| glob(what, name.as_bytes(), true);
-                Ok(all().into_iter().filter(fits).collect())
-            }
-            _ => Err(SYNTAX),
-        },
-        _ => Err(SYNTAX),
-    }
-}
-
 pub(crate) fn time(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
     let now =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -309,11 +214,80 @@ pub(crate) fn memory(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             }
         }
         ("purge", []) => context.reply.ok(),
+        ("stats", []) => stats(context),
+        ("doctor", []) => {
+            let what = match context.keys.heap().broken() {
+                Some(what) => format!("The tier is damaged: {what}. See `tiersmith kv check`.\n"),
+                None => "Nothing is wrong with the tier. INFO memory and INFO tier have figures.\n"
+                    .to_owned(),
+            };
+            context.reply.text(&what);
+        }
+        ("malloc-stats", []) => {
+            let heap = context.keys.heap();
+            let text = format!(
+                "bytes of the tier: {}\nin use: {}\nof units that are not full: {}\n",
+                heap.size(),
+                heap.used(),
+                heap.unused_units()
+            );
+            context.reply.text(&text);
+        }
+        ("help", []) => help(context, "memory"),
         (name, _) => {
             return Err(Refusal::Words(format!(
                 "ERR unknown subcommand or wrong number of arguments for '{name}'. Try MEMORY HELP."
             )));
         }
+    }
+    Ok(())
+}
+
+/// MEMORY STATS: what Redis says of its memory, of the tier.
+fn stats(context: &mut Context<'_>) {
+    let (keys, shared) = (&*context.keys, &*context.shared);
+    let (in_use, empty) = (keys.in_use(), keys.in_use_when_empty());
+    let count: u64 = (0..DATABASE_COUNT).map(|db| keys.len(db)).sum();
+    let data = in_use.saturating_sub(empty);
+    let scripts = shared.scripts.as_ref().map_or(0, |scripts| scripts.memory() as u64);
+    let functions = shared.libraries.as_ref().map_or(0, |all| all.memory() as u64);
+    let numbers = [
+        ("total.allocated", in_use),
+        ("startup.allocated", empty),
+        ("lua.caches", scripts),
+        ("functions.caches", functions),
+        ("keys.count", count),
+        ("keys.bytes-per-key", data.checked_div(count).unwrap_or(0)),
+        ("dataset.bytes", data),
+    ];
+    context.reply.map(numbers.len() + 1);
+    for (name, number) in numbers {
+        context.reply.bulk(name.as_bytes());
+        context.reply.count(number);
+    }
+    context.reply.bulk(b"dataset.percentage");
+    context.reply.double(data as f64 * 100.0 / in_use.max(1) as f64);
+}
+
+/// LOLWUT: the version, without a picture.
+pub(crate) fn lolwut(context: &mut Context<'_>, _args: &Arguments<'_>) -> Done {
+    let version = env!("CARGO_PKG_VERSION");
+    context.reply.text(&format!("Redis ver. {REDIS_VERSION}, as tiersmith kv {version} has it\n"));
+    Ok(())
+}
+
+/// MODULE: there are none.
+pub(crate) fn module(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    match (word(args[1]).as_str(), &args[2..]) {
+        ("list", []) => context.reply.list(0),
+        ("help", []) => help(context, "module"),
+        ("load" | "loadex", [_, ..]) => {
+            return Err(Refusal::Said("ERR modules are not there: a module is a program of Redis"));
+        }
+        ("unload", [_]) => {
+            return Err(Refusal::Said("ERR Error unloading module: no such module with that name"));
+        }
+        _ => return Err(subcommands::syntax("module", args)),
     }
     Ok(())
 }

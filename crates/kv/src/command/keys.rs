@@ -1,6 +1,7 @@
 //! Keys, whatever their values are.
 
 use super::arguments::{expiry, integer, integer_or_refusal};
+use super::help::help;
 use super::{Arguments, Context, Done, Refusal, SYNTAX, encoding, glob, word};
 use crate::format::{DATABASE_COUNT, entry::kind};
 use crate::keyspace::{Copied, Found, notice};
@@ -204,8 +205,7 @@ pub(crate) fn scan(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 pub(crate) fn object(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let subcommand = word(args[1]);
     if subcommand == "help" && args.len() == 2 {
-        context.reply.list(1);
-        context.reply.simple("OBJECT ENCODING|REFCOUNT|IDLETIME <key>");
+        help(context, "object");
         return Ok(());
     }
     if args.len() != 3 {

@@ -115,6 +115,7 @@ pub(crate) struct Session {
     pub(crate) waiting: Option<Waiting>,
     pub(crate) channels: Names,
     pub(crate) patterns: Names,
+    pub(crate) shards: Names,
     pub(crate) replies: Replies,
     /// Behind its last change in the stream that replicas follow.
     pub(crate) wrote: u64,
@@ -160,6 +161,7 @@ impl Session {
             waiting: None,
             channels: Names::default(),
             patterns: Names::default(),
+            shards: Names::default(),
             replies: Replies::On,
             wrote: 0,
             follows: false,
@@ -179,13 +181,14 @@ impl Session {
     }
 
     pub(crate) fn subscriptions(&self) -> usize {
-        self.channels.len() + self.patterns.len()
+        self.channels.len() + self.patterns.len() + self.shards.len()
     }
 
     /// Bytes of memory that the client takes, about, with its buffers as they were last. This is
     /// asked for after every batch, so nothing is added up here.
     pub(crate) fn memory(&self) -> usize {
-        let names = self.channels.bytes(NAME_BYTES) + self.patterns.bytes(NAME_BYTES);
+        let names = [&self.channels, &self.patterns, &self.shards];
+        let names: usize = names.iter().map(|names| names.bytes(NAME_BYTES)).sum();
         let watched = self.watching_bytes + self.watching.len() * WATCHED_BYTES;
         let queued = self.multi.as_ref().map_or(0, |queued| queued.bytes);
         let Buffers { input, input_free, output_size, .. } = self.buffers;
@@ -228,6 +231,9 @@ pub(crate) struct Shared {
     /// Clients that wait for the end of a pause.
     pub(crate) held_back: usize,
     pub(crate) bytes_in: u64,
+    /// Reads and sends that were shared out to the I/O threads.
+    pub(crate) shared_reads: u64,
+    pub(crate) shared_writes: u64,
     pub(crate) bytes_out: u64,
     pub(crate) recovery_us: u64,
     /// The wait events of the server.
@@ -259,6 +265,7 @@ pub(crate) struct Shared {
     pub(crate) waking: Option<Vec<u8>>,
     pub(crate) channels: HashMap<Vec<u8>, Vec<u64>>,
     pub(crate) patterns: HashMap<Vec<u8>, Vec<u64>>,
+    pub(crate) shards: HashMap<Vec<u8>, Vec<u64>>,
     pub(crate) deliveries: Deliveries,
     /// Clients that are told of every command: MONITOR.
     pub(crate) monitors: Vec<u64>,
@@ -343,6 +350,8 @@ impl Shared {
             blocked: 0,
             held_back: 0,
             bytes_in: 0,
+            shared_reads: 0,
+            shared_writes: 0,
             bytes_out: 0,
             recovery_us: 0,
             events: Registry::disabled(),
@@ -361,6 +370,7 @@ impl Shared {
             waking: None,
             channels: HashMap::new(),
             patterns: HashMap::new(),
+            shards: HashMap::new(),
             deliveries: Deliveries::default(),
             monitors: Vec::new(),
             scripts: None,
@@ -538,6 +548,7 @@ impl Shared {
         for (all, of) in [
             (&mut self.channels, std::mem::take(&mut session.channels)),
             (&mut self.patterns, std::mem::take(&mut session.patterns)),
+            (&mut self.shards, std::mem::take(&mut session.shards)),
         ] {
             for name in of {
                 if let Some(clients) = all.get_mut(&name) {

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use super::{Arguments, Refusal, Session, Shared, flag, lookup, notices};
+use super::{Arguments, Refusal, Session, Shared, acl, lookup, notices};
 use crate::keyspace::{Keyspace, Order};
 
 /// Keys that are removed before a command is tried again for which the tier had no space.
@@ -77,30 +77,31 @@ pub(super) fn keep_limit(
     if keys.in_use() <= most {
         return Ok(());
     }
-    let takes = |name: &[u8]| {
-        lookup(name).is_some_and(|row| row.flags & (flag::WRITE | flag::FREES) == flag::WRITE)
-    };
     let Some(name) = arguments.first() else { return Ok(()) };
     let mut queued = session.multi.iter().flat_map(|queued| &queued.commands);
     let exec = name.eq_ignore_ascii_case(b"exec");
     // A script may read, and may free something.
     shared.over_limit = true;
-    // FUNCTION is a command of many kinds, which answers by itself when it is not queued.
-    let loads = |command: &[Vec<u8>]| {
-        command[0].eq_ignore_ascii_case(b"function")
-            && command.get(1).is_some_and(|sub| {
-                [&b"load"[..], b"restore"].iter().any(|name| sub.eq_ignore_ascii_case(name))
-            })
+    let is_queued = |command: &Vec<Vec<u8>>| {
+        let words: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
+        takes_space(&words)
     };
     // What is queued takes memory, whatever it is.
     let queues = session.multi.is_some()
         && !["exec", "discard", "quit", "reset"]
             .iter()
             .any(|ends| name.eq_ignore_ascii_case(ends.as_bytes()));
-    if takes(name) || queues || exec && queued.any(|command| takes(&command[0]) || loads(command)) {
+    if takes_space(arguments) || queues || exec && queued.any(is_queued) {
         return Err(OVER);
     }
     Ok(())
+}
+
+/// Whether a command is refused where memory is short.
+pub(super) fn takes_space(command: &Arguments<'_>) -> bool {
+    let row = command.first().and_then(|name| lookup(name));
+    let described = row.and_then(|row| acl::described_with(row.name, command));
+    described.is_some_and(|one| one.takes_space())
 }
 
 /// The tier has no space for a command: some keys go, if the policy lets them; whether any did.

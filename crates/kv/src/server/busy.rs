@@ -125,6 +125,8 @@ impl Crowd {
         if !ready || !matches!(client.receive(), Io::Some(_)) {
             return Told::Nothing;
         }
+        // What an I/O thread has parsed is the server's, which parses it again.
+        client.ahead.give_up(&mut client.request);
         let (mut told, mut done) = (Told::Nothing, 0);
         let input = std::mem::take(&mut client.input);
         while told == Told::Nothing && !client.session.closing {

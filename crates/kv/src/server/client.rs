@@ -6,7 +6,7 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
-use super::request::Request;
+use super::request::{AHEAD, Ahead, Filled, Limits, Request};
 use super::secured::Secured;
 use crate::command::{Buffers, Session};
 
@@ -22,6 +22,8 @@ pub(super) struct Client {
     pub(super) secured: Option<Box<Secured>>,
     pub(super) session: Session,
     pub(super) request: Request,
+    /// What an I/O thread has parsed; empty between two batches.
+    pub(super) ahead: Ahead,
     pub(super) input: Vec<u8>,
     pub(super) output: Vec<u8>,
     sent: usize,
@@ -55,6 +57,7 @@ impl Client {
             secured,
             session,
             request: Request::default(),
+            ahead: Ahead::default(),
             input: Vec::new(),
             output: Vec::new(),
             sent: 0,
@@ -96,6 +99,23 @@ impl Client {
             Err(Errno::AGAIN) => Io::Later,
             Err(_) => Io::Gone,
         }
+    }
+
+    /// Reads what has come and parses the first requests, for an I/O thread; `bulk`: the longest
+    /// argument, or nothing where requests are not to be parsed yet.
+    pub(super) fn receive_and_parse(&mut self, bulk: Option<u64>) -> Io {
+        let received = self.receive();
+        if let Some(bulk) = bulk.filter(|_| received != Io::Later && self.may_execute()) {
+            let limits = Limits { bulk, allowed: self.session.allowed };
+            // A password changes the limits of what is behind it.
+            let most = if limits.allowed { AHEAD } else { 1 };
+            let filled = self.ahead.fill(&mut self.request, &self.input, limits, most);
+            if let Filled::Wrong(_) = filled {
+                // The one who executes finds it again, and says so.
+                self.request.reset();
+            }
+        }
+        received
     }
 
     /// Forgets the first bytes of the input.

@@ -27,11 +27,17 @@ impl Server {
         client.session.last = Instant::now();
         self.shared.clock = Some(self.shared.ticks.now());
         let hot = self.shared.configuration.hot;
-        // What a client sends after its last request is nobody's.
+        // What a client sends after its last request is nobody's, nor what one sends whom somebody
+        // of the same batch has ended.
+        client.session.closing |= self.shared.kill.contains(&client.session.id);
         if client.session.closing {
             done = input.len();
         }
-        let mut ahead = std::mem::take(&mut self.ahead);
+        let parsed = !client.ahead.is_empty();
+        let mut ahead = std::mem::take(if parsed { &mut client.ahead } else { &mut self.ahead });
+        if parsed {
+            self.expect(client.session.db, &ahead, &input);
+        }
         while client.may_execute() {
             if ahead.is_empty() {
                 let limits = Limits { bulk: hot.bulk, allowed: client.session.allowed };
@@ -74,7 +80,7 @@ impl Server {
             }
         }
         ahead.give_up(&mut client.request);
-        self.ahead = ahead;
+        *(if parsed { &mut client.ahead } else { &mut self.ahead }) = ahead;
         self.shared.clock = None;
         client.input = input;
         client.consume(done);

@@ -21,8 +21,9 @@ impl Server {
                 .iter()
                 .any(|runs| name.eq_ignore_ascii_case(runs));
             // Of PFCOUNT a Redis tells its replicas, too.
-            let tells =
-                name.eq_ignore_ascii_case(b"publish") || name.eq_ignore_ascii_case(b"pfcount");
+            let tells = [&b"publish"[..], b"spublish", b"pfcount"]
+                .iter()
+                .any(|tells| name.eq_ignore_ascii_case(tells));
             let row = lookup(name);
             // What is refused anyway is refused at once.
             row.is_some_and(|row| row.takes(command.len()))

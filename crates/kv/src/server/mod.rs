@@ -1,4 +1,4 @@
-//! Sockets: one thread reads what all clients sent, executes it, commits once, and answers.
+//! Sockets: one thread executes what all clients sent, commits once, and answers.
 //!
 //! | step | what happens |
 //! |---|---|
@@ -11,7 +11,8 @@
 //! **Invariant**: no byte of a reply leaves before the commit that makes true what it says; also
 //! not the reply to a read, which may have seen another client's change of the same batch.
 //!
-//! Deliberately absent: threads. Read next: `request.rs`, `client.rs`, `blocked.rs`, `primary.rs`.
+//! Several threads read and send where `io-threads` says so; one executes, always. Read next:
+//! `request.rs`, `client.rs`, `io_threads.rs`, `blocked.rs`, `primary.rs`.
 
 mod accept;
 mod backlog;
@@ -21,6 +22,7 @@ mod client;
 mod evict;
 mod execute;
 mod handover;
+mod io_threads;
 mod link;
 mod listen;
 mod primary;
@@ -44,8 +46,8 @@ use tiersmith_events::Registry;
 use tiersmith_pmem::Mapping;
 
 use crate::command::{
-    Configuration, Delivery, OutputLimit, REPLIES_MAX, Replies, Reply, Session, Shared, Wanted,
-    What, evict_until, load_at_start, publish_events, say_invalid, wanted,
+    Configuration, Delivery, OutputLimit, REPLIES_MAX, Replies, Reply, Session, Shared, Via,
+    Wanted, What, evict_until, load_at_start, publish_events, say_invalid, wanted,
 };
 use crate::error::Error;
 use crate::format::DATABASE_COUNT;
@@ -55,6 +57,7 @@ use crate::planted::Planted;
 use accept::{Door, Taken, raise_descriptors};
 use busy::Crowd;
 use client::{Client, Io};
+use io_threads::IoThreads;
 use listen::{Listener, SocketFile};
 use primary::Primary;
 use replica::{BELL, Replica};
@@ -80,6 +83,8 @@ const ACCEPT_MAX: usize = 256;
 const OUTPUT_PAUSE: usize = 64 << 20;
 /// Bytes of replies that are kept for a client that has not given the password.
 const OUTPUT_UNKNOWN: u64 = 64 << 10;
+/// There is something to read, or the client is gone, which reading tells.
+const READABLE: EventFlags = EventFlags::IN.union(EventFlags::HUP).union(EventFlags::ERR);
 /// Descriptors that are not clients'.
 const DESCRIPTORS: u64 = 32;
 
@@ -102,6 +107,8 @@ pub struct Server {
     resumed: Vec<u64>,
     /// Requests that were read and are not executed yet; empty between two clients.
     ahead: Ahead,
+    /// Read and send for a batch of clients.
+    threads: IoThreads,
     /// Clients whose next command waits for the end of a pause.
     held_back: BTreeSet<u64>,
     /// Answers the others while a script takes long.
@@ -168,6 +175,7 @@ impl Server {
         }
         let listeners: Rc<[Listener]> = listeners.into();
         let primary = configuration.text("replicaof").to_owned();
+        let threads = IoThreads::new(configuration.number("io-threads") as usize)?;
         let mut shared = Shared::new(configuration);
         shared.wanted = match primary.split_whitespace().collect::<Vec<_>>()[..] {
             [] => Some(Wanted::NoOne),
@@ -208,6 +216,7 @@ impl Server {
             deaf: false,
             resumed: Vec::new(),
             ahead: Ahead::default(),
+            threads,
             held_back: BTreeSet::new(),
             clients_bytes: None,
             replica: None,
@@ -234,7 +243,7 @@ impl Server {
     /// # Errors
     /// The system does not let it wait for clients.
     pub fn serve(&mut self, stop: &AtomicI32) -> Result<(), Error> {
-        let mut ready = Vec::with_capacity(1024);
+        let mut ready = Vec::with_capacity(self.threads.batch());
         while !self.shared.shutdown
             && !self.shared.shutdown_now
             && stop.load(Ordering::Relaxed) == 0
@@ -256,6 +265,7 @@ impl Server {
                 self.commit();
             }
             self.set_clock();
+            let mut received = self.receive(&ready).into_iter().peekable();
             for event in &ready {
                 let (number, flags) = (event.data.u64(), event.flags);
                 if number < self.listeners.len() as u64 {
@@ -263,7 +273,8 @@ impl Server {
                 } else if number == BELL {
                     self.hear();
                 } else {
-                    self.attend(number, flags);
+                    let read = received.next_if(|(id, _)| *id == number);
+                    self.attend(number, flags, read.map(|(_, io)| io));
                 }
                 if self.shared.shutdown_now {
                     // Half of a script is not committed, and nobody is told of what came before it.
@@ -352,12 +363,33 @@ impl Server {
         }
     }
 
-    /// A client has sent something, takes more, or is gone.
-    fn attend(&mut self, id: u64, flags: EventFlags) {
+    /// Reads what the clients of a batch have sent where several threads do that: how each ended,
+    /// in the order of the batch.
+    fn receive(&mut self, ready: &[epoll::Event]) -> Vec<(u64, Io)> {
+        if !self.threads.share(ready.len()) {
+            return Vec::new();
+        }
+        let reads = ready.iter().filter(|event| { event.flags }.intersects(READABLE));
+        let clients = reads.filter_map(|event| self.clients.remove(&event.data.u64()));
+        let mut batch: Vec<(Box<Client>, Io)> = clients.map(|client| (client, Io::Later)).collect();
+        // What a pause holds back would be parsed again and again.
+        let bulk = self.shared.pause.is_none().then_some(self.shared.configuration.hot.bulk);
+        self.threads.each(&mut batch, |(client, io)| *io = client.receive_and_parse(bulk));
+        self.shared.shared_reads += batch.len() as u64;
+        let put_back = |(client, io): (Box<Client>, Io)| {
+            let id = client.session.id;
+            self.clients.insert(id, client);
+            (id, io)
+        };
+        batch.into_iter().map(put_back).collect()
+    }
+
+    /// A client has sent something, takes more, or is gone; `received`: it was read already.
+    fn attend(&mut self, id: u64, flags: EventFlags, received: Option<Io>) {
         let Some(mut client) = self.clients.remove(&id) else { return };
         let mut alive = true;
-        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-            match client.receive() {
+        if flags.intersects(READABLE) {
+            match received.unwrap_or_else(|| client.receive()) {
                 Io::Some(bytes) => {
                     self.shared.bytes_in += bytes as u64;
                     self.execute(&mut client);
@@ -391,25 +423,41 @@ impl Server {
                 self.close(client);
             }
         }
-        for id in std::mem::take(&mut self.pending) {
-            let Some(mut client) = self.clients.remove(&id) else { continue };
-            client.pending = false;
-            let sent = client.send();
-            if let Io::Some(bytes) = sent {
-                self.shared.bytes_out += bytes as u64;
+        let pending = std::mem::take(&mut self.pending);
+        if self.threads.share(pending.len()) {
+            let clients = pending.into_iter().filter_map(|id| self.clients.remove(&id));
+            let mut batch: Vec<(Box<Client>, Io)> =
+                clients.map(|client| (client, Io::Later)).collect();
+            self.threads.each(&mut batch, |(client, io)| *io = client.send());
+            self.shared.shared_writes += batch.len() as u64;
+            batch.into_iter().for_each(|(client, sent)| self.answered(client, sent));
+        } else {
+            for id in pending {
+                let Some(mut client) = self.clients.remove(&id) else { continue };
+                let sent = client.send();
+                self.answered(client, sent);
             }
-            let slow = client.unsent() as u64 > self.output_limit(&client);
-            if client.paused && client.unsent() == 0 && !client.session.closing {
-                client.paused = false;
-                self.resumed.push(id);
-            }
-            let done = client.session.closing && client.unsent() == 0;
-            if sent == Io::Gone || slow || done || !self.watch(&mut client) {
-                self.close(client);
-            } else {
-                self.count(&mut client);
-                self.clients.insert(id, client);
-            }
+        }
+    }
+
+    /// A client was sent what it took.
+    fn answered(&mut self, mut client: Box<Client>, sent: Io) {
+        client.pending = false;
+        if let Io::Some(bytes) = sent {
+            self.shared.bytes_out += bytes as u64;
+        }
+        let id = client.session.id;
+        let slow = client.unsent() as u64 > self.output_limit(&client);
+        if client.paused && client.unsent() == 0 && !client.session.closing {
+            client.paused = false;
+            self.resumed.push(id);
+        }
+        let done = client.session.closing && client.unsent() == 0;
+        if sent == Io::Gone || slow || done || !self.watch(&mut client) {
+            self.close(client);
+        } else {
+            self.count(&mut client);
+            self.clients.insert(id, client);
         }
     }
 
@@ -585,11 +633,17 @@ impl Server {
 /// Puts a message into a client's buffer, if it can take it.
 fn say(session: &Session, out: &mut Vec<u8>, what: &What) {
     match what {
-        What::Message { pattern, channel, payload } => {
+        What::Message { via, channel, payload } => {
             let mut reply = Reply { out, resp3: session.resp3 };
-            reply.push(if pattern.is_some() { 4 } else { 3 });
-            reply.bulk(if pattern.is_some() { b"pmessage" } else { b"message" });
-            pattern.iter().for_each(|pattern| reply.bulk(pattern));
+            reply.push(if let Via::Pattern(_) = via { 4 } else { 3 });
+            match via {
+                Via::Channel => reply.bulk(b"message"),
+                Via::Shard => reply.bulk(b"smessage"),
+                Via::Pattern(pattern) => {
+                    reply.bulk(b"pmessage");
+                    reply.bulk(pattern);
+                }
+            }
             reply.bulk(channel);
             reply.bulk(payload);
         }

@@ -30,6 +30,7 @@ mod hostile;
 mod hostile_bytes;
 mod hostile_primary;
 mod hostile_scripts;
+mod io_threads;
 mod kill;
 mod limits;
 mod linearizable;

@@ -500,9 +500,10 @@ fn a_real_primary_is_followed_and_each_of_its_commands_counts_once() {
                 && ours.say("DBSIZE") == theirs.say("DBSIZE")
         });
         // What this server does not have ends the following, and says so.
-        theirs.say("SPUBLISH channel message");
+        assert_eq!(theirs.say("PFADD sparse a"), Value::Int(1));
+        assert_eq!(theirs.say("PFDEBUG TODENSE sparse"), Value::Int(1));
         let reason = |ours: &mut Client| info(ours, "master_link_down_reason");
-        wait_for("the reason", || reason(&mut ours).to_uppercase().contains("SPUBLISH"));
+        wait_for("the reason", || reason(&mut ours).to_uppercase().contains("PFDEBUG"));
         assert_eq!(ours.say("GET after"), text("cut"));
     }
 }

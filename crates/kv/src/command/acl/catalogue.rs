@@ -1,10 +1,12 @@
 //! What rules can name: every command of Redis 7.0, with its categories and where its keys are.
 //!
 //! `catalogue.txt` has what COMMAND of Redis 7.0.15 says, also of commands that are not here: a
-//! rule that is taken there is taken here, and `ACL LIST` puts the same categories together. A line
-//! is a name (`command|subcommand`), the number of arguments, the categories, and where keys are:
-//! `BEGIN:FIND:ACCESS`, BEGIN a place, or a word and the place from which it is looked for; FIND
-//! `range/LAST/STEP/LIMIT` or `count/PLACE/FIRST/STEP`; ACCESS of `r`, `w`, or `-` for none.
+//! rule that is taken there is taken here, `ACL LIST` puts the same categories together, and COMMAND
+//! says the same (`described.rs`). A line is a name (`command|subcommand`), the number of arguments,
+//! the flags, the places of the first and last key and their distance, the categories, and the key
+//! specifications: `BEGIN:FIND:FLAGS`, BEGIN a place, or a word and the place from which it is looked
+//! for; FIND `range/LAST/STEP/LIMIT` or `count/PLACE/FIRST/STEP`; either `?` where only the command
+//! itself knows.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -45,30 +47,41 @@ pub(super) const WRITES: u8 = 2;
 /// A command or subcommand.
 #[derive(Debug)]
 pub(crate) struct Command {
-    pub(super) name: &'static str,
+    pub(in super::super) name: &'static str,
+    pub(in super::super) arity: i64,
+    pub(in super::super) flags: Vec<&'static str>,
+    /// First key, last key (negative: from the end), step.
+    pub(in super::super) places: [i64; 3],
     /// A bit for each category.
     pub(super) categories: u32,
     /// Its subcommands, as places in the catalogue.
     pub(super) children: Vec<usize>,
-    keys: Vec<Spec>,
+    pub(in super::super) keys: Vec<Spec>,
 }
 
+/// Where keys begin.
 #[derive(Clone, Copy, Debug)]
-enum Begin {
+pub(crate) enum Begin {
     At(isize),
+    /// Behind a word, which is looked for from a place on.
     Word(&'static str, isize),
+    Unknown,
 }
 
+/// Which arguments are keys from there on.
 #[derive(Clone, Copy, Debug)]
-enum Find {
+pub(crate) enum Find {
     Range { last: isize, step: isize, limit: isize },
     Count { at: isize, first: isize, step: isize },
+    Unknown,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Spec {
-    begin: Begin,
-    find: Find,
+/// A key specification.
+#[derive(Clone, Debug)]
+pub(crate) struct Spec {
+    pub(in super::super) begin: Begin,
+    pub(in super::super) find: Find,
+    pub(in super::super) flags: Vec<&'static str>,
     access: u8,
 }
 
@@ -88,41 +101,50 @@ pub(super) fn catalogue() -> &'static Catalogue {
 
 fn spec(text: &'static str) -> Option<Spec> {
     let mut parts = text.split(':');
-    let (begin, find, access) = (parts.next()?, parts.next()?, parts.next()?);
+    let (begin, find, flags) = (parts.next()?, parts.next()?, parts.next()?);
     let begin = match begin.split_once('@') {
+        _ if begin == "?" => Begin::Unknown,
         Some((word, from)) => Begin::Word(word, from.parse().ok()?),
         None => Begin::At(begin.parse().ok()?),
     };
     let mut numbers = find.split('/');
     let kind = numbers.next()?;
     let mut next = || numbers.next()?.parse::<isize>().ok();
-    let (one, two, three) = (next()?, next()?, next()?);
     let find = match kind {
-        "range" => Find::Range { last: one, step: two, limit: three },
-        _ => Find::Count { at: one, first: two, step: three },
+        "range" => Find::Range { last: next()?, step: next()?, limit: next()? },
+        "count" => Find::Count { at: next()?, first: next()?, step: next()? },
+        _ => Find::Unknown,
     };
-    let bit = |letter, bit| if access.contains(letter) { bit } else { 0 };
-    Some(Spec { begin, find, access: bit('r', READS) | bit('w', WRITES) })
+    let flags: Vec<&str> = flags.split('+').collect();
+    let access = flags.iter().fold(0, |all, flag| match *flag {
+        "access" => all | READS,
+        "insert" | "delete" | "update" => all | WRITES,
+        _ => all,
+    });
+    Some(Spec { begin, find, flags, access })
+}
+
+/// A line of the catalogue.
+fn command(line: &'static str) -> Option<Command> {
+    let mut words = line.split(' ');
+    let mut next = || words.next();
+    let (name, arity, flags, places, categories) = (next()?, next()?, next()?, next()?, next()?);
+    let mut places = places.split(',').map(|place| place.parse().ok());
+    let bit = |name| CATEGORIES.iter().position(|known| *known == name).map_or(0, |at| 1 << at);
+    Some(Command {
+        name,
+        arity: arity.parse().ok()?,
+        flags: flags.split(',').filter(|flag| *flag != "-").collect(),
+        places: [places.next()??, places.next()??, places.next()??],
+        categories: categories.split(',').map(bit).fold(0, |all, one| all | one),
+        children: Vec::new(),
+        keys: words.filter_map(spec).collect(),
+    })
 }
 
 impl Catalogue {
     fn read(text: &'static str) -> Catalogue {
-        let mut all: Vec<Command> = Vec::new();
-        for line in text.lines() {
-            let mut words = line.split(' ');
-            let (Some(name), Some(_), Some(of)) = (words.next(), words.next(), words.next()) else {
-                continue;
-            };
-            let bit =
-                |name| CATEGORIES.iter().position(|known| *known == name).map_or(0, |at| 1 << at);
-            let categories = of.split(',').map(bit).fold(0, |all, one| all | one);
-            all.push(Command {
-                name,
-                categories,
-                children: Vec::new(),
-                keys: words.filter_map(spec).collect(),
-            });
-        }
+        let mut all: Vec<Command> = text.lines().filter_map(command).collect();
         let places: HashMap<_, _> =
             all.iter().enumerate().map(|(at, one)| (one.name, at)).collect();
         for at in 0..all.len() {
@@ -157,16 +179,49 @@ impl Command {
     }
 
     /// Whether it can have keys.
-    pub(super) fn has_keys(&self) -> bool {
+    pub(in super::super) fn has_keys(&self) -> bool {
         !self.keys.is_empty()
     }
 
-    /// Whether they are not in the same places always.
-    pub(super) fn has_movable_keys(&self) -> bool {
-        let moves = |spec: &Spec| {
-            matches!(spec.begin, Begin::Word(..)) || matches!(spec.find, Find::Count { .. })
+    /// The names of its categories.
+    pub(in super::super) fn categories(&self) -> impl Iterator<Item = &'static str> {
+        (0..CATEGORIES.len()).filter(|one| self.is_in(*one)).map(|one| CATEGORIES[one])
+    }
+
+    /// Whether it is refused where the memory is full.
+    pub(in super::super) fn takes_space(&self) -> bool {
+        self.flags.contains(&"denyoom")
+    }
+
+    /// The keys among the arguments of this command: their places, and what is done with them, in
+    /// the words of Redis.
+    pub(in super::super) fn keys_with_flags(
+        &self,
+        args: &Arguments<'_>,
+    ) -> Vec<(usize, Vec<&'static str>)> {
+        let has = |from: usize, names: &[&str]| {
+            args.iter().skip(from).any(|one| names.contains(&word(one).as_str()))
         };
-        self.name.starts_with("sort") || self.keys.iter().any(moves)
+        let found = self.keys.iter().flat_map(|spec| {
+            let flags = match self.name {
+                "set" if has(3, &["get"]) => vec!["RW", "access", "update"],
+                "set" => vec!["OW", "update"],
+                "bitfield" if !has(2, &["set", "incrby"]) => vec!["RO", "access"],
+                "bitfield" => vec!["RW", "access", "update"],
+                _ => spec.flags.clone(),
+            };
+            spec.keys(args).into_iter().map(move |at| (at, flags.clone()))
+        });
+        let mut found: Vec<_> = found.collect();
+        found.extend(self.stores_at(args).map(|at| (at, vec!["OW", "update"])));
+        found
+    }
+
+    /// Where SORT stores what it found: the last STORE counts.
+    fn stores_at(&self, args: &Arguments<'_>) -> Option<usize> {
+        let is_store = |at: &usize| word(args[*at]) == "store";
+        let store = (2..args.len().saturating_sub(1)).rev().find(is_store);
+        store.map(|at| at + 1).filter(|_| self.name == "sort")
     }
 
     /// The keys among the arguments of this command: their places, and what is done with them.
@@ -184,12 +239,7 @@ impl Command {
                     .iter_mut()
                     .for_each(|(_, access)| *access = WRITES | if reads { READS } else { 0 });
             }
-            // The last STORE counts.
-            "sort" => {
-                let stored = (2..args.len()).rev().find(|at| is(at - 1, "store") && *at > 2);
-                found.extend(stored.map(|at| (at, WRITES)));
-            }
-            _ => {}
+            _ => found.extend(self.stores_at(args).map(|at| (at, WRITES))),
         }
         found
     }
@@ -199,6 +249,7 @@ impl Spec {
     fn keys(&self, args: &Arguments<'_>) -> Vec<usize> {
         let count = args.len() as isize;
         let first = match self.begin {
+            Begin::Unknown => return Vec::new(),
             Begin::At(at) => at,
             Begin::Word(name, from) => {
                 let is = |at: &isize| {
@@ -214,6 +265,7 @@ impl Spec {
             }
         };
         let (first, last, step) = match self.find {
+            Find::Unknown => return Vec::new(),
             Find::Range { last, step, limit } => {
                 let last = match last {
                     last if last >= 0 => first + last,
@@ -283,5 +335,7 @@ mod tests {
             );
         }
         assert!(all.all.len() > 300 && all.find("xgroup|create").is_some());
+        let lines = include_str!("catalogue.txt").lines().count();
+        assert_eq!(all.all.len(), lines, "a line means nothing");
     }
 }

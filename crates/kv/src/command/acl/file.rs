@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::super::{Context, Done, Refusal};
 use super::user::{User, has_spaces};
@@ -13,7 +13,7 @@ use super::{Acl, DEFAULT, Users, WrongRule, merged};
 
 /// The users as lines.
 pub(super) fn lines(users: &Users) -> Vec<Vec<u8>> {
-    let line = |(name, user): (&Vec<u8>, &Rc<User>)| {
+    let line = |(name, user): (&Vec<u8>, &Arc<User>)| {
         [b"user ", name.as_slice(), b" ", &user.describe()].concat()
     };
     users.iter().map(line).collect()
@@ -39,12 +39,12 @@ pub(crate) fn for_configuration(
             )
         })
     };
-    let each = |(name, user): (&Vec<u8>, &Rc<User>)| Ok((text(name)?, text(&user.describe())?));
+    let each = |(name, user): (&Vec<u8>, &Arc<User>)| Ok((text(name)?, text(&user.describe())?));
     acl.users.iter().map(each).collect()
 }
 
 /// The users that a text has; otherwise everything that is wrong with it, without passwords.
-fn parse(text: &str, path: &str) -> Result<BTreeMap<Vec<u8>, Rc<User>>, String> {
+fn parse(text: &str, path: &str) -> Result<BTreeMap<Vec<u8>, Arc<User>>, String> {
     let (mut users, mut errors) = (BTreeMap::new(), String::new());
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
@@ -83,10 +83,10 @@ fn parse(text: &str, path: &str) -> Result<BTreeMap<Vec<u8>, Rc<User>>, String> 
                 }
             }
         }
-        users.insert(name.as_bytes().to_vec(), Rc::new(user));
+        users.insert(name.as_bytes().to_vec(), Arc::new(user));
     }
     if errors.is_empty() {
-        users.entry(DEFAULT.to_vec()).or_insert_with(|| Rc::new(User::default_user()));
+        users.entry(DEFAULT.to_vec()).or_insert_with(|| Arc::new(User::default_user()));
         return Ok(users);
     }
     Err(format!(
@@ -95,7 +95,7 @@ fn parse(text: &str, path: &str) -> Result<BTreeMap<Vec<u8>, Rc<User>>, String> 
     ))
 }
 
-fn load(path: &str) -> Result<BTreeMap<Vec<u8>, Rc<User>>, String> {
+fn load(path: &str) -> Result<BTreeMap<Vec<u8>, Arc<User>>, String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("Error loading ACLs, opening file '{path}': {error}"))?;
     parse(&text, path)
@@ -174,13 +174,13 @@ mod tests {
         let text = "user default on nopass ~* &* +@all\nuser anna on >secret ~a:* resetchannels &x \
                     -@all +get \
                     (%R~b:* resetchannels -@all +@read)\n";
-        let users = Rc::new(parse(text, "f").expect("it is sound"));
+        let users = Arc::new(parse(text, "f").expect("it is sound"));
         let written = lines(&users).join(&b'\n');
         let written = String::from_utf8(written).expect("text");
         assert!(
             !written.contains("secret") && written.contains("2bb80d537b1da3e38bd30361aa855686bde0")
         );
-        let again = Rc::new(parse(&written, "f").expect("it is sound"));
+        let again = Arc::new(parse(&written, "f").expect("it is sound"));
         assert_eq!(lines(&users), lines(&again));
         for wrong in [
             "user anna <secret",

@@ -13,7 +13,7 @@ mod log;
 mod user;
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 pub(crate) use commands::acl;
 pub(crate) use file::{for_configuration, load_at_start};
@@ -21,6 +21,7 @@ pub(crate) use log::Where;
 pub(crate) use user::User;
 
 use super::{Arguments, Context, Refusal, Row, Session, flag, lookup, subcommands};
+pub(crate) use catalogue::{Begin, Command as Described, Find, Spec};
 use catalogue::{CATEGORIES, catalogue};
 use log::{Log, Reason};
 use user::Denied;
@@ -29,7 +30,7 @@ use user::Denied;
 pub(crate) const DEFAULT: &[u8] = b"default";
 
 /// All users; who keeps them keeps them as they were.
-pub(crate) type Users = Rc<BTreeMap<Vec<u8>, Rc<User>>>;
+pub(crate) type Users = Arc<BTreeMap<Vec<u8>, Arc<User>>>;
 
 /// The users, and who was refused.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ pub(crate) struct Acl {
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) name: Vec<u8>,
-    user: Rc<User>,
+    user: Arc<User>,
     generation: u64,
 }
 
@@ -60,7 +61,7 @@ impl Identity {
 
     /// A user by name. Changes that were made before are noticed with the first command.
     pub(crate) fn of(name: &[u8], users: &Users) -> Option<Identity> {
-        let user = Rc::clone(users.get(name)?);
+        let user = Arc::clone(users.get(name)?);
         Some(Identity { name: name.to_vec(), user, generation: 0 })
     }
 
@@ -68,7 +69,7 @@ impl Identity {
     pub(crate) fn unlimited() -> Identity {
         Identity {
             name: DEFAULT.to_vec(),
-            user: Rc::new(User::default_user()),
+            user: Arc::new(User::default_user()),
             generation: u64::MAX,
         }
     }
@@ -102,16 +103,26 @@ pub(crate) fn may_run(
 
 /// The keys among the arguments of a command; nothing: it never has any.
 pub(crate) fn keys_of<'a>(row: &Row, args: &'a Arguments<'a>) -> Option<Vec<&'a [u8]>> {
-    let all = catalogue();
-    let command = &all.all[all.of(row.name, args)?];
+    let command = described_with(row.name, args)?;
     let places = command.has_keys().then(|| command.keys(args))?;
     Some(places.into_iter().filter_map(|(at, _)| args.get(at).copied()).collect())
 }
 
-/// Whether the keys of a command are not in the same places always.
-pub(crate) fn has_movable_keys(command: &str) -> bool {
+/// What Redis says of a command or subcommand, by its name in small letters.
+pub(crate) fn described(name: &str) -> Option<&'static Described> {
     let all = catalogue();
-    all.find(command).is_some_and(|place| all.all[place].has_movable_keys())
+    all.find(name).map(|place| &all.all[place])
+}
+
+/// What Redis says of a command, or of its subcommand among these words.
+pub(crate) fn described_with(name: &str, args: &Arguments<'_>) -> Option<&'static Described> {
+    let all = catalogue();
+    all.of(name, args).map(|place| &all.all[place])
+}
+
+/// The subcommands of a command.
+pub(crate) fn children(of: &'static Described) -> impl Iterator<Item = &'static Described> {
+    of.children.iter().map(|place| &catalogue().all[*place])
 }
 
 /// The commands of Redis that are here, and their subcommands, of a category or all; nothing: there
@@ -135,9 +146,9 @@ pub(crate) fn names_in(category: Option<&str>) -> Option<Vec<&'static str>> {
 impl Acl {
     /// With the default user, who has this password, or needs none if it is empty.
     pub(crate) fn new(password: &str) -> Acl {
-        let users = BTreeMap::from([(DEFAULT.to_vec(), Rc::new(User::default_user()))]);
+        let users = BTreeMap::from([(DEFAULT.to_vec(), Arc::new(User::default_user()))]);
         let mut acl = Acl {
-            users: Rc::new(users),
+            users: Arc::new(users),
             generation: 1,
             log: Log::default(),
             changed: Vec::new(),
@@ -168,17 +179,17 @@ impl Acl {
         self.user(DEFAULT).is_some_and(|user| user.no_password)
     }
 
-    fn user(&self, name: &[u8]) -> Option<&Rc<User>> {
+    fn user(&self, name: &[u8]) -> Option<&Arc<User>> {
         self.users.get(name)
     }
 
     fn put(&mut self, name: &[u8], user: User) {
-        Rc::make_mut(&mut self.users).insert(name.to_vec(), Rc::new(user));
+        Arc::make_mut(&mut self.users).insert(name.to_vec(), Arc::new(user));
         self.generation += 1;
     }
 
-    fn replace(&mut self, users: BTreeMap<Vec<u8>, Rc<User>>) {
-        self.users = Rc::new(users);
+    fn replace(&mut self, users: BTreeMap<Vec<u8>, Arc<User>>) {
+        self.users = Arc::new(users);
         self.generation += 1;
     }
 
@@ -231,7 +242,7 @@ impl Acl {
         let has = |name: &Vec<u8>, pattern| {
             user.selectors.iter().any(|one| one.has_channel(name, pattern))
         };
-        session.channels.iter().all(|name| has(name, false))
+        session.channels.iter().chain(session.shards.iter()).all(|name| has(name, false))
             && session.patterns.iter().all(|name| has(name, true))
     }
 }
@@ -332,8 +343,8 @@ fn refresh(session: &mut Session, acl: &Acl) {
     if session.identity.generation != acl.generation && session.identity.generation != u64::MAX {
         session.identity.generation = acl.generation;
         match acl.user(&session.identity.name) {
-            Some(user) => session.identity.user = Rc::clone(user),
-            None => session.identity.user = Rc::new(User::new()),
+            Some(user) => session.identity.user = Arc::clone(user),
+            None => session.identity.user = Arc::new(User::new()),
         }
     }
 }

@@ -12,7 +12,7 @@ use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, V
 use super::super::acl;
 use super::super::arguments::print_score;
 use super::super::flag;
-use super::super::space::OVER;
+use super::super::space::{OVER, takes_space};
 use super::super::subcommands::{self, Fit};
 use super::super::{Arguments, Context, REPLIES_MAX, Refusal, Reply, Session, lookup, run};
 use super::library::{add, one, said};
@@ -720,18 +720,17 @@ impl Caller<'_, '_> {
         }
         acl::refuse_in_script(&mut self.context, row, words)?;
         let writes = row.flags & flag::WRITE != 0;
-        // Replicas are told of these two, and Redis takes that for writing.
-        let tells = matches!(row.name, "publish" | "pfcount");
+        // Replicas are told of these, and Redis takes that for writing.
+        let tells = matches!(row.name, "publish" | "spublish" | "pfcount");
         if (writes || tells) && self.read_only {
             return Err(Refusal::Said(
                 "ERR Write commands are not allowed from read-only scripts.",
             ));
         }
-        let takes_space = row.flags & (flag::WRITE | flag::FREES) == flag::WRITE;
-        if takes_space
-            && !self.allow_oom
+        if !self.allow_oom
             && self.context.shared.over_limit
             && !self.watchdog.wrote.get()
+            && takes_space(words)
         {
             return Err(OVER);
         }

@@ -24,6 +24,7 @@ mod watchdog;
 use sha1::{Digest, Sha1};
 
 use super::arguments::integer_or_refusal;
+use super::help::help;
 use super::{Arguments, Context, Done, Refusal, Shared, word};
 pub(crate) use functions::{fcall, fcall_ro, function, stats, writes};
 use interpreter::Ran;
@@ -201,6 +202,8 @@ pub(crate) fn script(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
         }
         // While one runs, the server answers this itself.
         ("kill", []) => return Err(Refusal::Said("NOTBUSY No scripts in execution right now.")),
+        ("help", []) => help(context, "script"),
+        ("debug", [how]) if how.eq_ignore_ascii_case(b"no") => context.reply.ok(),
         ("debug", [_]) => {
             return Err(Refusal::Said(
                 "ERR the debugger of scripts is not there; use redis.log or PUBLISH",

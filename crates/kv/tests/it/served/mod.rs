@@ -28,6 +28,8 @@ fn serves_when_it_is_asked_to() {
     options.create = len > 0;
     let mut configuration = Configuration::default();
     configuration.set("port", "0").unwrap();
+    // What one thread does is tested by all tests that have one client at a time.
+    configuration.set("io-threads", "2").unwrap();
     configuration.set("unixsocket", directory.join("socket").to_str().unwrap()).unwrap();
     if let Ok(text) = std::fs::read_to_string(directory.join("conf")) {
         configuration.read(&text, "conf").unwrap();

@@ -1,0 +1,141 @@
+//! What HELP says of the commands that have subcommands.
+
+use super::Context;
+
+/// Lines for each: a subcommand with its arguments, and below it what it does.
+const LINES: &[(&str, &[&str])] = &[
+    (
+        "client",
+        &[
+            "CACHING (YES|NO)",
+            "    Track the keys of the next command, or do not.",
+            "GETNAME",
+            "    The name of this connection.",
+            "GETREDIR",
+            "    The client that is told instead of this one, which tracks keys.",
+            "ID",
+            "    The number of this connection.",
+            "INFO",
+            "    This connection, as CLIENT LIST has it.",
+            "KILL <ip:port> | (ID|TYPE|USER|ADDR|LADDR|SKIPME) <value> ...",
+            "    End connections.",
+            "LIST [TYPE <type> | ID <id> ...]",
+            "    All connections, or some.",
+            "NO-EVICT (ON|OFF)",
+            "    Keep this connection where `maxmemory-clients` is exceeded, or do not.",
+            "PAUSE <milliseconds> [WRITE|ALL]",
+            "    Let clients wait, all or those that write.",
+            "REPLY (ON|OFF|SKIP)",
+            "    Send replies, none, or none to the next command.",
+            "SETINFO (LIB-NAME|LIB-VER) <value>",
+            "    Say which library this connection uses.",
+            "SETNAME <name>",
+            "    Name this connection.",
+            "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> ...] [OPTIN] [OPTOUT] [NOLOOP]",
+            "    Be told of changes of the keys that this connection has read.",
+            "TRACKINGINFO",
+            "    How this connection tracks keys.",
+            "UNBLOCK <id> [TIMEOUT|ERROR]",
+            "    Let a client wait no more for a key.",
+            "UNPAUSE",
+            "    End a pause.",
+        ],
+    ),
+    (
+        "command",
+        &[
+            "(no subcommand)",
+            "    All commands, described for programs.",
+            "COUNT",
+            "    How many commands there are.",
+            "DOCS [<command> ...]",
+            "    Commands, described for people: all, or these.",
+            "GETKEYS <command> [<argument> ...]",
+            "    The keys among the arguments of a command.",
+            "GETKEYSANDFLAGS <command> [<argument> ...]",
+            "    The same, with what the command does with each.",
+            "INFO [<command> ...]",
+            "    Commands, described for programs: all, or these.",
+            "LIST [FILTERBY (MODULE <module>|ACLCAT <category>|PATTERN <pattern>)]",
+            "    The names of commands.",
+        ],
+    ),
+    (
+        "config",
+        &[
+            "GET <pattern> [<pattern> ...]",
+            "    Settings whose names match.",
+            "RESETSTAT",
+            "    Set the counters of INFO to zero.",
+            "REWRITE",
+            "    Write the settings to the configuration file.",
+            "SET <name> <value> [<name> <value> ...]",
+            "    Change settings, all or none.",
+        ],
+    ),
+    (
+        "memory",
+        &[
+            "DOCTOR",
+            "    What is wrong with the use of the tier.",
+            "MALLOC-STATS",
+            "    How the tier's space is divided.",
+            "PURGE",
+            "    Nothing: free space is the tier's at once.",
+            "STATS",
+            "    What takes how much of the tier.",
+            "USAGE <key> [SAMPLES <count>]",
+            "    The bytes of the tier that a key takes.",
+        ],
+    ),
+    ("module", &["LIST", "    The modules that are loaded: none, because there are none."]),
+    (
+        "object",
+        &[
+            "ENCODING <key>",
+            "    How Redis would keep the value.",
+            "FREQ <key>",
+            "    How often the key is used, where the policy counts that.",
+            "IDLETIME <key>",
+            "    Seconds since the key was used.",
+            "REFCOUNT <key>",
+            "    1: no two keys share a value.",
+        ],
+    ),
+    (
+        "pubsub",
+        &[
+            "CHANNELS [<pattern>]",
+            "    Channels that somebody is subscribed to.",
+            "NUMPAT",
+            "    How many patterns somebody is subscribed to.",
+            "NUMSUB [<channel> ...]",
+            "    How many are subscribed to each channel, patterns aside.",
+            "SHARDCHANNELS [<pattern>]",
+            "    Channels of a shard that somebody is subscribed to.",
+            "SHARDNUMSUB [<channel> ...]",
+            "    How many are subscribed to each channel of a shard.",
+        ],
+    ),
+    (
+        "script",
+        &[
+            "DEBUG (YES|SYNC|NO)",
+            "    Refused but for NO: there is no debugger.",
+            "EXISTS <sha1> [<sha1> ...]",
+            "    Which scripts are known.",
+            "FLUSH [ASYNC|SYNC]",
+            "    Forget all scripts.",
+            "KILL",
+            "    End the script that runs, if it has written nothing.",
+            "LOAD <script>",
+            "    Know a script, and say its SHA-1.",
+        ],
+    ),
+];
+
+/// Answers `COMMAND HELP`.
+pub(super) fn help(context: &mut Context<'_>, command: &str) {
+    let of = LINES.iter().find(|(name, _)| *name == command);
+    super::subcommands::help(context, command, of.map_or(&[], |(_, lines)| lines));
+}
