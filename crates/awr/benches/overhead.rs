@@ -28,6 +28,7 @@
 //! | `compare_s` | reading two days of one-minute snapshots as series, their steps, and the comparison of the days as text and page |
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on says where")]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 #[path = "../../../benches/report.rs"]
 mod report;

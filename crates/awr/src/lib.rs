@@ -59,6 +59,7 @@
 //! Read next: `snapshot/mod.rs`, `interval/mod.rs`, `report/mod.rs`, `render/mod.rs`.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 // The servers of the tests are started by the same file in tests of this crate's inside, where it
 // has another name.

@@ -151,37 +151,44 @@ fn turns(report: &mut Report, trios: usize, mut running: Running, of: &mut Loade
             })
             .collect();
         drop(ending);
-        // Where the server times its waits itself nobody looks at its sessions: only snapshots
-        // count then.
-        let looks = Some(asked[1][0] * LOOK.as_secs_f64()).filter(|looks| *looks > 1.0);
-        let times = looks.unwrap_or(f64::INFINITY).min(asked[1][1] * SNAPSHOT.as_secs_f64());
-        assert!(times > 1.0, "the second recorder asked more often than the defaults: {asked:?}");
-        for (n, row) in [(0, "at its defaults"), (1, "oftener")] {
-            report.config(&format!("{key}_looks_per_s_{row}"), asked[n][0]);
-            report.config(&format!("{key}_snapshots_per_min_{row}"), asked[n][1] * 60.0);
-        }
-        let lost =
-            |arm: usize| trials.iter().map(|rates| (1.0 - rates[arm] / rates[0]) * 100.0).collect();
-        let direct = Interval::of(lost(1));
-        direct.tell(report, &format!("{key}_overhead_direct"), 1.0);
-        let oftener = Interval::of(lost(2));
-        oftener.tell(report, &format!("{key}_overhead_60x"), 1.0);
-        oftener.tell(report, &format!("{key}_overhead"), times);
-        report.note(format!(
-            "{what}: with 95 % certainty a recorder at its defaults takes between {:.2} and {:.2} \
-             % of the throughput, and one that asks \
-             {times:.0} times as often between {:.1} and {:.1} %, which is {:.3} to {:.3} % by \
-             {times:.0}; below zero is noise",
-            direct.low,
-            direct.high,
-            oftener.low,
-            oftener.high,
-            oftener.low / times,
-            oftener.high / times
-        ));
+        tell(report, of, &asked, &trials);
     });
     cpu.sort_by(f64::total_cmp);
     report.ratio(&format!("{key}_recorder_cpu_pct"), cpu[cpu.len() / 2]);
+}
+
+/// Tells what recorders cost, by how often each asked (looks and snapshots a second) and the rates
+/// without one and with each.
+fn tell(report: &mut Report, of: &Loaded<'_>, asked: &[[f64; 2]], trials: &[[f64; 3]]) {
+    let (what, key) = (of.what, of.key);
+    // Where the server times its waits itself nobody looks at its sessions: only snapshots
+    // count then.
+    let looks = Some(asked[1][0] * LOOK.as_secs_f64()).filter(|looks| *looks > 1.0);
+    let times = looks.unwrap_or(f64::INFINITY).min(asked[1][1] * SNAPSHOT.as_secs_f64());
+    assert!(times > 1.0, "the second recorder asked more often than the defaults: {asked:?}");
+    for (n, row) in [(0, "at its defaults"), (1, "oftener")] {
+        report.config(&format!("{key}_looks_per_s_{row}"), asked[n][0]);
+        report.config(&format!("{key}_snapshots_per_min_{row}"), asked[n][1] * 60.0);
+    }
+    let lost =
+        |arm: usize| trials.iter().map(|rates| (1.0 - rates[arm] / rates[0]) * 100.0).collect();
+    let direct = Interval::of(lost(1));
+    direct.tell(report, &format!("{key}_overhead_direct"), 1.0);
+    let oftener = Interval::of(lost(2));
+    oftener.tell(report, &format!("{key}_overhead_60x"), 1.0);
+    oftener.tell(report, &format!("{key}_overhead"), times);
+    report.note(format!(
+        "{what}: with 95 % certainty a recorder at its defaults takes between {:.2} and {:.2} \
+         % of the throughput, and one that asks \
+         {times:.0} times as often between {:.1} and {:.1} %, which is {:.3} to {:.3} % by \
+         {times:.0}; below zero is noise",
+        direct.low,
+        direct.high,
+        oftener.low,
+        oftener.high,
+        oftener.low / times,
+        oftener.high / times
+    ));
 }
 
 /// A median, and between what it lies with 95 % certainty: figures of ranks, whatever the figures

@@ -74,10 +74,20 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
     if of.is_emulated() {
         evidence.push("The tier is emulated.".to_owned());
     }
-    // The store keeps some room free for writers: it is full when it takes blocks out. Who does not
-    // count them does not say.
-    let evicted = of.counter("blocks evicted");
-    let advice = match (moves(&points), evicted) {
+    Some(Finding {
+        name: "Flash cache hit ratio low".to_owned(),
+        impact_percent: share.impact(),
+        evidence,
+        advice: advice(moves(&points), of.counter("blocks evicted")).to_owned(),
+        tiersmith: None,
+    })
+}
+
+/// What to do, by where the ratio goes and how many blocks were taken out of the tier. The store
+/// keeps some room free for writers: it is full when it takes blocks out. Who does not count them
+/// does not say.
+fn advice(moves: Option<Moves>, evicted: Option<u64>) -> &'static str {
+    match (moves, evicted) {
         (Some(Moves::Up), _) => {
             "Its hit ratio still rises: let it fill, and look again before anything is bought."
         }
@@ -103,14 +113,7 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
              what matters (tiersmith pin HOME PATTERN). What a larger tier would hit was not \
              measured: try one."
         }
-    };
-    Some(Finding {
-        name: "Flash cache hit ratio low".to_owned(),
-        impact_percent: share.impact(),
-        evidence,
-        advice: advice.to_owned(),
-        tiersmith: None,
-    })
+    }
 }
 
 /// The curve in a sentence; nothing if there is none.

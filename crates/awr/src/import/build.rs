@@ -10,7 +10,7 @@
 //! | time model (`model.rs`) | DB time, DB CPU, and a counter for each other line |
 //! | wait events, else top timed events | waits, without histograms |
 //! | foreground wait classes (`model.rs`) | what the events of a class leave of it |
-//! | instance activity, system statistics of RAC | counters and levels |
+//! | instance activity, system statistics of RAC (`activity.rs`) | counters and levels |
 //! | operating system statistics | the host's processor time |
 //! | IO by file type | reads and writes; their times are not in the report |
 //! | SQL by elapsed time | statements, literals taken out |
@@ -31,9 +31,8 @@ use super::class::{class_named, class_of, full_name};
 use super::{Grid, Grids, Imported, LeftOut, MOST_NAMES, PATH_BEGINS, value};
 use crate::redact::Redaction;
 use crate::snapshot::host::{CpuTimes, Cpus, Memory};
-use crate::snapshot::known::{self, statistic};
 use crate::snapshot::statement::StatementStat;
-use crate::{CounterStat, IoStat, LevelStat, Snapshot, Source, WaitStat};
+use crate::{IoStat, Snapshot, Source, WaitStat};
 
 /// The longest name that is taken from a report.
 const LONGEST: usize = 200;
@@ -55,14 +54,14 @@ pub(super) struct Taking<'a> {
     /// The number that Oracle gave the first snapshot.
     number_before: Option<u64>,
     /// Levels at the beginning; those of the end are in the snapshot.
-    levels_before: BTreeMap<String, u64>,
+    pub(super) levels_before: BTreeMap<String, u64>,
     /// Rows whose figures the report hides behind `####` or does not print, or which are no
     /// numbers.
     pub(super) hidden: Vec<String>,
     /// What was beyond a bound.
     pub(super) left_out: LeftOut,
     /// Names of counters and levels that are taken.
-    names: BTreeSet<String>,
+    pub(super) names: BTreeSet<String>,
 }
 
 /// So many rows whose figures are not known are named.
@@ -98,35 +97,19 @@ pub(super) fn snapshots(kind: &'static str, read: Grids, text: &str) -> Result<I
     taking.statements();
     taking.printed();
     let elapsed_ns = taking.finer_elapsed_ns(elapsed_s);
+    for _ in 0..cut_names(&taking.snapshot) {
+        taking.left_out.because("the end of a name that is longer than two hundred characters");
+    }
+    let left_out = taking.all_left_out();
+    let (read, unknown) = taking.titles();
     let mut end = taking.snapshot;
     if end.waits.is_empty() && end.counters.is_empty() && end.db_time_ns.is_none() {
         return Err("none of its tables is known".to_owned());
-    }
-    let (mut read, mut unknown) = (Vec::new(), Vec::new());
-    for (index, grid) in taking.grids.iter().enumerate() {
-        let title = short(grid.section.split(" | ").next().unwrap_or_default());
-        let list = if taking.taken.contains(&index) { &mut read } else { &mut unknown };
-        if !title.is_empty() && !grid.rows.is_empty() && !list.contains(&title) {
-            list.push(title);
-        }
     }
     end.taken_unix_ns = (begin_s + elapsed_s).saturating_mul(1_000_000_000);
     end.monotonic_ns = elapsed_ns;
     end.missing
         .push(format!("times of reads and writes by file, as sums: the {kind} has means only"));
-    for _ in 0..cut_names(&end) {
-        taking.left_out.because("the end of a name that is longer than two hundred characters");
-    }
-    let mut left_out: Vec<String> = taking.left_out.lines().collect();
-    if !taking.hidden.is_empty() {
-        let more = taking.hidden.len().saturating_sub(NAMED);
-        let and = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let names = taking.hidden[..taking.hidden.len() - more].join("; ");
-        left_out.push(format!(
-            "rows whose figures the report prints as #### or not at all, which are no numbers, or \
-             of which there are several: {names}{and}"
-        ));
-    }
     end.missing.extend(left_out.iter().cloned());
     end.check()?;
     let mut begin = end.clone();
@@ -187,6 +170,34 @@ pub(super) fn cell(row: &[String], at: Option<usize>) -> &str {
 }
 
 impl Taking<'_> {
+    /// Titles of the tables that were read, and of those that nobody knows.
+    fn titles(&self) -> (Vec<String>, Vec<String>) {
+        let (mut read, mut unknown) = (Vec::new(), Vec::new());
+        for (index, grid) in self.grids.iter().enumerate() {
+            let title = short(grid.section.split(" | ").next().unwrap_or_default());
+            let list = if self.taken.contains(&index) { &mut read } else { &mut unknown };
+            if !title.is_empty() && !grid.rows.is_empty() && !list.contains(&title) {
+                list.push(title);
+            }
+        }
+        (read, unknown)
+    }
+
+    /// What was left out, in lines.
+    fn all_left_out(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.left_out.lines().collect();
+        if !self.hidden.is_empty() {
+            let more = self.hidden.len().saturating_sub(NAMED);
+            let and = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let names = self.hidden[..self.hidden.len() - more].join("; ");
+            lines.push(format!(
+                "rows whose figures the report prints as #### or not at all, which are no numbers, \
+                 or of which there are several: {names}{and}"
+            ));
+        }
+        lines
+    }
+
     /// Numbers of the grids that have all of these columns, each under one of its titles.
     pub(super) fn with(&self, columns: &[&[&str]]) -> Vec<usize> {
         let fits = |grid: &Grid| columns.iter().all(|titles| grid.column(titles).is_some());
@@ -464,151 +475,6 @@ impl Taking<'_> {
             });
         }
         self.taken.insert(index);
-    }
-
-    fn activity(&mut self) {
-        for index in self.with(&[&["Statistic"], &["Total"]]) {
-            let grid = &self.grids[index];
-            let (name, total) = (grid.column(&["Statistic"]), grid.column(&["Total"]));
-            let mut found = Vec::new();
-            for row in &grid.rows {
-                found.push((short(cell(row, name)), value::count(cell(row, total))));
-            }
-            for (name, value) in found {
-                self.count(&name, value);
-            }
-            self.taken.insert(index);
-        }
-        for index in self.with(&[&["Statistic"], &["Begin Value"], &["End Value"]]) {
-            let grid = &self.grids[index];
-            let (name, end) = (grid.column(&["Statistic"]), grid.column(&["End Value"]));
-            let begin = grid.column(&["Begin Value"]);
-            for row in &grid.rows {
-                let name = short(cell(row, name));
-                if name.is_empty() {
-                    continue;
-                }
-                if self.snapshot.levels.len() >= MOST_NAMES {
-                    self.left_out.because("a level behind the first five thousand");
-                    continue;
-                }
-                match value::count(cell(row, end)) {
-                    // Names of counters and of levels are told apart by where they are: the space
-                    // stands for that.
-                    Some(value) if self.names.insert(format!(" {name}")) => {
-                        if let Some(before) = value::count(cell(row, begin)) {
-                            self.levels_before.insert(name.clone(), before);
-                        }
-                        self.snapshot.levels.push(LevelStat { name, unit: String::new(), value });
-                    }
-                    Some(value) => {
-                        if !self
-                            .snapshot
-                            .levels
-                            .iter()
-                            .any(|level| level.name == name && level.value == value)
-                        {
-                            self.hidden.push(name);
-                        }
-                    }
-                    None => self.hidden.push(name),
-                }
-            }
-            self.taken.insert(index);
-        }
-        // RAC: a row for each instance, and a sum.
-        let of_rac = [
-            ("Logical Reads", statistic::LOGICAL_READS),
-            ("Physical Reads", statistic::PHYSICAL_READS),
-            ("Physical Writes", statistic::PHYSICAL_WRITES),
-            ("Block Changes", statistic::BLOCK_CHANGES),
-            ("User Calls", statistic::USER_CALLS),
-            ("Execs", statistic::EXECUTE_COUNT),
-            ("Parses", statistic::PARSE_COUNT),
-            ("Logons", statistic::LOGONS),
-            ("Txns", statistic::USER_COMMITS),
-        ];
-        for index in self.with(&[&["I#"], &["Logical Reads"], &["Txns"]]).into_iter().take(1) {
-            let grid = &self.grids[index];
-            let rows: Vec<&Vec<String>> = grid
-                .rows
-                .iter()
-                .filter(|row| value::count(cell(row, grid.column(&["I#"]))).is_some())
-                .collect();
-            let sums: Vec<(&str, Option<u64>)> = of_rac
-                .iter()
-                .filter_map(|(title, name)| {
-                    let at = grid.column(&[title])?;
-                    let values: Option<Vec<u64>> =
-                        rows.iter().map(|row| value::count(cell(row, Some(at)))).collect();
-                    Some((
-                        *name,
-                        values.and_then(|values| values.into_iter().reduce(u64::saturating_add)),
-                    ))
-                })
-                .collect();
-            // In units of 1024 bytes, rounded: the statistics have the bytes, where they are in the
-            // report.
-            let kib = grid.column(&["Redo Size (k)"]).and_then(|at| {
-                let values: Option<Vec<u64>> =
-                    rows.iter().map(|row| value::count(cell(row, Some(at)))).collect();
-                values?.into_iter().reduce(u64::saturating_add)
-            });
-            let redo = kib
-                .filter(|_| !self.names.contains(statistic::REDO_SIZE))
-                .map(|kib| kib.saturating_mul(1024));
-            let taken = |column: &str| {
-                column == "I#"
-                    || (column == "Redo Size (k)" && kib.is_some())
-                    || of_rac.iter().any(|(title, _)| *title == column)
-            };
-            let others = grid.columns.iter().filter(|column| !column.is_empty() && !taken(column));
-            let others: Vec<String> =
-                others.map(|column| format!("{} of all instances", short(column))).collect();
-            self.hidden.extend(others);
-            for (name, value) in sums {
-                self.count(name, value);
-            }
-            if redo.is_some() {
-                self.count(statistic::REDO_SIZE, redo);
-            }
-            self.taken.insert(index);
-        }
-    }
-
-    pub(super) fn count(&mut self, name: &str, value: Option<u64>) {
-        if name.is_empty() {
-            return;
-        }
-        if self.snapshot.counters.len() >= MOST_NAMES {
-            self.left_out.because("a statistic behind the first five thousand");
-            return;
-        }
-        let Some(value) = value else {
-            self.hidden.push(name.to_owned());
-            return;
-        };
-        if self.names.insert(name.to_owned()) {
-            let unit = match name {
-                name if name.starts_with(known::TIME_MODEL) => "ns",
-                name if name == statistic::REDO_SIZE || name.contains("bytes") => "bytes",
-                _ => "",
-            };
-            let help = known::help_of_statistic(name).to_owned();
-            self.snapshot.counters.push(CounterStat {
-                name: name.to_owned(),
-                unit: unit.to_owned(),
-                help,
-                value,
-            });
-        } else if !self
-            .snapshot
-            .counters
-            .iter()
-            .any(|counter| counter.name == name && counter.value == value)
-        {
-            self.hidden.push(name.to_owned());
-        }
     }
 
     /// Operating system statistics, in hundredths of a second.

@@ -12,6 +12,7 @@
 //! | `text.rs` | tables of a text report, found by their lines of dashes |
 //! | `value.rs` | numbers, times and dates as the reports print them |
 //! | `build.rs` | which table holds what |
+//! | `activity.rs` | statistics, counted or as they stood |
 //! | `printed.rs` | tables that are kept as they are printed: advisories, histograms, segments, statements |
 //! | `model.rs` | the time model, and the sums of wait classes |
 //! | `class.rs` | names of wait events, and their classes |
@@ -27,6 +28,7 @@
 //! Deliberately absent: Oracle's Compare Periods and ASH reports (import the two AWR reports
 //! instead).
 
+mod activity;
 mod build;
 mod class;
 mod html;

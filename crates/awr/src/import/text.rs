@@ -92,47 +92,82 @@ fn heading(line: &str) -> Option<String> {
     Some(line[..at].trim().to_owned())
 }
 
+/// A report that is being read, line by line.
+struct Reading<'a> {
+    lines: Vec<&'a str>,
+    /// The next line.
+    at: usize,
+    /// Cells that are read.
+    cells: usize,
+    left_out: LeftOut,
+}
+
 /// Every table of the report.
 pub(super) fn grids(text: &str) -> Grids {
-    let mut left_out = LeftOut::default();
-    let mut whole = text.lines().map(|line| line.trim_end().trim_start_matches('\u{c}'));
-    let lines: Vec<&str> = whole
-        .by_ref()
-        .take(MOST_LINES)
-        .map(|line| {
-            if line.len() > LONGEST_LINE {
-                left_out.because("the end of a line that is longer than lines are read");
-                cut_off(line)
-            } else {
-                line
-            }
-        })
-        .collect();
-    if whole.next().is_some() {
-        left_out.because("all lines behind the first two million");
-    }
-    let mut count = 0;
+    let mut reading = Reading::of(text);
     let mut grids = Vec::new();
     let mut section = String::new();
-    let mut at = 0;
-    while at < lines.len() {
-        if let Some(title) = heading(lines[at]) {
+    while let Some(line) = reading.lines.get(reading.at) {
+        if let Some(title) = heading(line) {
             section = title;
-        } else if let Some(grid) = rows::efficiency(&lines[at..]) {
+        } else if let Some(grid) = rows::efficiency(&reading.lines[reading.at..]) {
             grids.push(grid);
-        } else if let Some(grid) = rows::labelled(&lines[at..]) {
+        } else if let Some(grid) = rows::labelled(&reading.lines[reading.at..]) {
             grids.push(grid);
         }
-        let Some(mut spans) = spans(lines[at], &mut left_out) else {
-            at += 1;
+        let Some(mut spans) = spans(line, &mut reading.left_out) else {
+            reading.at += 1;
             continue;
         };
-        rows::add_column_of_labels(&mut spans, lines.get(at + 1));
+        rows::add_column_of_labels(&mut spans, reading.lines.get(reading.at + 1));
         if grids.len() >= MOST_GRIDS {
-            left_out.because("all tables behind the first five thousand");
+            reading.left_out.because("all tables behind the first five thousand");
             break;
         }
-        let mut titles = vec![String::new(); spans.len()];
+        let mut grid = reading.grid_without_rows(&spans, &section);
+        reading.at += 1;
+        let end = rows::of_several_lines(&reading.lines, reading.at, &spans, &mut grid);
+        if let Some(end) = end {
+            reading.at = end;
+            reading.cells += grid.rows.iter().map(Vec::len).sum::<usize>();
+            if !grid.rows.is_empty() {
+                grids.push(grid);
+            }
+            continue;
+        }
+        reading.add_rows(&spans, &mut grid);
+        rows::split_what_stands_beside(&mut grid);
+        grids.push(grid);
+    }
+    Grids { grids, left_out: reading.left_out }
+}
+
+impl<'a> Reading<'a> {
+    fn of(text: &'a str) -> Reading<'a> {
+        let mut left_out = LeftOut::default();
+        let mut whole = text.lines().map(|line| line.trim_end().trim_start_matches('\u{c}'));
+        let lines: Vec<&str> = whole
+            .by_ref()
+            .take(MOST_LINES)
+            .map(|line| {
+                if line.len() > LONGEST_LINE {
+                    left_out.because("the end of a line that is longer than lines are read");
+                    cut_off(line)
+                } else {
+                    line
+                }
+            })
+            .collect();
+        if whole.next().is_some() {
+            left_out.because("all lines behind the first two million");
+        }
+        Reading { lines, at: 0, cells: 0, left_out }
+    }
+
+    /// What the lines above the dashes say of a table: its titles, and its heading where that is
+    /// not the one of the section.
+    fn grid_without_rows(&self, spans: &[(usize, usize)], section: &str) -> Grid {
+        let (lines, at) = (&self.lines, self.at);
         let first = (at.saturating_sub(TITLE_LINES)..at)
             .rev()
             .take_while(|line| is_title(lines[*line]))
@@ -142,26 +177,13 @@ pub(super) fn grids(text: &str) -> Grids {
         let underlined = (first + 1..at).rev().find(|line| lines[*line].starts_with('~'));
         let own_above = underlined.map(|line| rows::name_of(lines[line - 1]));
         let first = underlined.map_or(first, |line| line + 1);
-        for line in &lines[first..at] {
-            for (title, cell) in titles.iter_mut().zip(cells(line, &spans)) {
-                if !cell.is_empty() {
-                    title.push(' ');
-                    title.push_str(&cell);
-                }
-            }
-        }
-        let columns: Vec<String> = titles.iter().map(|title| title.trim().to_owned()).collect();
+        let columns = titles(&lines[first..at], spans);
         // `Load Profile   Per Second` over `~~~~   ----`: the first title is that of the table.
         let own_above = own_above.or_else(|| {
             lines[at].starts_with('~').then(|| columns.first().cloned().unwrap_or_default())
         });
         // Tables without a line of their own (load profile, top events) have their heading among
         // the titles or just above.
-        let above = (0..first)
-            .rev()
-            .take(3)
-            .find(|line| !lines[*line].trim().is_empty() && !is_rule(lines[*line]))
-            .map_or("", |line| lines[line].trim());
         let own = lines[first..at]
             .iter()
             .map(|line| line.trim())
@@ -171,38 +193,48 @@ pub(super) fn grids(text: &str) -> Grids {
                 _ => None,
             })
             .or(own_above);
-        let section_of = own.unwrap_or_else(|| section.clone());
-        let mut grid = Grid { section: section_of, columns, ..Grid::default() };
-        if grid.section.is_empty() {
-            above.clone_into(&mut grid.section);
+        let mut section = own.unwrap_or_else(|| section.to_owned());
+        if section.is_empty() {
+            section = (0..first)
+                .rev()
+                .take(3)
+                .find(|line| !lines[*line].trim().is_empty() && !is_rule(lines[*line]))
+                .map_or(String::new(), |line| lines[line].trim().to_owned());
         }
-        at += 1;
-        if let Some(end) = rows::of_several_lines(&lines, at, &spans, &mut grid) {
-            at = end;
-            count += grid.rows.iter().map(Vec::len).sum::<usize>();
-            if !grid.rows.is_empty() {
-                grids.push(grid);
-            }
-            continue;
-        }
-        while at < lines.len() && !lines[at].trim().is_empty() {
+        Grid { section, columns, ..Grid::default() }
+    }
+
+    /// Reads rows that stand on a line each, up to where the table ends.
+    fn add_rows(&mut self, spans: &[(usize, usize)], grid: &mut Grid) {
+        while let Some(line) = self.lines.get(self.at).filter(|line| !line.trim().is_empty()) {
             // A line that is underlined is the name of the next table.
-            let is_name = lines.get(at + 1).is_some_and(|next| next.starts_with("~~~~"));
-            if is_rule(lines[at]) || is_name || heading(lines[at]).is_some() {
+            let is_name = self.lines.get(self.at + 1).is_some_and(|next| next.starts_with("~~~~"));
+            if is_rule(line) || is_name || heading(line).is_some() {
                 break;
             }
-            if grid.rows.len() < MOST_ROWS && count < MOST_CELLS {
-                count += spans.len();
-                grid.rows.push(cells(lines[at], &spans));
+            if grid.rows.len() < MOST_ROWS && self.cells < MOST_CELLS {
+                self.cells += spans.len();
+                grid.rows.push(cells(line, spans));
             } else {
-                left_out.because("a row of a table behind the rows or cells that are read");
+                self.left_out.because("a row of a table behind the rows or cells that are read");
             }
-            at += 1;
+            self.at += 1;
         }
-        rows::split_what_stands_beside(&mut grid);
-        grids.push(grid);
     }
-    Grids { grids, left_out }
+}
+
+/// The titles of columns, each put together from its lines.
+fn titles(lines: &[&str], spans: &[(usize, usize)]) -> Vec<String> {
+    let mut titles = vec![String::new(); spans.len()];
+    for line in lines {
+        for (title, cell) in titles.iter_mut().zip(cells(line, spans)) {
+            if !cell.is_empty() {
+                title.push(' ');
+                title.push_str(&cell);
+            }
+        }
+    }
+    titles.iter().map(|title| title.trim().to_owned()).collect()
 }
 
 /// A line of dashes and spaces only.

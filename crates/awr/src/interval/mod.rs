@@ -151,18 +151,7 @@ impl Interval {
         no_start(begin, end, elapsed_ns)?;
         let host_cpu = host_cpu(&begin.host, &end.host, &mut warnings);
         let disks = disks(&begin.host, &end.host, &mut warnings);
-        if [begin, end].into_iter().any(is_remote) {
-            let why = "The database is on another machine: the host in this report is the \
-                       recorder's, not the database's.";
-            warnings.push(why.to_owned());
-        }
-        warnings.extend(
-            end.host
-                .missing
-                .iter()
-                .map(|line| format!("Part of the host is not in this report: {line}.")),
-        );
-        warnings.extend(end.missing.iter().map(|line| format!("Not told by the source: {line}.")));
+        warnings.extend(caveats(begin, end));
         let statements = statement::between(
             &begin.statements,
             begin.partial.contains("statements"),
@@ -171,29 +160,9 @@ impl Interval {
         if statements.lost > 0 {
             warnings.push(statements_lost(statements.lost));
         }
-        let sampling = match (&begin.sampling, &end.sampling) {
-            (Some(before), Some(now)) => {
-                let delta = now.since(before);
-                if delta.is_none() {
-                    let why = "The snapshots are of two recordings: samples of active sessions are \
-                               left out.";
-                    warnings.push(why.to_owned());
-                }
-                delta.filter(|delta| delta.looks > 0)
-            }
-            _ => None,
-        };
-        let (mut db_time_ns, mut inside) = (None, Inside::default());
-        if begin.db_time_ns.is_none() || end.db_time_ns.is_none() {
-            warnings.push(
-                "The source does not tell DB time: shares of DB time are left out.".to_owned(),
-            );
-        } else if begin.db_time_ns.zip(end.db_time_ns).is_some_and(|(a, b)| has_wrapped(end, a, b))
-        {
-            all_wrapped(vec!["all statements, which is DB time".to_owned()], &mut warnings);
-        } else {
-            db_time_ns = grown_if_known("DB time", begin.db_time_ns, end.db_time_ns)?;
-        }
+        let sampling = sampling(begin, end, &mut warnings);
+        let mut inside = Inside::default();
+        let db_time_ns = db_time(begin, end, &mut warnings)?;
         Ok(Interval {
             label: String::new(),
             begin: begin.clone(),
@@ -391,6 +360,41 @@ impl WaitDelta {
     pub fn is_inside_another(&self) -> bool {
         self.inside_another
     }
+}
+
+/// What the source and its host do not tell, and which host it is.
+fn caveats(begin: &Snapshot, end: &Snapshot) -> Vec<String> {
+    let remote = "The database is on another machine: the host in this report is the recorder's, \
+                  not the database's.";
+    let is_elsewhere = [begin, end].into_iter().any(is_remote);
+    let host = end.host.missing.iter();
+    let host = host.map(|line| format!("Part of the host is not in this report: {line}."));
+    let source = end.missing.iter().map(|line| format!("Not told by the source: {line}."));
+    is_elsewhere.then(|| remote.to_owned()).into_iter().chain(host).chain(source).collect()
+}
+
+/// Samples of active sessions between two snapshots of one recording.
+fn sampling(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Option<Sampling> {
+    let (before, now) = begin.sampling.as_ref().zip(end.sampling.as_ref())?;
+    let delta = now.since(before);
+    if delta.is_none() {
+        let why = "The snapshots are of two recordings: samples of active sessions are left out.";
+        warnings.push(why.to_owned());
+    }
+    delta.filter(|delta| delta.looks > 0)
+}
+
+fn db_time(begin: &Snapshot, end: &Snapshot, warnings: &mut Vec<String>) -> Result<Option<u64>> {
+    let Some((before, now)) = begin.db_time_ns.zip(end.db_time_ns) else {
+        let why = "The source does not tell DB time: shares of DB time are left out.";
+        warnings.push(why.to_owned());
+        return Ok(None);
+    };
+    if has_wrapped(end, before, now) {
+        all_wrapped(vec!["all statements, which is DB time".to_owned()], warnings);
+        return Ok(None);
+    }
+    grown("DB time", before, now).map(Some)
 }
 
 /// How much time passed: by the clock that is never set, unless the system was started anew in

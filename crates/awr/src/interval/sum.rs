@@ -22,13 +22,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::interval::left_out::{Broken, LeftOut, is_break};
+use crate::interval::left_out::{Broken, Inside, LeftOut, is_break};
 use crate::interval::timeline::Timeline;
 use crate::interval::{CounterDelta, WaitDelta};
-use crate::snapshot::IoStat;
 use crate::snapshot::host::{CpuTimes, DiskStat, Pressure};
 use crate::snapshot::sampling::{Sampling, who};
 use crate::snapshot::statement::{StatementDeltas, StatementStat};
+use crate::snapshot::{IoStat, MediumStat};
 use crate::{Error, Interval, Result, Snapshot, SnapshotId, interval};
 
 /// Intervals between breaks as they are found, and their sum.
@@ -90,18 +90,28 @@ impl Interval {
     fn within(mut self) -> Interval {
         for at in [&self.begin, &self.end] {
             self.inside.partial.extend(at.partial.iter().cloned());
-            for medium in at.media.iter().filter(|medium| medium.emulated) {
-                if !self
-                    .inside
-                    .emulated
-                    .iter()
-                    .any(|known| known.name == medium.name && known.kind == medium.kind)
-                {
-                    self.inside.emulated.push(medium.clone());
-                }
-            }
+            at.media
+                .iter()
+                .filter(|medium| medium.emulated)
+                .for_each(|medium| self.inside.add_emulated(medium.clone()));
         }
         self
+    }
+}
+
+impl Inside {
+    /// What is to be known of two intervals.
+    fn and(mut self, other: Inside) -> Inside {
+        self.partial.extend(other.partial);
+        other.emulated.into_iter().for_each(|medium| self.add_emulated(medium));
+        self
+    }
+
+    fn add_emulated(&mut self, medium: MediumStat) {
+        let same = |known: &MediumStat| known.name == medium.name && known.kind == medium.kind;
+        if !self.emulated.iter().any(same) {
+            self.emulated.push(medium);
+        }
     }
 }
 
@@ -116,17 +126,7 @@ fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 /// Two intervals of one source, the second after the first.
 fn added(a: Interval, b: Interval) -> Interval {
     let mut warnings = a.warnings;
-    let mut inside = a.inside;
-    inside.partial.extend(b.inside.partial);
-    for medium in b.inside.emulated {
-        if !inside
-            .emulated
-            .iter()
-            .any(|known| known.name == medium.name && known.kind == medium.kind)
-        {
-            inside.emulated.push(medium);
-        }
-    }
+    let inside = a.inside.and(b.inside);
     warnings.extend(changed(&a.end, &b.begin));
     for warning in b.warnings {
         if !warnings.contains(&warning) {
@@ -138,50 +138,9 @@ fn added(a: Interval, b: Interval) -> Interval {
     }
     let mut out = Vec::new();
     let is_partial = |list: &str| inside.partial.contains(list);
-    let waits = joined(
-        a.waits,
-        b.waits,
-        is_partial("waits"),
-        &mut out,
-        &Rows {
-            name: |wait: &WaitDelta| wait.name.clone(),
-            same: if is_partial("waits") {
-                // What is counted in another way after the break is another figure: the help says
-                // which.
-                |a, b| {
-                    (&a.name, a.class, a.background, &a.help)
-                        == (&b.name, b.class, b.background, &b.help)
-                }
-            } else {
-                |a, b| (&a.name, a.class, a.background) == (&b.name, b.class, b.background)
-            },
-            add: add_wait,
-        },
-    );
-    // A source may count one thing in several ways, and takes the best it is allowed: the help says
-    // which.
-    let counters = joined(
-        a.counters,
-        b.counters,
-        is_partial("counters"),
-        &mut out,
-        &Rows {
-            name: |counter: &CounterDelta| counter.name.clone(),
-            same: |a, b| (&a.name, &a.unit, &a.help) == (&b.name, &b.unit, &b.help),
-            add: |a, b| a.value = a.value.saturating_add(b.value),
-        },
-    );
-    let io = joined(
-        a.io,
-        b.io,
-        is_partial("io"),
-        &mut out,
-        &Rows {
-            name: |io: &IoStat| format!("reads and writes of {} on {}", io.file_class, io.tier),
-            same: |a, b| (&a.file_class, &a.tier) == (&b.file_class, &b.tier),
-            add: add_io,
-        },
-    );
+    let waits = joined(a.waits, b.waits, is_partial("waits"), &mut out, &WAITS);
+    let counters = joined(a.counters, b.counters, is_partial("counters"), &mut out, &COUNTERS);
+    let io = joined(a.io, b.io, is_partial("io"), &mut out, &IO);
     interval::left_out("", out, &mut warnings);
     let disks = disks(a.disks, b.disks, &warnings);
     Interval {
@@ -242,9 +201,34 @@ fn changed(before: &Snapshot, after: &Snapshot) -> Option<String> {
 /// How rows of a list are told apart and added.
 struct Rows<T> {
     name: fn(&T) -> String,
-    same: fn(&T, &T) -> bool,
+    /// Whether two rows are of one thing; `partial` if the lists may lack rows.
+    same: fn(&T, &T, partial: bool) -> bool,
     add: fn(&mut T, &T),
 }
+
+const WAITS: Rows<WaitDelta> = Rows {
+    name: |wait| wait.name.clone(),
+    // What is counted in another way after the break is another figure: the help says which.
+    same: |a, b, partial| {
+        (&a.name, a.class, a.background) == (&b.name, b.class, b.background)
+            && (!partial || a.help == b.help)
+    },
+    add: add_wait,
+};
+
+/// A source may count one thing in several ways, and takes the best it is allowed: the help says
+/// which.
+const COUNTERS: Rows<CounterDelta> = Rows {
+    name: |counter| counter.name.clone(),
+    same: |a, b, _| (&a.name, &a.unit, &a.help) == (&b.name, &b.unit, &b.help),
+    add: |a, b| a.value = a.value.saturating_add(b.value),
+};
+
+const IO: Rows<IoStat> = Rows {
+    name: |io| format!("reads and writes of {} on {}", io.file_class, io.tier),
+    same: |a, b, _| (&a.file_class, &a.tier) == (&b.file_class, &b.tier),
+    add: add_io,
+};
 
 /// The rows of two lists, added. A row that one of them lacks is a zero in it, unless the lists may
 /// lack rows: it is left out then.
@@ -258,7 +242,7 @@ fn joined<T>(
     let mut there = vec![false; a.len()];
     let mut new = Vec::new();
     for row in b {
-        match a.iter().position(|known| (rows.same)(known, &row)) {
+        match a.iter().position(|known| (rows.same)(known, &row, partial)) {
             Some(at) => {
                 (rows.add)(&mut a[at], &row);
                 there[at] = true;

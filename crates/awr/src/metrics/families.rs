@@ -23,9 +23,11 @@ use tiersmith_events::WaitClass;
 
 use super::text::{Families, Kind, Labels, Spec, Unit, Value, slug};
 use super::{Content, Scrape};
-use crate::snapshot::host::HostStat;
+use crate::snapshot::host::{DiskStat, HostStat, Memory, Pressure};
 use crate::snapshot::known;
-use crate::{CounterStat, IoStat, LevelStat, Sampling, Snapshot, WaitStat};
+use crate::{
+    CounterStat, IoStat, LevelStat, MediumStat, Sampling, Snapshot, StatementStat, WaitStat,
+};
 
 /// Wait events of one source at most, those with the longest time.
 const WAITS: usize = 200;
@@ -95,7 +97,39 @@ fn of_snapshot(
         let more = more.iter().map(|(label, value)| (*label, (*value).to_owned()));
         base.iter().cloned().chain(more).collect::<Labels>()
     };
+    of_source(to, &with, of);
+    of_waits(to, &with, of);
+    for io in bounded(to, of.io.iter().collect(), ROWS) {
+        for direction in ["read", "write"] {
+            let labels = with(&[
+                ("file_class", &io.file_class),
+                ("tier", &io.tier),
+                ("direction", direction),
+            ]);
+            of_io(to, &labels, io, direction == "read");
+        }
+    }
+    for medium in bounded(to, of.media.iter().collect(), ROWS) {
+        of_medium(to, &with, medium);
+    }
+    for counter in bounded(to, of.counters.iter().collect(), NAMES) {
+        of_counter(to, &with, counter);
+    }
+    for level in bounded(to, of.levels.iter().collect(), NAMES) {
+        of_level(to, &with, level);
+    }
+    if let Some(sampling) = sampling.filter(|sampling| sampling.looks > 0) {
+        of_sampling(to, &with, sampling);
+    }
+    for statement in of.statements.iter().take(content.statements) {
+        of_statement(to, &with, statement);
+    }
+}
+
+/// What the source is, and its times and counts that are not split by anything.
+fn of_source(to: &mut Families, with: &With<'_>, of: &Snapshot) {
     let source = &of.source;
+    let base = with(&[]);
     let info = with(&[
         ("product", &source.product),
         ("version", &source.version),
@@ -142,7 +176,10 @@ fn of_snapshot(
     }
     let help = "Things the source could not tell; `tiersmith awr snapshot` and `report` name them.";
     to.add(gauge("not_told", Unit::None, help), &base, Value::Whole(of.missing.len() as u64));
+}
 
+/// The wait events with the longest time, each with its scope.
+fn of_waits(to: &mut Families, with: &With<'_>, of: &Snapshot) {
     let mut waits: Vec<&WaitStat> =
         of.waits.iter().filter(|wait| wait.class != WaitClass::Idle).collect();
     waits.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.key().cmp(&b.key())));
@@ -158,64 +195,47 @@ fn of_snapshot(
             wait,
         );
     }
-    for io in bounded(to, of.io.iter().collect(), ROWS) {
-        for direction in ["read", "write"] {
-            let labels = with(&[
-                ("file_class", &io.file_class),
-                ("tier", &io.tier),
-                ("direction", direction),
-            ]);
-            of_io(to, &labels, io, direction == "read");
-        }
+}
+
+fn of_medium(to: &mut Families, with: &With<'_>, medium: &MediumStat) {
+    // The medium's own word, not that of the source's others.
+    let mut labels = with(&[("medium", &medium.name), ("kind", &medium.kind)]);
+    labels[2].1 = medium.emulated.to_string();
+    if medium.bytes > 0 {
+        let spec = gauge("medium_size", Unit::Bytes, "Size of a medium.");
+        to.add(spec, &labels, Value::Whole(medium.bytes));
     }
-    for medium in bounded(to, of.media.iter().collect(), ROWS) {
-        // The medium's own word, not that of the source's others.
-        let mut labels = with(&[("medium", &medium.name), ("kind", &medium.kind)]);
-        labels[2].1 = medium.emulated.to_string();
-        if medium.bytes > 0 {
-            let spec = gauge("medium_size", Unit::Bytes, "Size of a medium.");
-            to.add(spec, &labels, Value::Whole(medium.bytes));
-        }
-        // Zero is unknown as well as empty for some sources; of a medium of known size it is empty.
-        if medium.used_bytes > 0 || medium.bytes > 0 {
-            let spec = gauge("medium_used", Unit::Bytes, "How much of a medium is used.");
-            to.add(spec, &labels, Value::Whole(medium.used_bytes));
-        }
+    // Zero is unknown as well as empty for some sources; of a medium of known size it is empty.
+    if medium.used_bytes > 0 || medium.bytes > 0 {
+        let spec = gauge("medium_used", Unit::Bytes, "How much of a medium is used.");
+        to.add(spec, &labels, Value::Whole(medium.used_bytes));
     }
-    for counter in bounded(to, of.counters.iter().collect(), NAMES) {
-        of_counter(to, &with, counter);
+}
+
+/// What looks at the active sessions saw.
+fn of_sampling(to: &mut Families, with: &With<'_>, sampling: &Sampling) {
+    let help = "Looks at the active sessions since the endpoint started. Sampled, not measured.";
+    let looks = Value::Whole(sampling.looks);
+    to.add(counter("sampled_looks", Unit::None, help), &with(&[]), looks);
+    let help = "Sessions seen active in looks, by what they waited for. Sampled: by \
+                sampled_looks they are average active sessions.";
+    for event in bounded(to, sampling.events.iter().collect(), WAITS) {
+        let labels = with(&[("event", &event.name), ("class", &event.class)]);
+        to.add(counter("sampled_sessions", Unit::None, help), &labels, Value::Whole(event.seen));
     }
-    for level in bounded(to, of.levels.iter().collect(), NAMES) {
-        of_level(to, &with, level);
-    }
-    if let Some(sampling) = sampling.filter(|sampling| sampling.looks > 0) {
-        let help =
-            "Looks at the active sessions since the endpoint started. Sampled, not measured.";
-        to.add(counter("sampled_looks", Unit::None, help), &base, Value::Whole(sampling.looks));
-        let help = "Sessions seen active in looks, by what they waited for. Sampled: by \
-                    sampled_looks they are average active sessions.";
-        for event in bounded(to, sampling.events.iter().collect(), WAITS) {
-            let labels = with(&[("event", &event.name), ("class", &event.class)]);
-            to.add(
-                counter("sampled_sessions", Unit::None, help),
-                &labels,
-                Value::Whole(event.seen),
-            );
-        }
-    }
-    let statements: Vec<_> = of.statements.iter().take(content.statements).collect();
-    for statement in statements {
-        let text: String = statement.text.chars().take(STATEMENT).collect();
-        let labels = with(&[("statement_id", &statement.id), ("statement", &text)]);
-        let spec = counter(
-            "statement_duration",
-            Unit::Seconds,
-            "Time spent in a statement, waiting included.",
-        );
-        to.add(spec, &labels, Value::Nanoseconds(statement.total_ns));
-        let spec = counter("statement_calls", Unit::None, "How often a statement was run.");
-        to.add(spec, &labels, Value::Whole(statement.calls));
-    }
+}
+
+fn of_statement(to: &mut Families, with: &With<'_>, statement: &StatementStat) {
+    let text: String = statement.text.chars().take(STATEMENT).collect();
+    let labels = with(&[("statement_id", &statement.id), ("statement", &text)]);
+    let spec = counter(
+        "statement_duration",
+        Unit::Seconds,
+        "Time spent in a statement, waiting included.",
+    );
+    to.add(spec, &labels, Value::Nanoseconds(statement.total_ns));
+    let spec = counter("statement_calls", Unit::None, "How often a statement was run.");
+    to.add(spec, &labels, Value::Whole(statement.calls));
 }
 
 /// The first `most` of a list; the rest is counted as left out.
@@ -314,11 +334,28 @@ fn of_level(to: &mut Families, with: &With<'_>, of: &LevelStat) {
 }
 
 fn of_host(to: &mut Families, host: &HostStat) {
-    let none = Labels::new();
-    let one = |label: &'static str, value: &str| -> Labels { vec![(label, value.to_owned())] };
+    of_processors(to, host);
+    if let Some(memory) = &host.memory {
+        of_memory(to, memory);
+    }
+    if let Some(pressure) = &host.pressure {
+        of_pressure(to, pressure);
+    }
+    for disk in bounded(to, host.disks.iter().flatten().collect(), ROWS) {
+        of_disk(to, disk);
+    }
+}
+
+/// A label alone, as most figures of the host have it.
+fn one(label: &'static str, value: &str) -> Labels {
+    vec![(label, value.to_owned())]
+}
+
+/// The processors, what they did, and who wanted them.
+fn of_processors(to: &mut Families, host: &HostStat) {
     if let Some(cpus) = &host.cpus {
         let spec = gauge("host_cpus", Unit::None, "Hardware threads of the machine.");
-        to.add(spec, &none, Value::Whole(u64::from(cpus.threads)));
+        to.add(spec, &Labels::new(), Value::Whole(u64::from(cpus.threads)));
     }
     if let Some(cpu) = &host.cpu {
         let modes = [
@@ -353,71 +390,68 @@ fn of_host(to: &mut Families, host: &HostStat) {
             to.add(spec, &one("state", state), Value::Whole(value));
         }
     }
-    if let Some(memory) = &host.memory {
-        let spec = gauge("host_memory_size", Unit::Bytes, "Memory of the machine.");
-        to.add(spec, &none, Value::Whole(memory.total_bytes));
-        if let Some(available) = memory.available() {
-            let spec =
-                gauge("host_memory_available", Unit::Bytes, "What programs could still get.");
-            to.add(spec, &none, Value::Whole(available));
-        }
+}
+
+fn of_memory(to: &mut Families, memory: &Memory) {
+    let spec = gauge("host_memory_size", Unit::Bytes, "Memory of the machine.");
+    to.add(spec, &Labels::new(), Value::Whole(memory.total_bytes));
+    if let Some(available) = memory.available() {
+        let spec = gauge("host_memory_available", Unit::Bytes, "What programs could still get.");
+        to.add(spec, &Labels::new(), Value::Whole(available));
     }
-    if let Some(pressure) = &host.pressure {
-        for (resource, kind, us) in [
-            ("cpu", "some", pressure.cpu_some_us),
-            ("io", "some", pressure.io_some_us),
-            ("io", "full", pressure.io_full_us),
-            ("memory", "some", pressure.memory_some_us),
-            ("memory", "full", pressure.memory_full_us),
-        ] {
-            let labels = vec![("resource", resource.to_owned()), ("kind", kind.to_owned())];
-            let spec = counter(
-                "host_pressure",
-                Unit::Seconds,
-                "Time in which some or all threads were held up for want of something.",
-            );
-            to.add(spec, &labels, Value::Nanoseconds(us.saturating_mul(1000)));
-        }
-    }
-    let disks: Vec<_> = host.disks.iter().flatten().collect();
-    for disk in bounded(to, disks, ROWS) {
-        let ms = |ms: u64| Value::Nanoseconds(ms.saturating_mul(1_000_000));
-        for (direction, requests, bytes, time) in [
-            ("read", disk.reads, disk.read_bytes, disk.read_ms),
-            ("write", disk.writes, disk.write_bytes, disk.write_ms),
-        ] {
-            let labels = vec![("disk", disk.name.clone()), ("direction", direction.to_owned())];
-            to.add(
-                counter("host_disk_requests", Unit::None, "Requests of a disk."),
-                &labels,
-                Value::Whole(requests),
-            );
-            to.add(
-                counter("host_disk", Unit::Bytes, "Bytes of a disk."),
-                &labels,
-                Value::Whole(bytes),
-            );
-            to.add(
-                counter("host_disk", Unit::Seconds, "Time that requests of a disk took."),
-                &labels,
-                ms(time),
-            );
-        }
-        if let (Some(flushes), Some(flush_ms)) = (disk.flushes, disk.flush_ms) {
-            let labels = one("disk", &disk.name);
-            let help = "Requests that made what was written to a disk before durable.";
-            to.add(counter("host_disk_flushes", Unit::None, help), &labels, Value::Whole(flushes));
-            to.add(
-                counter("host_disk_flush", Unit::Seconds, "Time that these took."),
-                &labels,
-                ms(flush_ms),
-            );
-        }
+}
+
+fn of_pressure(to: &mut Families, pressure: &Pressure) {
+    for (resource, kind, us) in [
+        ("cpu", "some", pressure.cpu_some_us),
+        ("io", "some", pressure.io_some_us),
+        ("io", "full", pressure.io_full_us),
+        ("memory", "some", pressure.memory_some_us),
+        ("memory", "full", pressure.memory_full_us),
+    ] {
+        let labels = vec![("resource", resource.to_owned()), ("kind", kind.to_owned())];
         let spec = counter(
-            "host_disk_busy",
+            "host_pressure",
             Unit::Seconds,
-            "Time in which a request of a disk was under way.",
+            "Time in which some or all threads were held up for want of something.",
         );
-        to.add(spec, &one("disk", &disk.name), ms(disk.busy_ms));
+        to.add(spec, &labels, Value::Nanoseconds(us.saturating_mul(1000)));
     }
+}
+
+fn of_disk(to: &mut Families, disk: &DiskStat) {
+    let ms = |ms: u64| Value::Nanoseconds(ms.saturating_mul(1_000_000));
+    for (direction, requests, bytes, time) in [
+        ("read", disk.reads, disk.read_bytes, disk.read_ms),
+        ("write", disk.writes, disk.write_bytes, disk.write_ms),
+    ] {
+        let labels = vec![("disk", disk.name.clone()), ("direction", direction.to_owned())];
+        to.add(
+            counter("host_disk_requests", Unit::None, "Requests of a disk."),
+            &labels,
+            Value::Whole(requests),
+        );
+        to.add(counter("host_disk", Unit::Bytes, "Bytes of a disk."), &labels, Value::Whole(bytes));
+        to.add(
+            counter("host_disk", Unit::Seconds, "Time that requests of a disk took."),
+            &labels,
+            ms(time),
+        );
+    }
+    if let (Some(flushes), Some(flush_ms)) = (disk.flushes, disk.flush_ms) {
+        let labels = one("disk", &disk.name);
+        let help = "Requests that made what was written to a disk before durable.";
+        to.add(counter("host_disk_flushes", Unit::None, help), &labels, Value::Whole(flushes));
+        to.add(
+            counter("host_disk_flush", Unit::Seconds, "Time that these took."),
+            &labels,
+            ms(flush_ms),
+        );
+    }
+    let spec = counter(
+        "host_disk_busy",
+        Unit::Seconds,
+        "Time in which a request of a disk was under way.",
+    );
+    to.add(spec, &one("disk", &disk.name), ms(disk.busy_ms));
 }

@@ -225,14 +225,74 @@ fn runs(slots: &[TimeSlot]) -> Vec<&[TimeSlot]> {
     slots.chunk_by(|a, b| a.to_unix_ns == b.from_unix_ns).collect()
 }
 
+/// Where the values of an area chart are drawn, in thousandths of its width and height.
+struct Plane {
+    axis: Axis,
+    /// The value at the top.
+    top: f64,
+}
+
+impl Plane {
+    fn y(&self, value: f64) -> f64 {
+        (1000.0 - value / self.top * 1000.0).clamp(0.0, 1000.0)
+    }
+
+    /// The outline of a layer, on those below it: along its upper edge, and back along its lower.
+    fn layer(&self, slots: &[TimeSlot], index: usize) -> String {
+        let below = |slot: &TimeSlot, layers: usize| {
+            self.y(slot.values.iter().take(layers).map(|value| length(*value)).sum::<f64>())
+        };
+        let mut path = String::new();
+        for run in runs(slots) {
+            let Some(first) = run.first().filter(|_| {
+                run.iter().any(|slot| slot.values.get(index).is_some_and(|v| length(*v) > 0.0))
+            }) else {
+                continue;
+            };
+            let start = self.axis.at(first.from_unix_ns);
+            let _ = write!(path, "M{start:.1} {:.1}", below(first, index));
+            for slot in run {
+                let end = self.axis.at(slot.to_unix_ns);
+                let _ = write!(path, "V{:.1}H{end:.1}", below(slot, index + 1));
+            }
+            for slot in run.iter().rev() {
+                let start = self.axis.at(slot.from_unix_ns);
+                let _ = write!(path, "V{:.1}H{start:.1}", below(slot, index));
+            }
+            path.push('Z');
+        }
+        path
+    }
+
+    /// A line, which a slot without its value interrupts.
+    fn line(&self, slots: &[TimeSlot], index: usize) -> String {
+        let mut path = String::new();
+        let mut end = None;
+        for slot in slots {
+            let Some(value) =
+                slot.lines.get(index).copied().flatten().filter(|value| value.is_finite())
+            else {
+                continue;
+            };
+            let y = self.y(value);
+            let (from, to) = (self.axis.at(slot.from_unix_ns), self.axis.at(slot.to_unix_ns));
+            let _ = match end == Some(slot.from_unix_ns) {
+                true => write!(path, "V{y:.1}H{to:.1}"),
+                false => write!(path, "M{from:.1} {y:.1}H{to:.1}"),
+            };
+            end = Some(slot.to_unix_ns);
+        }
+        path
+    }
+}
+
 pub(super) fn draw_area(out: &mut String, chart: &OverTime, series: &[Series], lines: &[Line]) {
     let most = most_of_area(series.len(), &chart.slots);
     let scale = scale(most.max(length(chart.top)));
     let (top, step) = (scale.last().copied().unwrap_or(1.0), scale.get(1).copied().unwrap_or(1.0));
     let labels: Vec<(f64, String)> =
         scale.iter().map(|value| (value / top, scale_label(*value, step))).collect();
-    let axis = Axis::of(chart);
-    let y = |value: f64| (1000.0 - value / top * 1000.0).clamp(0.0, 1000.0);
+    let plane = Plane { axis: Axis::of(chart), top };
     legend(out, series, lines);
     let sum = |slot: &TimeSlot| {
         slot.values.iter().take(series.len()).map(|value| length(*value)).sum::<f64>()
@@ -242,55 +302,15 @@ pub(super) fn draw_area(out: &mut String, chart: &OverTime, series: &[Series], l
     let more = format!("; from the bottom up: {}", names.join(", "));
     open(out, chart, &labels, HEIGHT, 1000, &spoken(chart, peak, &more));
     for value in &scale {
-        let _ = write!(out, "<path class=\"grid\" d=\"M0 {0:.1}H1000\"/>", y(*value));
+        let _ = write!(out, "<path class=\"grid\" d=\"M0 {0:.1}H1000\"/>", plane.y(*value));
     }
     out.push('\n');
     for (index, of) in series.iter().enumerate() {
-        let below = |slot: &TimeSlot, layers: usize| {
-            slot.values.iter().take(layers).map(|value| length(*value)).sum::<f64>()
-        };
-        let mut path = String::new();
-        for run in runs(&chart.slots) {
-            let Some(first) = run.first().filter(|_| {
-                run.iter().any(|slot| slot.values.get(index).is_some_and(|v| length(*v) > 0.0))
-            }) else {
-                continue;
-            };
-            let _ =
-                write!(path, "M{:.1} {:.1}", axis.at(first.from_unix_ns), y(below(first, index)));
-            for slot in run {
-                let _ = write!(
-                    path,
-                    "V{:.1}H{:.1}",
-                    y(below(slot, index + 1)),
-                    axis.at(slot.to_unix_ns)
-                );
-            }
-            for slot in run.iter().rev() {
-                let _ =
-                    write!(path, "V{:.1}H{:.1}", y(below(slot, index)), axis.at(slot.from_unix_ns));
-            }
-            path.push('Z');
-        }
+        let path = plane.layer(&chart.slots, index);
         let _ = writeln!(out, "<path class=\"layer s{}\" d=\"{path}\"/>", colour(of.colour));
     }
     for (index, line) in lines.iter().enumerate() {
-        let mut path = String::new();
-        let mut end = None;
-        for slot in &chart.slots {
-            let Some(value) =
-                slot.lines.get(index).copied().flatten().filter(|value| value.is_finite())
-            else {
-                continue;
-            };
-            let (from, to) = (axis.at(slot.from_unix_ns), axis.at(slot.to_unix_ns));
-            let joined = end == Some(slot.from_unix_ns);
-            let _ = match joined {
-                true => write!(path, "V{:.1}H{to:.1}", y(value)),
-                false => write!(path, "M{from:.1} {:.1}H{to:.1}", y(value)),
-            };
-            end = Some(slot.to_unix_ns);
-        }
+        let path = plane.line(&chart.slots, index);
         let class = if line.limit { "line limit" } else { "line" };
         let _ = writeln!(out, "<path class=\"{class}\" d=\"{path}\"/>");
     }

@@ -9,7 +9,7 @@ use crate::figure;
 use crate::findings::findings;
 use crate::snapshot::sampling::{error_of_share, who};
 use crate::table::{Cell, Table};
-use crate::{CPU, Interval, SampledWho, StatementStat};
+use crate::{CPU, Interval, SampledWho, Sampling, StatementStat};
 
 /// How many statements a table lists.
 const STATEMENTS: usize = 20;
@@ -343,45 +343,58 @@ pub(super) const SEEN_TITLE: &str = "Top SQL and Sessions by Wait (sampled, not 
 /// Statements that were seen working. No source counts their processor time.
 const BY_CPU: &str = "SQL ordered by CPU";
 
+/// Sessions that held others up.
+const BLOCKING: &str = "Blocking Sessions";
+
 /// Who was seen in samples: statements, sessions, and those that blocked others. Of one interval.
 pub(super) fn seen(of: &Interval) -> Section {
     let mut section = Section::new(SEEN_TITLE);
     let Some(sampling) = &of.sampling else { return section };
     let works = |row: &&SampledWho| row.class == CPU;
     let on_cpu: Vec<SampledWho> = sampling.statements.iter().filter(works).cloned().collect();
-    let lists = [
-        (
-            "Top SQL by Active Sessions",
-            ("Query Id", "The source's own number of the statement, to look it up there."),
-            ("SQL", "The statement, its literals taken out."),
-            &sampling.statements,
-        ),
-        (
-            BY_CPU,
-            ("Query Id", "The source's own number of the statement, to look it up there."),
-            ("SQL", "The statement, its literals taken out."),
-            &on_cpu,
-        ),
-        (
-            "Top Sessions",
-            ("Session", "Its number on the server."),
-            ("User", "The user and the database."),
-            &sampling.sessions,
-        ),
-        (
-            "Blocking Sessions",
-            ("Session", "Its number on the server."),
-            (
-                "What it did",
-                "Its state, and the statement that it ran last: it waited for no lock itself.",
-            ),
-            &sampling.blockers,
-        ),
-    ];
-    for (caption, (id, of_id), (text, of_text), rows) in lists {
+    let number = ("Query Id", "The source's own number of the statement, to look it up there.");
+    let text = ("SQL", "The statement, its literals taken out.");
+    let session = ("Session", "Its number on the server.");
+    let did = "Its state, and the statement that it ran last: it waited for no lock itself.";
+    for list in [
+        SeenList {
+            caption: "Top SQL by Active Sessions",
+            id: number,
+            text,
+            rows: &sampling.statements,
+        },
+        SeenList { caption: BY_CPU, id: number, text, rows: &on_cpu },
+        SeenList {
+            caption: "Top Sessions",
+            id: session,
+            text: ("User", "The user and the database."),
+            rows: &sampling.sessions,
+        },
+        SeenList {
+            caption: BLOCKING,
+            id: session,
+            text: ("What it did", did),
+            rows: &sampling.blockers,
+        },
+    ] {
+        section.table_if_any(list.table(sampling));
+    }
+    section
+}
+
+/// A table of who was seen: its caption, the title and the explanation of its first and its last
+/// column, its rows.
+struct SeenList<'a> {
+    caption: &'static str,
+    id: (&'static str, &'static str),
+    text: (&'static str, &'static str),
+    rows: &'a [SampledWho],
+}
+
+impl SeenList<'_> {
+    fn without_rows(&self) -> Table {
         // Time of a blocker is time of those that it held up.
-        let held_up = caption == "Blocking Sessions";
-        let [seen, average] = match held_up {
+        let [seen, average] = match self.caption == BLOCKING {
             true => [
                 "Sessions seen waiting for it, summed over all looks.",
                 "Sessions that it held up, on average.",
@@ -390,17 +403,22 @@ pub(super) fn seen(of: &Interval) -> Section {
                 ["Sessions seen in it, summed over all looks.", "Sessions seen in it, on average."]
             }
         };
-        let mut table = Table::new(caption)
-            .text(id, of_id)
+        let mut table = Table::new(self.caption)
+            .text(self.id.0, self.id.1)
             .figures("Seen", "", seen)
             .figures("% Activity", "", "Its share of all sessions seen.")
             .figures("Avg Active Sessions", "", average)
             .text("Top Waits", "What was waited for most, each with its share of this row.")
-            .text(text, of_text);
-        if caption == BY_CPU {
+            .text(self.text.0, self.text.1);
+        if self.caption == BY_CPU {
             table.columns.retain(|column| column.title != "Top Waits");
         }
-        for one in who::by_who(rows) {
+        table
+    }
+
+    fn table(&self, sampling: &Sampling) -> Table {
+        let mut table = self.without_rows();
+        for one in who::by_who(self.rows) {
             let share = |seen: u64, all: u64| seen as f64 / all.max(1) as f64 * 100.0;
             let waits = one.events.iter().take(WAITS).map(|row| {
                 format!(
@@ -415,7 +433,7 @@ pub(super) fn seen(of: &Interval) -> Section {
                 Cell::percent(share(one.seen, sampling.seen())),
                 Cell::number(one.seen as f64 / sampling.looks.max(1) as f64),
             ];
-            if caption != BY_CPU {
+            if self.caption != BY_CPU {
                 cells.push(Cell::text(waits.collect::<Vec<_>>().join(", ")));
             }
             cells.push(Cell::text(match one.text {
@@ -425,9 +443,8 @@ pub(super) fn seen(of: &Interval) -> Section {
             table.row(cells);
         }
         table.first(SEEN, super::io::REST);
-        section.table_if_any(table.without_empty_columns());
+        table.without_empty_columns()
     }
-    section
 }
 
 /// Pressure on the host.
@@ -470,7 +487,7 @@ mod tests {
     use super::*;
     use crate::findings::made::minute;
     use crate::report::Item;
-    use crate::{ON_CPU, Sampling, Seen, Who};
+    use crate::{ON_CPU, Seen, Who};
 
     #[test]
     fn statements_are_ordered_by_reads_temporary_bytes_and_redo() {

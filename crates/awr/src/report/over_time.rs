@@ -150,40 +150,67 @@ fn host_lines<'a>(
     (vec![line("host processors busy", false), line("host processors", true)], values)
 }
 
-/// DB CPU, wait classes and what is not accounted for, as they were measured.
-fn measured(of: &Interval, line: &Timeline) -> Option<Layers> {
-    // What the interval tells and a slot does not is not zero there.
-    let time = of.db_time_ns.is_some() && line.slots.iter().any(|slot| slot.db_time_ns.is_some());
-    let cpu = of.db_cpu_ns.is_some() && line.slots.iter().any(|slot| slot.db_cpu_ns.is_some());
-    let waits = line
-        .slots
-        .iter()
-        .any(|slot| slot.classes.as_ref().is_some_and(|classes| !classes.is_empty()));
-    if !line.is_worth_drawing() || !(time || waits) {
-        return None;
-    }
-    let missing = |slot: &Slot| {
-        let lacks = [
-            (time && slot.db_time_ns.is_none(), "DB time"),
-            (cpu && slot.db_cpu_ns.is_none(), "DB CPU"),
-            (waits && slot.classes.is_none(), "the waits"),
-        ];
-        let names: Vec<&str> =
-            lacks.into_iter().filter(|(lacks, _)| *lacks).map(|(_, name)| name).collect();
-        (!names.is_empty())
-            .then(|| format!("the source did not tell {} in all of it", names.join(", ")))
-    };
-    let (mut slots, mut untold) = (Vec::new(), Vec::new());
-    for slot in &line.slots {
-        match missing(slot) {
-            None => slots.push(slot),
-            Some(reason) => untold.push(TimeGap {
-                from_unix_ns: slot.from_unix_ns,
-                to_unix_ns: slot.to_unix_ns,
-                reason,
-            }),
+/// What of its time a source tells, in the whole interval and in some slot: what a slot does not
+/// tell is not zero there.
+struct Told {
+    db_time: bool,
+    db_cpu: bool,
+    waits: bool,
+}
+
+impl Told {
+    fn of(of: &Interval, line: &Timeline) -> Told {
+        let any = |tells: fn(&Slot) -> bool| line.slots.iter().any(tells);
+        Told {
+            db_time: of.db_time_ns.is_some() && any(|slot| slot.db_time_ns.is_some()),
+            db_cpu: of.db_cpu_ns.is_some() && any(|slot| slot.db_cpu_ns.is_some()),
+            waits: any(|slot| slot.classes.as_ref().is_some_and(|classes| !classes.is_empty())),
         }
     }
+
+    /// The slots that tell all of it, and why the others are holes.
+    fn slots<'a>(&self, line: &'a Timeline) -> (Vec<&'a Slot>, Vec<TimeGap>) {
+        let (mut slots, mut untold) = (Vec::new(), Vec::new());
+        for slot in &line.slots {
+            let lacks = [
+                (self.db_time && slot.db_time_ns.is_none(), "DB time"),
+                (self.db_cpu && slot.db_cpu_ns.is_none(), "DB CPU"),
+                (self.waits && slot.classes.is_none(), "the waits"),
+            ];
+            let names: Vec<&str> =
+                lacks.into_iter().filter(|(lacks, _)| *lacks).map(|(_, name)| name).collect();
+            if names.is_empty() {
+                slots.push(slot);
+            } else {
+                untold.push(TimeGap {
+                    from_unix_ns: slot.from_unix_ns,
+                    to_unix_ns: slot.to_unix_ns,
+                    reason: format!("the source did not tell {} in all of it", names.join(", ")),
+                });
+            }
+        }
+        (slots, untold)
+    }
+
+    /// DB time of a slot that is neither DB CPU nor a wait.
+    fn rest_of(&self, slot: &Slot) -> u64 {
+        let cpu_ns = slot.db_cpu_ns.filter(|_| self.db_cpu).unwrap_or(0);
+        let named = slot
+            .classes
+            .iter()
+            .flat_map(|of| of.values())
+            .fold(cpu_ns, |sum, ns| sum.saturating_add(*ns));
+        slot.db_time_ns.filter(|_| self.db_time).map_or(0, |time| time.saturating_sub(named))
+    }
+}
+
+/// DB CPU, wait classes and what is not accounted for, as they were measured.
+fn measured(of: &Interval, line: &Timeline) -> Option<Layers> {
+    let told = Told::of(of, line);
+    if !line.is_worth_drawing() || !(told.db_time || told.waits) {
+        return None;
+    }
+    let (slots, untold) = told.slots(line);
     if slots.is_empty() {
         return None;
     }
@@ -194,34 +221,26 @@ fn measured(of: &Interval, line: &Timeline) -> Option<Layers> {
         .into_iter()
         .filter(|class| slots.iter().any(|slot| class_of(slot, class).is_some()))
         .collect();
-    let rest_of = |slot: &Slot| {
-        let cpu_ns = slot.db_cpu_ns.filter(|_| cpu).unwrap_or(0);
-        let named = slot
-            .classes
-            .iter()
-            .flat_map(|of| of.values())
-            .fold(cpu_ns, |sum, ns| sum.saturating_add(*ns));
-        slot.db_time_ns.filter(|_| time).map_or(0, |time| time.saturating_sub(named))
-    };
-    let rest = slots.iter().any(|slot| rest_of(slot) > 0);
+    let rest = slots.iter().any(|slot| told.rest_of(slot) > 0);
     let mut names = Vec::new();
-    if cpu {
+    if told.db_cpu {
         names.push(series(time::DB_CPU, None));
     }
     names.extend(classes.iter().map(|class| series(class.name(), Some(*class))));
     if rest {
-        let name = if cpu { "not accounted for" } else { "CPU (not told) and not accounted for" };
+        let name =
+            if told.db_cpu { "not accounted for" } else { "CPU (not told) and not accounted for" };
         names.push(Series { name: name.to_owned(), colour: 10 });
     }
     let (lines, mut line_values) = host_lines(slots.iter().copied());
     let points = slots.iter().zip(line_values.iter_mut()).map(|(slot, lines)| {
         let mut values = Vec::new();
-        if cpu {
+        if told.db_cpu {
             values.push(slot.average(slot.db_cpu_ns.unwrap_or(0)));
         }
         values.extend(classes.iter().map(|class| slot.average(class_of(slot, class).unwrap_or(0))));
         if rest {
-            values.push(slot.average(rest_of(slot)));
+            values.push(slot.average(told.rest_of(slot)));
         }
         TimeSlot {
             from_unix_ns: slot.from_unix_ns,

@@ -122,20 +122,7 @@ impl Address {
                 "Give for instance postgresql:///postgres",
             ));
         };
-        address.product = match scheme {
-            "postgres" | "postgresql" => Product::PostgreSql,
-            "mysql" | "mariadb" => Product::MySql,
-            "redis" | "valkey" | "rediss" | "valkeys" | "redis+unix" | "unix" => Product::Redis,
-            _ => {
-                return Err(refused(
-                    "this URL",
-                    "its scheme is not one of postgresql, mysql, mariadb, redis, rediss, valkey, \
-                     valkeys, unix",
-                    "Give for instance postgresql:///postgres, \
-                     mysql:///?socket=/run/mysqld/mysqld.sock or redis://localhost",
-                ));
-            }
-        };
+        address.product = product_of(scheme)?;
         address.encrypted = matches!(scheme, "rediss" | "valkeys");
         // A password may hold / or ?, which end the part that it stands in: what follows has the @
         // then.
@@ -170,36 +157,42 @@ impl Address {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = decoded(value)?;
-            match (address.product, name) {
-                (_, "password" | "pass" | "sslpassword" | "passfile") => {
-                    return Err(password_in_url());
-                }
-                (Product::PostgreSql, "host") | (_, "socket") => address.host = Some(value),
-                (Product::PostgreSql, "port") => address.port = Some(port(&value)?),
-                (Product::PostgreSql, "user") if value.contains(':') => {
-                    return Err(password_in_url());
-                }
-                (Product::PostgreSql, "user") => address.user = Some(value),
-                (Product::PostgreSql, "dbname") => address.database = Some(value),
-                (Product::PostgreSql, "service") => address.service = Some(value),
-                (product, name) if is_of_encryption(product, name) => {
-                    address.encryption.insert(of_encryption(product, name), value);
-                }
-                _ => {
-                    return Err(refused(
-                        "this URL",
-                        &format!(
-                            "it has the parameter `{}`, which is not known",
-                            crate::figure::visible(name)
-                        ),
-                        "Leave it out; host, port, user, dbname, service and socket are known, \
-                         sslmode and sslrootcert for PostgreSQL, \
-                         ssl-mode and ssl-ca for MariaDB and MySQL, cacert and verify for rediss",
-                    ));
-                }
-            }
+            address.set(name, value)?;
         }
         Ok(address)
+    }
+
+    /// Takes a parameter of the URL.
+    fn set(&mut self, name: &str, value: String) -> Result<()> {
+        match (self.product, name) {
+            (_, "password" | "pass" | "sslpassword" | "passfile") => {
+                return Err(password_in_url());
+            }
+            (Product::PostgreSql, "host") | (_, "socket") => self.host = Some(value),
+            (Product::PostgreSql, "port") => self.port = Some(port(&value)?),
+            (Product::PostgreSql, "user") if value.contains(':') => {
+                return Err(password_in_url());
+            }
+            (Product::PostgreSql, "user") => self.user = Some(value),
+            (Product::PostgreSql, "dbname") => self.database = Some(value),
+            (Product::PostgreSql, "service") => self.service = Some(value),
+            (product, name) if is_of_encryption(product, name) => {
+                self.encryption.insert(of_encryption(product, name), value);
+            }
+            _ => {
+                return Err(refused(
+                    "this URL",
+                    &format!(
+                        "it has the parameter `{}`, which is not known",
+                        crate::figure::visible(name)
+                    ),
+                    "Leave it out; host, port, user, dbname, service and socket are known, \
+                     sslmode and sslrootcert for PostgreSQL, \
+                     ssl-mode and ssl-ca for MariaDB and MySQL, cacert and verify for rediss",
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn place(&mut self, place: &str) -> Result<()> {
@@ -268,6 +261,21 @@ pub(super) fn is_remote(host: &str) -> bool {
     let short = !host.contains('.') || !own.contains('.');
     let same = host.eq_ignore_ascii_case(own) || (short && first(host) == first(own));
     !(same || first(host) == "localhost" || host.to_lowercase().ends_with(".localhost"))
+}
+
+fn product_of(scheme: &str) -> Result<Product> {
+    match scheme {
+        "postgres" | "postgresql" => Ok(Product::PostgreSql),
+        "mysql" | "mariadb" => Ok(Product::MySql),
+        "redis" | "valkey" | "rediss" | "valkeys" | "redis+unix" | "unix" => Ok(Product::Redis),
+        _ => Err(refused(
+            "this URL",
+            "its scheme is not one of postgresql, mysql, mariadb, redis, rediss, valkey, valkeys, \
+             unix",
+            "Give for instance postgresql:///postgres, \
+             mysql:///?socket=/run/mysqld/mysqld.sock or redis://localhost",
+        )),
+    }
 }
 
 /// The name as it is kept: MySQL's programs take `-` and `_` for one letter.

@@ -2,6 +2,7 @@
 //! which use the processors too, they would measure those.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 #[path = "../it/servers/mod.rs"]
 #[allow(dead_code, reason = "the other tests use the rest")]

@@ -153,70 +153,9 @@ fn same_answers_as_the_file(server: &Server) {
         &["postgresql://postgres@/same", "there is none in this database"],
     );
     let (begin, end) = at_home();
-    let mut other = begin.clone();
-    other.source.path = "other".to_owned();
-    let gap = |source: &str, at_unix_ns| Gap {
-        source: source.to_owned(),
-        at_unix_ns,
-        reason: "no".to_owned(),
-        after: None,
-    };
-    let answers = [url.as_str(), dir.path().join("awr.db").to_str().unwrap()].map(|place| {
-        let repository = AnyRepository::open(Path::new(place)).unwrap();
-        let mut said = Vec::new();
-        let ids: Vec<SnapshotId> = (0..5)
-            .map(|at| repository.take(if at % 2 == 0 { &begin } else { &end }).unwrap())
-            .collect();
-        let archive = repository.archive(Path::new(place)).unwrap();
-        archive.note_gap(&gap(&begin.source.path, 5)).unwrap();
-        archive.note_gap(&gap("other", 6)).unwrap();
-        archive.take_all(&[other.clone(), other.clone(), on_tier().1]).unwrap();
-        assert_eq!(archive.find(ids[0]).unwrap(), begin);
-        assert!(matches!(archive.find(SnapshotId::new(99)), Err(Error::NoSuchSnapshot { .. })));
-        assert!(matches!(
-            archive.series(SnapshotId::new(99), ids[0]),
-            Err(Error::NoSuchSnapshot { .. })
-        ));
-        archive.add_baseline("before", ids[0], ids[1]).unwrap();
-        refused(archive.add_baseline("before", ids[2], ids[3]), &["there is a baseline `before`"]);
-        assert!(archive.add_baseline("none", ids[0], SnapshotId::new(99)).is_err());
-        let series = archive.series(ids[0], SnapshotId::new(8)).unwrap();
-        said.push(format!("{:?} {:?} {:?}", series.ids, series.snapshots, series.gaps));
-        said.push(format!("{:?} {:?}", archive.list().unwrap().entries, archive.gaps().unwrap()));
-        said.push(format!(
-            "{:?} {:?}",
-            archive.between(ids[1], ids[3]),
-            archive.between(SnapshotId::new(6), SnapshotId::new(8))
-        ));
-        said.push(format!("{:?}", archive.remove_before(Some("other"), u64::MAX)));
-        said.push(format!("{:?} {:?}", archive.remove_before(None, u64::MAX), archive.baselines()));
-        let other_program = Archive::existing(place).unwrap();
-        said.push(format!(
-            "{:?} {:?}",
-            other_program.list().unwrap().entries,
-            other_program.gaps().unwrap()
-        ));
-        said.push(format!(
-            "{:?} {:?}",
-            other_program.drop_baseline("before"),
-            other_program.drop_baseline("before")
-        ));
-        said.push(format!(
-            "{:?} {:?}",
-            archive.remove_before(None, u64::MAX),
-            archive.take(&begin)
-        ));
-        let lease = archive.lease("a source").unwrap();
-        lease.beat().unwrap();
-        refused(
-            other_program.lease("a source"),
-            &["is recording a source", &std::process::id().to_string()],
-        );
-        drop(other_program.lease("another").unwrap());
-        drop(lease);
-        drop(other_program.lease("a source").unwrap());
-        said
-    });
+    let file = dir.path().join("awr.db");
+    let answers =
+        [url.as_str(), file.to_str().unwrap()].map(|place| answers_of(place, &begin, &end));
     assert_eq!(answers[0], answers[1]);
     assert!(
         answers[0][7].contains("Ok(SnapshotId(9))"),
@@ -230,7 +169,77 @@ fn same_answers_as_the_file(server: &Server) {
         files.take(&archive.find(entry.id).unwrap()).unwrap();
     }
     assert_eq!(files.find(SnapshotId::new(1)).unwrap(), begin);
-    // A damaged row does not hide the others.
+    a_damaged_row_does_not_hide_the_others(server, &archive, &begin, &end);
+    a_recorder_is_told_when_another_takes_over(server, &archive);
+}
+
+/// What a repository answers at this place, with two snapshots of one source in it.
+fn answers_of(place: &str, begin: &Snapshot, end: &Snapshot) -> Vec<String> {
+    let mut other = begin.clone();
+    other.source.path = "other".to_owned();
+    let gap = |source: &str, at_unix_ns| Gap {
+        source: source.to_owned(),
+        at_unix_ns,
+        reason: "no".to_owned(),
+        after: None,
+    };
+    let repository = AnyRepository::open(Path::new(place)).unwrap();
+    let mut said = Vec::new();
+    let ids: Vec<SnapshotId> =
+        (0..5).map(|at| repository.take(if at % 2 == 0 { begin } else { end }).unwrap()).collect();
+    let archive = repository.archive(Path::new(place)).unwrap();
+    archive.note_gap(&gap(&begin.source.path, 5)).unwrap();
+    archive.note_gap(&gap("other", 6)).unwrap();
+    archive.take_all(&[other.clone(), other.clone(), on_tier().1]).unwrap();
+    assert_eq!(archive.find(ids[0]).unwrap(), *begin);
+    assert!(matches!(archive.find(SnapshotId::new(99)), Err(Error::NoSuchSnapshot { .. })));
+    assert!(matches!(
+        archive.series(SnapshotId::new(99), ids[0]),
+        Err(Error::NoSuchSnapshot { .. })
+    ));
+    archive.add_baseline("before", ids[0], ids[1]).unwrap();
+    refused(archive.add_baseline("before", ids[2], ids[3]), &["there is a baseline `before`"]);
+    assert!(archive.add_baseline("none", ids[0], SnapshotId::new(99)).is_err());
+    let series = archive.series(ids[0], SnapshotId::new(8)).unwrap();
+    said.push(format!("{:?} {:?} {:?}", series.ids, series.snapshots, series.gaps));
+    said.push(format!("{:?} {:?}", archive.list().unwrap().entries, archive.gaps().unwrap()));
+    said.push(format!(
+        "{:?} {:?}",
+        archive.between(ids[1], ids[3]),
+        archive.between(SnapshotId::new(6), SnapshotId::new(8))
+    ));
+    said.push(format!("{:?}", archive.remove_before(Some("other"), u64::MAX)));
+    said.push(format!("{:?} {:?}", archive.remove_before(None, u64::MAX), archive.baselines()));
+    let other_program = Archive::existing(place).unwrap();
+    said.push(format!(
+        "{:?} {:?}",
+        other_program.list().unwrap().entries,
+        other_program.gaps().unwrap()
+    ));
+    said.push(format!(
+        "{:?} {:?}",
+        other_program.drop_baseline("before"),
+        other_program.drop_baseline("before")
+    ));
+    said.push(format!("{:?} {:?}", archive.remove_before(None, u64::MAX), archive.take(begin)));
+    let lease = archive.lease("a source").unwrap();
+    lease.beat().unwrap();
+    refused(
+        other_program.lease("a source"),
+        &["is recording a source", &std::process::id().to_string()],
+    );
+    drop(other_program.lease("another").unwrap());
+    drop(lease);
+    drop(other_program.lease("a source").unwrap());
+    said
+}
+
+fn a_damaged_row_does_not_hide_the_others(
+    server: &Server,
+    archive: &Archive,
+    begin: &Snapshot,
+    end: &Snapshot,
+) {
     let ids = archive.take_all(&[begin.clone(), end.clone(), begin.clone()]).unwrap();
     let damage = "UPDATE tiersmith.snapshot SET body = substr(body, 1, 50), brief = substr(brief, \
                   1, 50) WHERE id = $1";
@@ -238,6 +247,9 @@ fn same_answers_as_the_file(server: &Server) {
     assert!(matches!(archive.find(ids[1]), Err(Error::Damaged { .. })));
     let series = archive.series(ids[0], ids[2]).unwrap();
     assert_eq!((series.ids.clone(), series.damaged.len()), (vec![ids[0], ids[2]], 1));
+}
+
+fn a_recorder_is_told_when_another_takes_over(server: &Server, archive: &Archive) {
     // A recorder elsewhere that was silent for long is gone; one that was not may be alive.
     let mut raw = client(server, "same");
     for (age, free) in [("1 minute", false), ("16 minutes", true)] {

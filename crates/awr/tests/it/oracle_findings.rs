@@ -145,7 +145,6 @@ fn cause(sheets: &mut [Sheet], cause: &Cause) -> bool {
 }
 
 fn put(sheets: &mut [Sheet], cause: &Cause) {
-    let foreground = |sheet: &&mut Sheet| sheet.heading.starts_with("Foreground Wait Events");
     match cause {
         Unseen => {}
         Statements => {
@@ -153,30 +152,7 @@ fn put(sheets: &mut [Sheet], cause: &Cause) {
                 sheet.rows.iter_mut().take(2).for_each(|row| row[0] = EIGHTH.to_owned());
             }
         }
-        Event(name, class) => {
-            for sheet in sheets.iter_mut().filter(foreground) {
-                let same = sheet.rows.iter().position(|row| row.iter().any(|cell| cell == name));
-                if let Some(at) = same {
-                    sheet.rows.remove(at);
-                }
-                let waits: [(&[&str], &str); 5] = [
-                    (&["Event"], name),
-                    (&["Class"], class),
-                    (&["Waits"], "200,000"),
-                    (&["Total Wait Time (s)", "Total(s)"], QUARTER),
-                    (&["%DB time", "% DB time"], "25.00"),
-                ];
-                add(sheet, &waits);
-            }
-            // What the class of an event is, the tables of top events say.
-            for sheet in
-                sheets.iter_mut().filter(|sheet| sheet.columns.contains(&"Wait Class".to_owned()))
-            {
-                if sheet.columns.contains(&"Event".to_owned()) {
-                    add(sheet, &[(&["Event"], name), (&["Wait Class"], class)]);
-                }
-            }
-        }
+        Event(name, class) => put_event(sheets, name, class),
         Time(name) => {
             let of_instances = match *name {
                 "hard parse elapsed time" => "Hard Parse Ela (s)",
@@ -216,6 +192,31 @@ fn put(sheets: &mut [Sheet], cause: &Cause) {
                     }
                 }
             }
+        }
+    }
+}
+
+fn put_event(sheets: &mut [Sheet], name: &str, class: &str) {
+    let foreground = |sheet: &&mut Sheet| sheet.heading.starts_with("Foreground Wait Events");
+    for sheet in sheets.iter_mut().filter(foreground) {
+        let same = sheet.rows.iter().position(|row| row.iter().any(|cell| cell == name));
+        if let Some(at) = same {
+            sheet.rows.remove(at);
+        }
+        let waits: [(&[&str], &str); 5] = [
+            (&["Event"], name),
+            (&["Class"], class),
+            (&["Waits"], "200,000"),
+            (&["Total Wait Time (s)", "Total(s)"], QUARTER),
+            (&["%DB time", "% DB time"], "25.00"),
+        ];
+        add(sheet, &waits);
+    }
+    // What the class of an event is, the tables of top events say.
+    for sheet in sheets.iter_mut().filter(|sheet| sheet.columns.contains(&"Wait Class".to_owned()))
+    {
+        if sheet.columns.contains(&"Event".to_owned()) {
+            add(sheet, &[(&["Event"], name), (&["Wait Class"], class)]);
         }
     }
 }

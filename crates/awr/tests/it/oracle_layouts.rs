@@ -188,20 +188,7 @@ fn fill(sheet: &mut Sheet, rng: &mut fastrand::Rng) {
         };
         sheet.rows = vec![sheet.columns.iter().map(cells).collect()];
     } else if sheet.heading == "Time Model Statistics" {
-        let lines = [
-            ("sql execute elapsed time", "3,600.12"),
-            ("DB CPU", "900.50"),
-            ("DB time", "4,000.00"),
-        ];
-        sheet.rows = lines
-            .iter()
-            .map(|(name, time)| {
-                let mut row = vec![(*name).to_owned(), (*time).to_owned()];
-                row.push(if *name == "sql execute elapsed time" { "90.00" } else { "" }.to_owned());
-                row.resize(sheet.columns.len(), String::new());
-                row
-            })
-            .collect();
+        add_time_model(sheet);
     } else if sheet.heading == "Time Model" {
         let row = |instance: &str| {
             let mut row = vec![instance.to_owned(), "2,000.00".to_owned(), "450.25".to_owned()];
@@ -212,30 +199,7 @@ fn fill(sheet: &mut Sheet, rng: &mut fastrand::Rng) {
     } else if sheet.heading.starts_with("Instance Activity Stats")
         || sheet.heading.starts_with("Key Inst")
     {
-        let names: &[&str] = match sheet.heading.as_str() {
-            "Instance Activity Stats" => {
-                &["physical read total bytes", "redo size", "user commits"]
-            }
-            "Instance Activity Stats - Absolute Values" => {
-                &["logons current", "opened cursors current"]
-            }
-            "Instance Activity Stats - Thread Activity" => &["log switches (derived)"],
-            _ => &["a key statistic"],
-        };
-        let hour = |total: u64, title: &str| match title {
-            "per Second" => format!("{:.2}", total as f64 / 3600.0),
-            _ => grouped(total),
-        };
-        for name in names {
-            let total = rng.u64(10..5_000_000);
-            let mut row = vec![(*name).to_owned()];
-            row.extend(sheet.columns[1..].iter().map(|title| hour(total, title)));
-            // Transactions are not known to this maker; a cell may be empty.
-            if let Some(at) = sheet.columns.iter().position(|title| title == "per Trans") {
-                row[at].clear();
-            }
-            sheet.rows.push(row);
-        }
+        add_activity(sheet, rng);
     } else if sheet.heading == "Operating System Statistics" {
         sheet.rows = fixed(&[
             &["IDLE_TIME", "1,800,000", ""],
@@ -244,25 +208,7 @@ fn fill(sheet: &mut Sheet, rng: &mut fastrand::Rng) {
             &["USER_TIME", "840,000", ""],
         ]);
     } else if has("Event") && has("Waits") && sheet.heading.contains("Wait Events") {
-        let global = sheet.heading.contains("Global");
-        for (name, class, waits, mean_us) in EVENTS {
-            let total_s = (waits * mean_us) as f64 / 1e6;
-            let row = sheet.columns.iter().map(|title| match title.as_str() {
-                "Event" => name.to_owned(),
-                "Class" => class.to_owned(),
-                "Waits" => grouped(waits),
-                "Total Wait Time (s)" => grouped(total_s.round() as u64),
-                "Total(s)" => format!("{total_s:.2}"),
-                "Avg wait (ms)" => format!("{:.2}", mean_us as f64 / 1e3),
-                "Avg wait" | "Avg Wait" => format!("{:.2}ms", mean_us as f64 / 1e3),
-                "%DB time" | "% DB time" if !sheet.heading.starts_with("Back") => {
-                    format!("{:.2}", total_s / 40.0)
-                }
-                _ => String::new(),
-            });
-            sheet.rows.push(row.collect());
-        }
-        assert!(!global || has("Class"), "a global report prints classes");
+        add_waits(sheet);
     } else if has("Event") && has("Waits") && has("%DB time") || has("Wait Class") && has("Waits") {
         // Sums and tops of the same: left empty here, since they are not calculated anew.
     } else {
@@ -271,6 +217,70 @@ fn fill(sheet: &mut Sheet, rng: &mut fastrand::Rng) {
             sheet.rows.push(cells);
         }
     }
+}
+
+fn add_time_model(sheet: &mut Sheet) {
+    let lines =
+        [("sql execute elapsed time", "3,600.12"), ("DB CPU", "900.50"), ("DB time", "4,000.00")];
+    sheet.rows = lines
+        .iter()
+        .map(|(name, time)| {
+            let mut row = vec![(*name).to_owned(), (*time).to_owned()];
+            row.push(if *name == "sql execute elapsed time" { "90.00" } else { "" }.to_owned());
+            row.resize(sheet.columns.len(), String::new());
+            row
+        })
+        .collect();
+}
+
+fn add_activity(sheet: &mut Sheet, rng: &mut fastrand::Rng) {
+    let names: &[&str] = match sheet.heading.as_str() {
+        "Instance Activity Stats" => &["physical read total bytes", "redo size", "user commits"],
+        "Instance Activity Stats - Absolute Values" => {
+            &["logons current", "opened cursors current"]
+        }
+        "Instance Activity Stats - Thread Activity" => &["log switches (derived)"],
+        _ => &["a key statistic"],
+    };
+    let hour = |total: u64, title: &str| match title {
+        "per Second" => format!("{:.2}", total as f64 / 3600.0),
+        _ => grouped(total),
+    };
+    for name in names {
+        let total = rng.u64(10..5_000_000);
+        let mut row = vec![(*name).to_owned()];
+        row.extend(sheet.columns[1..].iter().map(|title| hour(total, title)));
+        // Transactions are not known to this maker; a cell may be empty.
+        if let Some(at) = sheet.columns.iter().position(|title| title == "per Trans") {
+            row[at].clear();
+        }
+        sheet.rows.push(row);
+    }
+}
+
+fn add_waits(sheet: &mut Sheet) {
+    let global = sheet.heading.contains("Global");
+    for (name, class, waits, mean_us) in EVENTS {
+        let total_s = (waits * mean_us) as f64 / 1e6;
+        let row = sheet.columns.iter().map(|title| match title.as_str() {
+            "Event" => name.to_owned(),
+            "Class" => class.to_owned(),
+            "Waits" => grouped(waits),
+            "Total Wait Time (s)" => grouped(total_s.round() as u64),
+            "Total(s)" => format!("{total_s:.2}"),
+            "Avg wait (ms)" => format!("{:.2}", mean_us as f64 / 1e3),
+            "Avg wait" | "Avg Wait" => format!("{:.2}ms", mean_us as f64 / 1e3),
+            "%DB time" | "% DB time" if !sheet.heading.starts_with("Back") => {
+                format!("{:.2}", total_s / 40.0)
+            }
+            _ => String::new(),
+        });
+        sheet.rows.push(row.collect());
+    }
+    assert!(
+        !global || sheet.columns.iter().any(|column| column == "Class"),
+        "a global report prints classes"
+    );
 }
 
 fn escaped(text: &str) -> String {

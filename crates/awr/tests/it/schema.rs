@@ -85,6 +85,28 @@ impl Schemas {
                     });
                 missing.map(|name| format!("{at}: {name} is missing"))
             }
+            "properties" | "additionalProperties" | "prefixItems" | "items" => {
+                self.wrong_inside(value, (word, of), words, file, at)
+            }
+            "anyOf" | "oneOf" => {
+                let schemas = of.as_array().unwrap().iter();
+                let wrong = schemas.map(|schema| self.wrong(value, schema, file, at)).collect();
+                wrong_of_branches(word, wrong, at)
+            }
+            other => panic!("the checker does not know `{other}`"),
+        }
+    }
+
+    /// What is wrong with a field or an item of a value.
+    fn wrong_inside(
+        &self,
+        value: &Value,
+        (word, of): (&String, &Value),
+        words: &serde_json::Map<String, Value>,
+        file: &Value,
+        at: &str,
+    ) -> Option<String> {
+        match word.as_str() {
             "properties" => value.as_object().and_then(|fields| {
                 let known =
                     fields.iter().filter_map(|(name, value)| Some((name, value, of.get(name)?)));
@@ -113,27 +135,7 @@ impl Schemas {
                     self.wrong(value, of, file, &format!("{at}[{index}]"))
                 })
             }),
-            "anyOf" | "oneOf" => {
-                let wrong: Vec<Option<String>> = of
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .map(|schema| self.wrong(value, schema, file, at))
-                    .collect();
-                let fitting = wrong.iter().filter(|wrong| wrong.is_none()).count();
-                let good = if word == "oneOf" { fitting == 1 } else { fitting > 0 };
-                // The reason that is deepest in the value is about the branch that was meant.
-                let deepest = || {
-                    wrong
-                        .iter()
-                        .flatten()
-                        .max_by_key(|reason| reason.split(": ").next().unwrap_or_default().len())
-                };
-                (!good).then(|| {
-                    deepest().cloned().unwrap_or_else(|| format!("{at}: fits {fitting} of {word}"))
-                })
-            }
-            other => panic!("the checker does not know `{other}`"),
+            other => panic!("{other} is of no field and no item"),
         }
     }
 
@@ -148,6 +150,20 @@ impl Schemas {
         assert_eq!(self.wrong(&json, &self.snapshot, &self.snapshot, "snapshot"), None);
         json
     }
+}
+
+/// What is wrong with a value of which each branch says what it finds wrong.
+fn wrong_of_branches(word: &str, wrong: Vec<Option<String>>, at: &str) -> Option<String> {
+    let fitting = wrong.iter().filter(|wrong| wrong.is_none()).count();
+    let good = if word == "oneOf" { fitting == 1 } else { fitting > 0 };
+    // The reason that is deepest in the value is about the branch that was meant.
+    let deepest = || {
+        wrong
+            .iter()
+            .flatten()
+            .max_by_key(|reason| reason.split(": ").next().unwrap_or_default().len())
+    };
+    (!good).then(|| deepest().cloned().unwrap_or_else(|| format!("{at}: fits {fitting} of {word}")))
 }
 
 fn is_of(value: &Value, kind: &str) -> bool {
@@ -194,6 +210,27 @@ fn full() -> Snapshot {
         tiersmith_awr::host::DiskStat { flushes: Some(2), flush_ms: Some(1), ..Default::default() };
     of.host.disks = Some(vec![disk]);
     of.host.missing.push("something".to_owned());
+    add_objects(&mut of);
+    of.printed.push(tiersmith_awr::Printed {
+        title: "Segments by Physical Reads".to_owned(),
+        columns: vec!["Owner".to_owned()],
+        rows: vec![vec!["APP".to_owned()]],
+    });
+    of.printed_number = Some(24_703);
+    let session = tiersmith_awr::Who { id: "7", text: "u@d" };
+    of.sampling.get_or_insert_default().saw_session(&tiersmith_awr::Seen {
+        event: "Lock: tuple",
+        class: Some(tiersmith_awr::events::WaitClass::Application),
+        session,
+        statement: tiersmith_awr::Who { id: "5", text: "UPDATE t" },
+        blocker: Some(session),
+    });
+    of.source.remote = Some(true);
+    of
+}
+
+/// A file, a table, an index and a plan, with every field there is.
+fn add_objects(of: &mut Snapshot) {
     of.files.push(tiersmith_awr::FileStat {
         id: "1".to_owned(),
         name: "public.t".to_owned(),
@@ -227,22 +264,6 @@ fn full() -> Snapshot {
         total_ns: 9,
         max_ns: 6,
     });
-    of.printed.push(tiersmith_awr::Printed {
-        title: "Segments by Physical Reads".to_owned(),
-        columns: vec!["Owner".to_owned()],
-        rows: vec![vec!["APP".to_owned()]],
-    });
-    of.printed_number = Some(24_703);
-    let session = tiersmith_awr::Who { id: "7", text: "u@d" };
-    of.sampling.get_or_insert_default().saw_session(&tiersmith_awr::Seen {
-        event: "Lock: tuple",
-        class: Some(tiersmith_awr::events::WaitClass::Application),
-        session,
-        statement: tiersmith_awr::Who { id: "5", text: "UPDATE t" },
-        blocker: Some(session),
-    });
-    of.source.remote = Some(true);
-    of
 }
 
 #[test]

@@ -284,6 +284,9 @@ fn a_mysql_that_asks_for_the_password_itself_gets_it_on_a_socket() {
     assert_eq!(question, packet(0, b"\x03SELECT VERSION() AS version"));
 }
 
+/// A column of MySQL's, as its packet describes it.
+const COLUMN: &[u8] = b"\x03def\0\0\0\x01c\0\x0c\x21\0\x40\0\0\0\xfd\0\0\0\0\0";
+
 #[test]
 fn a_mysql_that_lies_is_an_error_in_time_and_in_little_memory() {
     let before = peak_mib();
@@ -304,11 +307,27 @@ fn a_mysql_that_lies_is_an_error_in_time_and_in_little_memory() {
     let error = error_of(&mysql(dripping.path()));
     // On a slow machine a byte may come so late that the read itself ends.
     assert!(error.contains("cannot"), "{error}");
+    for seed in 0..8 {
+        let garbage = server("m", move |mut stream| {
+            if seed % 2 == 0 {
+                greet(&mut stream);
+            }
+            flood(stream, &junk(seed));
+        });
+        let error = error_of(&mysql(garbage.path()));
+        assert!(error.contains("cannot") && !error.contains('\u{1b}'), "{error}");
+    }
+    let grown = peak_mib().saturating_sub(before);
+    assert!(grown < 512, "{grown} MiB");
+}
+
+#[test]
+fn an_answer_of_mysql_without_end_is_given_up_and_its_connection_closed() {
+    let before = peak_mib();
     let (end, ended) = std::sync::mpsc::channel();
     let endless = server("m", move |mut stream| {
         greet(&mut stream);
-        let column = b"\x03def\0\0\0\x01c\0\x0c\x21\0\x40\0\0\0\xfd\0\0\0\0\0";
-        let head = [packet(1, &[1]), packet(2, column), packet(3, &[0xfe, 0, 0, 2, 0])].concat();
+        let head = [packet(1, &[1]), packet(2, COLUMN), packet(3, &[0xfe, 0, 0, 2, 0])].concat();
         let mut sequence = 3u8;
         let rows = (0..256).flat_map(|_| {
             sequence = sequence.wrapping_add(1);
@@ -326,7 +345,12 @@ fn a_mysql_that_lies_is_an_error_in_time_and_in_little_memory() {
     for _ in 0..2 {
         ended.recv_timeout(Duration::from_secs(150)).unwrap();
     }
-    let column = b"\x03def\0\0\0\x01c\0\x0c\x21\0\x40\0\0\0\xfd\0\0\0\0\0";
+    let grown = peak_mib().saturating_sub(before);
+    assert!(grown < 512, "{grown} MiB");
+}
+
+#[test]
+fn an_answer_of_mysql_that_is_not_of_its_protocol_is_an_error_that_says_why() {
     let row_end = packet(3, &[0xfe, 0, 0, 2, 0]);
     for (sent, word) in [
         // More columns than any memory holds, and than any question of ours has.
@@ -341,13 +365,13 @@ fn a_mysql_that_lies_is_an_error_in_time_and_in_little_memory() {
             [packet(1, &[1]), packet(2, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff")].concat(),
             "description",
         ),
-        ([packet(1, &[1]), packet(2, column), packet(3, column)].concat(), "more columns than"),
+        ([packet(1, &[1]), packet(2, COLUMN), packet(3, COLUMN)].concat(), "more columns than"),
         (
-            [packet(1, &[1]), packet(2, column), row_end.clone(), packet(4, b"\x01xx")].concat(),
+            [packet(1, &[1]), packet(2, COLUMN), row_end.clone(), packet(4, b"\x01xx")].concat(),
             "does not have its columns",
         ),
         (
-            [packet(1, &[1]), packet(2, column), row_end.clone(), packet(4, b"\xfd\xff\xff\xff")]
+            [packet(1, &[1]), packet(2, COLUMN), row_end.clone(), packet(4, b"\xfd\xff\xff\xff")]
                 .concat(),
             "its columns",
         ),
@@ -360,6 +384,10 @@ fn a_mysql_that_lies_is_an_error_in_time_and_in_little_memory() {
         let error = lie_of(&mysql(lying.path()));
         assert!(error.contains(word), "{word}: {error}");
     }
+}
+
+#[test]
+fn a_login_of_mysql_that_is_not_of_its_protocol_is_an_error_that_says_why() {
     for (sent, word) in [
         (packet(0, b"\x0a8"), "greet"),
         (packet(0, b"\xff\x10\x04Too many connections"), "Too many"),
@@ -394,16 +422,4 @@ fn a_mysql_that_lies_is_an_error_in_time_and_in_little_memory() {
         let error = lie_of(&mysql(lying.path()));
         assert!(error.contains(word), "{word}: {error}");
     }
-    for seed in 0..8 {
-        let garbage = server("m", move |mut stream| {
-            if seed % 2 == 0 {
-                greet(&mut stream);
-            }
-            flood(stream, &junk(seed));
-        });
-        let error = error_of(&mysql(garbage.path()));
-        assert!(error.contains("cannot") && !error.contains('\u{1b}'), "{error}");
-    }
-    let grown = peak_mib().saturating_sub(before);
-    assert!(grown < 512, "{grown} MiB");
 }

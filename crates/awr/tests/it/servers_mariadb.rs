@@ -22,6 +22,21 @@ fn source(server: &Server) -> Box<dyn LiveSource> {
     server.source(&url, &Surroundings::default()).unwrap()
 }
 
+/// Sets the server's counters to zero.
+fn flush_status(work: &mut mysql::Conn) {
+    // The server's clock of flushes counts whole seconds: a flush in the first one cannot be told
+    // from none.
+    servers::until("the server's third second", || {
+        let up: Option<(String, u64)> =
+            work.query_first("SHOW GLOBAL STATUS LIKE 'Uptime'").unwrap();
+        up.is_some_and(|(_, seconds)| seconds >= 2)
+    });
+    // MariaDB 11.5 gave the short form another meaning: the session's own counts alone.
+    if work.query_drop("FLUSH GLOBAL STATUS").is_err() {
+        work.query_drop("FLUSH STATUS").unwrap();
+    }
+}
+
 #[test]
 fn what_is_counted_is_what_was_committed_and_a_restart_is_an_error() {
     let Some(mut server) =
@@ -73,17 +88,7 @@ fn what_is_counted_is_what_was_committed_and_a_restart_is_an_error() {
     let product = if is_mariadb(&mut work) { "MariaDB" } else { "MySQL" };
     assert!(render::text(&report(&interval)).contains(product));
 
-    // The server's clock of flushes counts whole seconds: a flush in the first one cannot be told
-    // from none.
-    servers::until("the server's third second", || {
-        let up: Option<(String, u64)> =
-            work.query_first("SHOW GLOBAL STATUS LIKE 'Uptime'").unwrap();
-        up.is_some_and(|(_, seconds)| seconds >= 2)
-    });
-    // MariaDB 11.5 gave the short form another meaning: the session's own counts alone.
-    if work.query_drop("FLUSH GLOBAL STATUS").is_err() {
-        work.query_drop("FLUSH STATUS").unwrap();
-    }
+    flush_status(&mut work);
     let error = Interval::between(&end, &source.snapshot().unwrap());
     assert!(error.is_err(), "{:?}", error.map(|interval| interval.counters));
 

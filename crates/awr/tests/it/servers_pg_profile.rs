@@ -93,10 +93,8 @@ const STORED_PLANS: &str = "SET allow_system_table_mods = on; \
     first_call \
     FROM pg_stat_statements WHERE query LIKE 'SELECT s FROM t%'";
 
-#[test]
-fn databases_users_indexes_vacuum_and_plans_are_told_apart() {
-    let what = "databases_users_indexes_vacuum_and_plans_are_told_apart";
-    let Some(mut server) = servers::postgres(what) else { return };
+/// Starts the server anew so that it counts statements and explains them, and makes a table.
+fn fill_with_plans(server: &mut Server) {
     server.stop();
     for argument in [
         "-cshared_preload_libraries=pg_stat_statements,auto_explain",
@@ -110,7 +108,7 @@ fn databases_users_indexes_vacuum_and_plans_are_told_apart() {
         server.start_with(argument);
     }
     server.start();
-    let mut work = client(&server);
+    let mut work = client(server);
     work.batch_execute("CREATE EXTENSION pg_stat_statements; CREATE ROLE clerk LOGIN").unwrap();
     work.batch_execute("CREATE DATABASE other").unwrap();
     work.batch_execute(
@@ -122,6 +120,13 @@ fn databases_users_indexes_vacuum_and_plans_are_told_apart() {
     .unwrap();
     work.batch_execute(STORED_PLANS).unwrap();
     work.close().unwrap();
+}
+
+#[test]
+fn databases_users_indexes_vacuum_and_plans_are_told_apart() {
+    let what = "databases_users_indexes_vacuum_and_plans_are_told_apart";
+    let Some(mut server) = servers::postgres(what) else { return };
+    fill_with_plans(&mut server);
     let mut source = source(&server);
     snapshot_with(source.as_mut(), |table| table.changed_rows == 5000);
     run(&server, "ANALYZE t");
@@ -169,9 +174,13 @@ fn databases_users_indexes_vacuum_and_plans_are_told_apart() {
         names.contains(&"public.t_s".to_owned()) && !names.contains(&"public.t_n".to_owned()),
         "{names:?}"
     );
+    plans_are_told(&made, &text);
+}
 
-    // By pg_store_plans the number of the statement, by auto_explain its text.
-    let plans = table(&made, "SQL by Plan").unwrap();
+/// The plans of a report and its text: by pg_store_plans with the number of the statement, by
+/// auto_explain with its text.
+fn plans_are_told(made: &Report, text: &str) {
+    let plans = table(made, "SQL by Plan").unwrap();
     let of_clerk: Vec<&Vec<Cell>> = plans
         .rows
         .iter()
@@ -188,8 +197,7 @@ fn databases_users_indexes_vacuum_and_plans_are_told_apart() {
     let asked_by_us = |row: &Vec<Cell>| row.iter().any(|cell| cell.shown().contains("SAVEPOINT"));
     assert!(!plans.rows.iter().any(asked_by_us), "plans of what the recorder asks: {text}");
     assert!(
-        render::html(&made).contains("Plan P1: ")
-            && render::markdown(&made).contains("**Plan P1: ")
+        render::html(made).contains("Plan P1: ") && render::markdown(made).contains("**Plan P1: ")
     );
 }
 

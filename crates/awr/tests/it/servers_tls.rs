@@ -164,6 +164,241 @@ fn client(server: &Server) -> postgres::Client {
     postgres::Client::connect(&config, postgres::NoTls).unwrap()
 }
 
+/// A PostgreSQL that listens and offers encryption.
+struct Postgres<'a> {
+    server: &'a Server,
+    made: &'a Made,
+    port: u16,
+}
+
+/// The password of those users of [`Postgres`] that have one.
+const PG_PASSWORD: [(&str, &str); 1] = [("PGPASSWORD", "hunter2")];
+
+/// How many sessions of ours are encrypted.
+fn encrypted_sessions(server: &Server) -> i64 {
+    let sessions = "SELECT count(*) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) \
+                    WHERE a.application_name = 'tiersmith' AND s.ssl";
+    client(server).query_one(sessions, &[]).unwrap().get(0)
+}
+
+impl Postgres<'_> {
+    fn url(&self, user: &str, host: &str, more: &str) -> String {
+        format!("postgresql://{user}@{host}:{}/postgres?{more}", self.port)
+    }
+
+    /// With everything verified.
+    fn full(&self) -> String {
+        let more = format!("sslmode=verify-full&sslrootcert={}", self.made.path("ca.crt"));
+        self.url("postgres", "localhost", &more)
+    }
+
+    fn sessions_are_encrypted(&self) {
+        let server = self.server;
+        let full = self.full();
+        let held = let_in(server, &full, &[]);
+        assert_eq!(encrypted_sessions(server), 1);
+        drop(held);
+        until("the session to end", || encrypted_sessions(server) == 0);
+        let held = let_in(server, &self.url("postgres", "localhost", ""), &[]);
+        assert_eq!(encrypted_sessions(server), 1, "prefer takes what is offered");
+        drop(held);
+    }
+
+    fn a_login_is_bound_to_the_connection(&self) {
+        let server = self.server;
+        let ca = self.made.path("ca.crt");
+        for binding in ["require", "prefer", "disable"] {
+            let more = format!("sslmode=verify-ca&sslrootcert={ca}&channel_binding={binding}");
+            let_in(server, &self.url("careful", "localhost", &more), &PG_PASSWORD);
+        }
+        refused(
+            server,
+            &self.url("careful", "localhost", "sslmode=require"),
+            &[("PGPASSWORD", "hunter3")],
+            &["28P01"],
+        );
+        refused(
+            server,
+            &self.url("careful", "localhost", "sslmode=prefer"),
+            &[("PGPASSWORD", "hunter3")],
+            &["28P01"],
+        );
+        refused(
+            server,
+            &self.url("postgres", "localhost", "sslmode=require&channel_binding=require"),
+            &[],
+            &["channel binding"],
+        );
+    }
+
+    fn tls_begins_with_the_first_byte(&self) {
+        let server = self.server;
+        let ca = self.made.path("ca.crt");
+        let direct = self.url(
+            "postgres",
+            "localhost",
+            &format!("sslmode=verify-full&sslrootcert={ca}&sslnegotiation=direct"),
+        );
+        let version: String =
+            client(server).query_one("SHOW server_version_num", &[]).unwrap().get(0);
+        match version.parse::<u32>().unwrap() >= 170_000 {
+            true => drop(let_in(server, &direct, &[])),
+            false => refused(server, &direct, &[], &["cannot", "sslnegotiation"]),
+        }
+    }
+
+    fn names_and_authorities_are_verified(&self) {
+        let server = self.server;
+        let (ca, other) = (self.made.path("ca.crt"), self.made.path("other.crt"));
+        refused(
+            server,
+            &self.url("postgres", "127.0.0.1", &format!("sslmode=verify-full&sslrootcert={ca}")),
+            &[],
+            &[
+                "is for localhost and not for `127.0.0.1`",
+                "issued by `Authority`",
+                "sslmode=verify-ca",
+            ],
+        );
+        let_in(
+            server,
+            &self.url("postgres", "127.0.0.1", &format!("sslmode=verify-ca&sslrootcert={ca}")),
+            &[],
+        );
+        let of_other = format!("sslmode=verify-ca&sslrootcert={other}");
+        refused(
+            server,
+            &self.url("postgres", "localhost", &of_other),
+            &[],
+            &["is of no authority in", "other.crt", "sslrootcert=FILE"],
+        );
+        let_in(
+            server,
+            &self.url("postgres", "localhost", ""),
+            &[("PGSSLROOTCERT", "system"), ("SSL_CERT_FILE", &ca)],
+        );
+        let elsewhere = [("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", other.as_str())];
+        refused(
+            server,
+            &self.url("postgres", "localhost", ""),
+            &elsewhere,
+            &["is of no authority in"],
+        );
+        let services = server.path("services");
+        fs::write(
+            &services,
+            format!(
+                "[db]\nhost=localhost\nport={}\nuser=postgres\nsslmode=verify-full\n\
+                 sslrootcert={ca}\n",
+                self.port
+            ),
+        )
+        .unwrap();
+        let_in(server, "postgresql:///postgres?service=db", &[("PGSERVICEFILE", &text(&services))]);
+        let home = server.path("home");
+        fs::create_dir_all(home.join(".postgresql")).unwrap();
+        fs::copy(&other, home.join(".postgresql/root.crt")).unwrap();
+        let home = text(&home);
+        refused(
+            server,
+            &self.url("postgres", "localhost", "sslmode=require"),
+            &[("HOME", &home)],
+            &["is of no authority in"],
+        );
+        let_in(server, &self.url("postgres", "localhost", "sslmode=require"), &[]);
+    }
+
+    /// With a certificate of the client among the ways in.
+    fn who_is_let_in_encrypted_and_who_in_clear(&self) {
+        let server = self.server;
+        let ca = self.made.path("ca.crt");
+        refused(
+            server,
+            &self.url("careful", "localhost", "sslmode=disable"),
+            &PG_PASSWORD,
+            &["28000", "sslmode=require"],
+        );
+        let_in(server, &self.url("careful", "localhost", "sslmode=allow"), &PG_PASSWORD);
+        let_in(server, &self.url("clear", "localhost", "sslmode=prefer"), &[]);
+        refused(server, &self.url("clear", "localhost", "sslmode=require"), &[], &["28000"]);
+        // Nobody of this name: that is the reason, and not that it was tried encrypted.
+        let ghost = self.url("ghost", "localhost", "sslmode=prefer");
+        let words = ["\"ghost\" does not exist", "a user that is there"];
+        refused_for_another_reason(server, &ghost, &words);
+        refused_for_another_reason(
+            server,
+            &self.url("ghost", "localhost", "sslmode=require"),
+            &words,
+        );
+        let own = format!(
+            "sslmode=require&sslcert={}&sslkey={}",
+            self.made.path("client.crt"),
+            self.made.path("client.key")
+        );
+        let_in(server, &self.url("byclient", "localhost", &own), &[]);
+        refused(
+            server,
+            &self.url("byclient", "localhost", "sslmode=require"),
+            &[],
+            &["28000", "certificate"],
+        );
+        let wrong = format!("sslmode=require&sslcert={ca}&sslkey={}", self.made.path("client.key"));
+        refused(server, &self.url("byclient", "localhost", &wrong), &[], &["is of another key"]);
+        fs::set_permissions(self.made.path("client.key"), fs::Permissions::from_mode(0o644))
+            .unwrap();
+        refused(
+            server,
+            &self.url("byclient", "localhost", &own),
+            &[],
+            &["others may read it", "chmod 0600"],
+        );
+    }
+
+    fn a_repository_is_encrypted(&self) {
+        let server = self.server;
+        let of_other = format!("sslmode=verify-ca&sslrootcert={}", self.made.path("other.crt"));
+        until("the sources' sessions to end", || encrypted_sessions(server) == 0);
+        let archive = Archive::open(self.full()).unwrap();
+        assert_eq!(encrypted_sessions(server), 1);
+        assert!(archive.list().unwrap().entries.is_empty());
+        let error = Archive::existing(self.url("postgres", "localhost", &of_other))
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(
+            error.contains("is of no authority in") && error.contains("sslrootcert=FILE"),
+            "{error}"
+        );
+    }
+
+    fn other_certificates_are_judged(&self) {
+        let server = self.server;
+        let full = self.full();
+        let shown = |name: &str, until_then: &mut dyn FnMut() -> bool| {
+            self.made.show(name);
+            client(server).batch_execute("SELECT pg_reload_conf()").unwrap();
+            until("the other certificate", until_then);
+        };
+        let none = Surroundings::default();
+        shown("expired.crt", &mut || {
+            server
+                .source(&full, &none)
+                .err()
+                .is_some_and(|error| error.to_string().contains("expired on 2020-02-01"))
+        });
+        refused(server, &full, &[], &["Renew the certificate"]);
+        shown("common.crt", &mut || server.source(&full, &none).is_ok());
+        let by_itself = self.url(
+            "postgres",
+            "localhost",
+            &format!("sslmode=verify-full&sslrootcert={}", self.made.path("itself.crt")),
+        );
+        refused(server, &by_itself, &[], &["is of no authority in"]);
+        shown("itself.crt", &mut || server.source(&by_itself, &none).is_ok());
+        refused(server, &full, &[], &["issued by itself", "is of no authority in"]);
+    }
+}
+
 #[test]
 fn postgresql_is_encrypted_and_verified_as_its_own_programs_do() {
     let what = "postgresql_is_encrypted_and_verified_as_its_own_programs_do";
@@ -200,182 +435,14 @@ fn postgresql_is_encrypted_and_verified_as_its_own_programs_do() {
         pid.lines().nth(5).is_some_and(|address| !address.trim().is_empty())
     };
     let port = listening(&mut server, arguments, listens);
-    let (ca, other) = (made.path("ca.crt"), made.path("other.crt"));
-    let url = |user: &str, host: &str, more: &str| {
-        format!("postgresql://{user}@{host}:{port}/postgres?{more}")
-    };
-    let full = url("postgres", "localhost", &format!("sslmode=verify-full&sslrootcert={ca}"));
-    let encrypted = |server: &Server| -> i64 {
-        let sessions = "SELECT count(*) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) \
-                        WHERE a.application_name = 'tiersmith' AND s.ssl";
-        client(server).query_one(sessions, &[]).unwrap().get(0)
-    };
-
-    let held = let_in(&server, &full, &[]);
-    assert_eq!(encrypted(&server), 1);
-    drop(held);
-    until("the session to end", || encrypted(&server) == 0);
-    let held = let_in(&server, &url("postgres", "localhost", ""), &[]);
-    assert_eq!(encrypted(&server), 1, "prefer takes what is offered");
-    drop(held);
-
-    // A login that is bound to the connection.
-    let password = [("PGPASSWORD", "hunter2")];
-    for binding in ["require", "prefer", "disable"] {
-        let more = format!("sslmode=verify-ca&sslrootcert={ca}&channel_binding={binding}");
-        let_in(&server, &url("careful", "localhost", &more), &password);
-    }
-    refused(
-        &server,
-        &url("careful", "localhost", "sslmode=require"),
-        &[("PGPASSWORD", "hunter3")],
-        &["28P01"],
-    );
-    refused(
-        &server,
-        &url("careful", "localhost", "sslmode=prefer"),
-        &[("PGPASSWORD", "hunter3")],
-        &["28P01"],
-    );
-    refused(
-        &server,
-        &url("postgres", "localhost", "sslmode=require&channel_binding=require"),
-        &[],
-        &["channel binding"],
-    );
-
-    // TLS from the first byte on.
-    let direct = url(
-        "postgres",
-        "localhost",
-        &format!("sslmode=verify-full&sslrootcert={ca}&sslnegotiation=direct"),
-    );
-    let version: String = client(&server).query_one("SHOW server_version_num", &[]).unwrap().get(0);
-    match version.parse::<u32>().unwrap() >= 170_000 {
-        true => drop(let_in(&server, &direct, &[])),
-        false => refused(&server, &direct, &[], &["cannot", "sslnegotiation"]),
-    }
-
-    // Names, authorities, days.
-    refused(
-        &server,
-        &url("postgres", "127.0.0.1", &format!("sslmode=verify-full&sslrootcert={ca}")),
-        &[],
-        &["is for localhost and not for `127.0.0.1`", "issued by `Authority`", "sslmode=verify-ca"],
-    );
-    let_in(
-        &server,
-        &url("postgres", "127.0.0.1", &format!("sslmode=verify-ca&sslrootcert={ca}")),
-        &[],
-    );
-    let of_other = format!("sslmode=verify-ca&sslrootcert={other}");
-    refused(
-        &server,
-        &url("postgres", "localhost", &of_other),
-        &[],
-        &["is of no authority in", "other.crt", "sslrootcert=FILE"],
-    );
-    let_in(
-        &server,
-        &url("postgres", "localhost", ""),
-        &[("PGSSLROOTCERT", "system"), ("SSL_CERT_FILE", &ca)],
-    );
-    let elsewhere = [("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", other.as_str())];
-    refused(&server, &url("postgres", "localhost", ""), &elsewhere, &["is of no authority in"]);
-    let services = server.path("services");
-    fs::write(
-        &services,
-        format!(
-            "[db]\nhost=localhost\nport={port}\nuser=postgres\nsslmode=verify-full\n\
-             sslrootcert={ca}\n"
-        ),
-    )
-    .unwrap();
-    let_in(&server, "postgresql:///postgres?service=db", &[("PGSERVICEFILE", &text(&services))]);
-    let home = server.path("home");
-    fs::create_dir_all(home.join(".postgresql")).unwrap();
-    fs::copy(&other, home.join(".postgresql/root.crt")).unwrap();
-    let home = text(&home);
-    refused(
-        &server,
-        &url("postgres", "localhost", "sslmode=require"),
-        &[("HOME", &home)],
-        &["is of no authority in"],
-    );
-    let_in(&server, &url("postgres", "localhost", "sslmode=require"), &[]);
-
-    // Who must be encrypted, who must not be, and a certificate of the client.
-    refused(
-        &server,
-        &url("careful", "localhost", "sslmode=disable"),
-        &password,
-        &["28000", "sslmode=require"],
-    );
-    let_in(&server, &url("careful", "localhost", "sslmode=allow"), &password);
-    let_in(&server, &url("clear", "localhost", "sslmode=prefer"), &[]);
-    refused(&server, &url("clear", "localhost", "sslmode=require"), &[], &["28000"]);
-    // Nobody of this name: that is the reason, and not that it was tried encrypted.
-    let ghost = url("ghost", "localhost", "sslmode=prefer");
-    let words = ["\"ghost\" does not exist", "a user that is there"];
-    refused_for_another_reason(&server, &ghost, &words);
-    refused_for_another_reason(&server, &url("ghost", "localhost", "sslmode=require"), &words);
-    let own = format!(
-        "sslmode=require&sslcert={}&sslkey={}",
-        made.path("client.crt"),
-        made.path("client.key")
-    );
-    let_in(&server, &url("byclient", "localhost", &own), &[]);
-    refused(
-        &server,
-        &url("byclient", "localhost", "sslmode=require"),
-        &[],
-        &["28000", "certificate"],
-    );
-    let wrong = format!("sslmode=require&sslcert={ca}&sslkey={}", made.path("client.key"));
-    refused(&server, &url("byclient", "localhost", &wrong), &[], &["is of another key"]);
-    fs::set_permissions(made.path("client.key"), fs::Permissions::from_mode(0o644)).unwrap();
-    refused(
-        &server,
-        &url("byclient", "localhost", &own),
-        &[],
-        &["others may read it", "chmod 0600"],
-    );
-
-    repository(
-        &url("postgres", "localhost", &format!("sslmode=verify-full&sslrootcert={ca}")),
-        &server,
-        &encrypted,
-    );
-    let error =
-        Archive::existing(url("postgres", "localhost", &of_other)).err().unwrap().to_string();
-    assert!(
-        error.contains("is of no authority in") && error.contains("sslrootcert=FILE"),
-        "{error}"
-    );
-
-    // Other certificates.
-    let shown = |name: &str, until_then: &mut dyn FnMut() -> bool| {
-        made.show(name);
-        client(&server).batch_execute("SELECT pg_reload_conf()").unwrap();
-        until("the other certificate", until_then);
-    };
-    let none = Surroundings::default();
-    shown("expired.crt", &mut || {
-        server
-            .source(&full, &none)
-            .err()
-            .is_some_and(|error| error.to_string().contains("expired on 2020-02-01"))
-    });
-    refused(&server, &full, &[], &["Renew the certificate"]);
-    shown("common.crt", &mut || server.source(&full, &none).is_ok());
-    let by_itself = url(
-        "postgres",
-        "localhost",
-        &format!("sslmode=verify-full&sslrootcert={}", made.path("itself.crt")),
-    );
-    refused(&server, &by_itself, &[], &["is of no authority in"]);
-    shown("itself.crt", &mut || server.source(&by_itself, &none).is_ok());
-    refused(&server, &full, &[], &["issued by itself", "is of no authority in"]);
+    let of = Postgres { server: &server, made: &made, port };
+    of.sessions_are_encrypted();
+    of.a_login_is_bound_to_the_connection();
+    of.tls_begins_with_the_first_byte();
+    of.names_and_authorities_are_verified();
+    of.who_is_let_in_encrypted_and_who_in_clear();
+    of.a_repository_is_encrypted();
+    of.other_certificates_are_judged();
 
     // Without encryption.
     fs::write(server.path("data/pg_hba.conf"), "local all all trust\nhost all all all trust\n")
@@ -393,20 +460,130 @@ fn postgresql_is_encrypted_and_verified_as_its_own_programs_do() {
     );
     refused(
         &server,
-        &url(&format!("sslmode=verify-full&sslrootcert={ca}")),
+        &url(&format!("sslmode=verify-full&sslrootcert={}", made.path("ca.crt"))),
         &[],
         &["does not offer encryption"],
     );
     let_in(&server, &url("sslmode=prefer"), &[]);
-    assert_eq!(encrypted(&server), 0);
+    assert_eq!(encrypted_sessions(&server), 0);
 }
 
-/// A repository on an encrypted connection.
-fn repository(url: &str, server: &Server, encrypted: &dyn Fn(&Server) -> i64) {
-    until("the sources' sessions to end", || encrypted(server) == 0);
-    let archive = Archive::open(url).unwrap();
-    assert_eq!(encrypted(server), 1);
-    assert!(archive.list().unwrap().entries.is_empty());
+/// A MariaDB or MySQL that listens and offers encryption.
+struct Maria<'a> {
+    server: &'a Server,
+    made: &'a Made,
+    port: u16,
+}
+
+/// The password of all users of [`Maria`].
+const MY_PASSWORD: [(&str, &str); 1] = [("MYSQL_PWD", "hunter2")];
+
+impl Maria<'_> {
+    fn url(&self, user: &str, host: &str, more: &str) -> String {
+        format!("mariadb://{user}@{host}:{}/?{more}", self.port)
+    }
+
+    /// With everything verified.
+    fn identity(&self) -> String {
+        let more = format!("ssl-mode=VERIFY_IDENTITY&ssl-ca={}", self.made.path("ca.crt"));
+        self.url("careful", "localhost", &more)
+    }
+
+    fn control(&self) -> mysql::Conn {
+        control(self.server)
+    }
+
+    fn who_is_let_in_encrypted_and_who_in_clear(&self) {
+        let server = self.server;
+        let (ca, other) = (self.made.path("ca.crt"), self.made.path("other.crt"));
+        let_in(server, &self.url("careful", "localhost", ""), &MY_PASSWORD);
+        let_in(server, &self.url("careful", "localhost", "ssl-mode=REQUIRED"), &MY_PASSWORD);
+        let_in(server, &self.identity(), &MY_PASSWORD);
+        let_in(server, &self.url("plain", "localhost", "ssl-mode=DISABLED"), &MY_PASSWORD);
+        refused(
+            server,
+            &self.url("careful", "localhost", "ssl-mode=DISABLED"),
+            &MY_PASSWORD,
+            &["REQUIRE SSL", "ssl-mode=REQUIRED"],
+        );
+        refused(
+            server,
+            &self.url("careful", "localhost", "ssl-mode=REQUIRED"),
+            &[("MYSQL_PWD", "hunter3")],
+            &["1045", "MYSQL_PWD"],
+        );
+        let at = format!("ssl-mode=VERIFY_IDENTITY&ssl-ca={ca}");
+        refused(
+            server,
+            &self.url("careful", "127.0.0.1", &at),
+            &MY_PASSWORD,
+            &["not for `127.0.0.1`", "VERIFY_CA"],
+        );
+        let_in(server, &self.url("careful", "127.0.0.1", &format!("ssl-ca={ca}")), &MY_PASSWORD);
+        refused(
+            server,
+            &self.url("careful", "localhost", &format!("ssl-ca={other}")),
+            &MY_PASSWORD,
+            &["is of no authority in", "ssl-ca=FILE"],
+        );
+    }
+
+    fn files_are_read_and_a_socket_is_in_clear(&self) {
+        let server = self.server;
+        let ca = self.made.path("ca.crt");
+        let home = server.path("home");
+        fs::create_dir(&home).unwrap();
+        fs::write(
+            home.join(".my.cnf"),
+            format!("[client]\nssl-ca = {ca}\nssl-verify-server-cert\npassword=hunter2\n"),
+        )
+        .unwrap();
+        let home = [("HOME", text(&home))];
+        let home: Vec<(&str, &str)> =
+            home.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let_in(server, &self.url("careful", "localhost", ""), &home);
+        refused(server, &self.url("careful", "127.0.0.1", ""), &home, &["not for `127.0.0.1`"]);
+        // On a socket only if that is demanded.
+        let socket = server.path("my.sock");
+        let on_socket = format!(
+            "mariadb://careful@/?socket={}&ssl-mode=VERIFY_IDENTITY&ssl-ca={ca}",
+            text(&socket)
+        );
+        let_in(server, &on_socket, &MY_PASSWORD);
+    }
+
+    fn other_certificates_are_judged(&self, is_mariadb: bool) {
+        let server = self.server;
+        let read_again = if is_mariadb { "FLUSH SSL" } else { "ALTER INSTANCE RELOAD TLS" };
+        self.made.show("expired.crt");
+        match self.control().query_drop(read_again) {
+            Ok(()) => {
+                refused(server, &self.identity(), &MY_PASSWORD, &["expired on 2020-02-01", "Renew"])
+            }
+            // From 8.4 on it does not show one whose days are over.
+            Err(error) => {
+                assert!(
+                    !is_mariadb && error.to_string().contains("Invalid certificates"),
+                    "{error}"
+                )
+            }
+        }
+        self.made.show("common.crt");
+        self.control().query_drop(read_again).unwrap();
+        let_in(server, &self.identity(), &MY_PASSWORD);
+        self.control().query_drop("SET GLOBAL require_secure_transport = ON").unwrap();
+        refused(
+            server,
+            &self.url("plain", "localhost", "ssl-mode=DISABLED"),
+            &MY_PASSWORD,
+            &["ssl-mode=REQUIRED"],
+        );
+    }
+}
+
+fn control(server: &Server) -> mysql::Conn {
+    let socket = server.path("my.sock");
+    mysql::Conn::new(mysql::OptsBuilder::new().socket(socket.to_str()).user(Some("root"))).unwrap()
 }
 
 #[test]
@@ -414,15 +591,9 @@ fn mariadb_is_encrypted_and_verified() {
     let what = "mariadb_is_encrypted_and_verified";
     let Some(mut server) = servers::mariadb(what) else { return };
     let Some(made) = certificates(what, &server) else { return };
-    let control = |server: &Server| {
-        let socket = server.path("my.sock");
-        mysql::Conn::new(mysql::OptsBuilder::new().socket(socket.to_str()).user(Some("root")))
-            .unwrap()
-    };
     let mut conn = control(&server);
     let version: String = conn.query_first("SELECT VERSION()").unwrap().unwrap();
     let is_mariadb = version.contains("MariaDB");
-    let read_again = if is_mariadb { "FLUSH SSL" } else { "ALTER INSTANCE RELOAD TLS" };
     conn.query_drop("CREATE USER careful@'%' IDENTIFIED BY 'hunter2' REQUIRE SSL").unwrap();
     conn.query_drop("CREATE USER plain@'%' IDENTIFIED BY 'hunter2'").unwrap();
     drop(conn);
@@ -437,80 +608,10 @@ fn mariadb_is_encrypted_and_verified() {
         ]
     };
     let port = listening(&mut server, arguments, |_| true);
-    let (ca, other) = (made.path("ca.crt"), made.path("other.crt"));
-    let url =
-        |user: &str, host: &str, more: &str| format!("mariadb://{user}@{host}:{port}/?{more}");
-    let password = [("MYSQL_PWD", "hunter2")];
-    // Only who is encrypted is let in.
-    let_in(&server, &url("careful", "localhost", ""), &password);
-    let_in(&server, &url("careful", "localhost", "ssl-mode=REQUIRED"), &password);
-    let identity = url("careful", "localhost", &format!("ssl-mode=VERIFY_IDENTITY&ssl-ca={ca}"));
-    let_in(&server, &identity, &password);
-    let_in(&server, &url("plain", "localhost", "ssl-mode=DISABLED"), &password);
-    refused(
-        &server,
-        &url("careful", "localhost", "ssl-mode=DISABLED"),
-        &password,
-        &["REQUIRE SSL", "ssl-mode=REQUIRED"],
-    );
-    refused(
-        &server,
-        &url("careful", "localhost", "ssl-mode=REQUIRED"),
-        &[("MYSQL_PWD", "hunter3")],
-        &["1045", "MYSQL_PWD"],
-    );
-    let at = format!("ssl-mode=VERIFY_IDENTITY&ssl-ca={ca}");
-    refused(
-        &server,
-        &url("careful", "127.0.0.1", &at),
-        &password,
-        &["not for `127.0.0.1`", "VERIFY_CA"],
-    );
-    let_in(&server, &url("careful", "127.0.0.1", &format!("ssl-ca={ca}")), &password);
-    refused(
-        &server,
-        &url("careful", "localhost", &format!("ssl-ca={other}")),
-        &password,
-        &["is of no authority in", "ssl-ca=FILE"],
-    );
-    let home = server.path("home");
-    fs::create_dir(&home).unwrap();
-    fs::write(
-        home.join(".my.cnf"),
-        format!("[client]\nssl-ca = {ca}\nssl-verify-server-cert\npassword=hunter2\n"),
-    )
-    .unwrap();
-    let home = [("HOME", text(&home))];
-    let home: Vec<(&str, &str)> =
-        home.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let_in(&server, &url("careful", "localhost", ""), &home);
-    refused(&server, &url("careful", "127.0.0.1", ""), &home, &["not for `127.0.0.1`"]);
-    // On a socket only if that is demanded.
-    let socket = server.path("my.sock");
-    let on_socket = format!(
-        "mariadb://careful@/?socket={}&ssl-mode=VERIFY_IDENTITY&ssl-ca={ca}",
-        text(&socket)
-    );
-    let_in(&server, &on_socket, &password);
-
-    made.show("expired.crt");
-    match control(&server).query_drop(read_again) {
-        Ok(()) => refused(&server, &identity, &password, &["expired on 2020-02-01", "Renew"]),
-        // From 8.4 on it does not show one whose days are over.
-        Err(error) => {
-            assert!(!is_mariadb && error.to_string().contains("Invalid certificates"), "{error}")
-        }
-    }
-    made.show("common.crt");
-    control(&server).query_drop(read_again).unwrap();
-    let_in(&server, &identity, &password);
-    control(&server).query_drop("SET GLOBAL require_secure_transport = ON").unwrap();
-    refused(
-        &server,
-        &url("plain", "localhost", "ssl-mode=DISABLED"),
-        &password,
-        &["ssl-mode=REQUIRED"],
-    );
+    let of = Maria { server: &server, made: &made, port };
+    of.who_is_let_in_encrypted_and_who_in_clear();
+    of.files_are_read_and_a_socket_is_in_clear();
+    of.other_certificates_are_judged(is_mariadb);
 
     // MySQL has no word for it from 8.4 on.
     let without_tls = if is_mariadb { "--skip-ssl" } else { "--tls-version=" };
@@ -521,10 +622,10 @@ fn mariadb_is_encrypted_and_verified() {
     refused(
         &server,
         &url("ssl-mode=REQUIRED"),
-        &password,
+        &MY_PASSWORD,
         &["does not offer encryption", "ssl-mode=DISABLED"],
     );
-    let_in(&server, &url(""), &password);
+    let_in(&server, &url(""), &MY_PASSWORD);
 }
 
 #[test]

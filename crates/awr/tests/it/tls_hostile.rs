@@ -354,18 +354,47 @@ fn what_a_mysql_says_before_encryption_is_not_shown_and_gives_no_advice() {
     }
 }
 
+/// An error of PostgreSQL's with this code.
+fn refusal(code: &str) -> Vec<u8> {
+    let fields = format!("SFATAL\0C{code}\0Mnot you\0\0");
+    let length = u32::try_from(fields.len() + 4).unwrap();
+    let [d, c, b, a] = length.to_le_bytes();
+    [&[b'E', a, b, c, d][..], fields.as_bytes()].concat()
+}
+
+/// Encrypts, and does not let the user in.
+fn denies(mut stream: TcpStream) {
+    if stream.write_all(b"S").is_ok() {
+        let mut stream = encrypted(stream);
+        let mut sink = [0; 4096];
+        let _ = stream.read(&mut sink);
+        let _ = stream.write_all(&refusal("28000")).and_then(|()| stream.flush());
+        while stream.read(&mut sink).is_ok_and(|read| read > 0) {}
+    }
+}
+
+/// Says that it encrypts, and speaks another protocol.
+fn garbles(mut stream: TcpStream) {
+    let _ = stream.write_all(b"S");
+    behave(stream, Manner::Sends(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
+}
+
+fn fails(mut stream: TcpStream) {
+    let _ = stream.write_all(b"E");
+    behave(stream, Manner::Silent);
+}
+
+/// Answers what PostgreSQL never does.
+fn answers(mut stream: TcpStream) {
+    let _ = stream.write_all(b"HTTP");
+    behave(stream, Manner::Silent);
+}
+
 #[test]
 fn going_on_in_clear_is_said_first_and_only_a_server_makes_it_so() {
     log::set_logger(&Logger).unwrap();
     log::set_max_level(log::LevelFilter::Warn);
     let warnings = || std::mem::take(&mut *LOGGED.lock().unwrap());
-    // An error of PostgreSQL's with this code.
-    let refusal = |code: &str| {
-        let fields = format!("SFATAL\0C{code}\0Mnot you\0\0");
-        let length = u32::try_from(fields.len() + 4).unwrap();
-        let [d, c, b, a] = length.to_le_bytes();
-        [&[b'E', a, b, c, d][..], fields.as_bytes()].concat()
-    };
     let wish = [0, 0, 0, 8, 4, 210, 22, 47];
     // Who asks for encryption gets `answer`; who begins in clear is counted, with what was logged
     // until then, and refused.
@@ -386,31 +415,9 @@ fn going_on_in_clear_is_said_first_and_only_a_server_makes_it_so() {
         let error = lie_of(&format!("postgresql://u@127.0.0.1:{port}/d?{more}"));
         (error, hears.try_iter().collect::<Vec<_>>(), warnings())
     };
-    let denied = refusal("28000");
-    let denies = move |mut stream: TcpStream| {
-        if stream.write_all(b"S").is_ok() {
-            let mut stream = encrypted(stream);
-            let mut sink = [0; 4096];
-            let _ = stream.read(&mut sink);
-            let _ = stream.write_all(&denied).and_then(|()| stream.flush());
-            while stream.read(&mut sink).is_ok_and(|read| read > 0) {}
-        }
-    };
-    let garbles = |mut stream: TcpStream| {
-        let _ = stream.write_all(b"S");
-        behave(stream, Manner::Sends(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
-    };
-    let fails = |mut stream: TcpStream| {
-        let _ = stream.write_all(b"E");
-        behave(stream, Manner::Silent);
-    };
-    let answers = |mut stream: TcpStream| {
-        let _ = stream.write_all(b"HTTP");
-        behave(stream, Manner::Silent);
-    };
     for (answer, word) in [
         (
-            Box::new(denies.clone()) as Box<dyn Fn(TcpStream) + Send + Sync>,
+            Box::new(denies) as Box<dyn Fn(TcpStream) + Send + Sync>,
             "does not let the user in encrypted",
         ),
         (Box::new(garbles), "is not TLS as it should be"),

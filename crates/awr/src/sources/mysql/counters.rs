@@ -121,35 +121,10 @@ pub(in super::super) fn is_read(name: &str) -> bool {
 
 /// Puts the answers where reports look for them.
 pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redaction: Redaction) {
-    let status = |name: &str| answers.status.get(name);
-    let number = |name: &str| status(name).and_then(|value| value.parse::<u64>().ok());
-    let variable = |name: &str| answers.variables.get(name).cloned();
+    let number = |name: &str| answers.status.get(name).and_then(|value| value.parse::<u64>().ok());
     snapshot.missing.extend(answers.missing.iter().cloned());
-    // Which rows there are depends on grants and settings, which may change between two snapshots.
-    // The summaries of waits list what was waited for once, so where they were told, what they do
-    // not list is zero.
-    snapshot.is_partial_in(&["counters"]);
-    if !waits_are_measured(answers) {
-        snapshot.is_partial_in(&["waits"]);
-    }
-    if !waits_are_measured(answers) || !answers.rows.contains_key("files") {
-        snapshot.is_partial_in(&["waits", "io"]);
-    }
-    if !answers.statements_are_whole {
-        snapshot.is_partial_in(&["statements"]);
-    }
-    let mariadb = answers.version.to_lowercase().contains("mariadb");
-    let source = &mut snapshot.source;
-    source.product = if mariadb { "MariaDB" } else { "MySQL" }.to_owned();
-    source.version.clone_from(&answers.version);
-    source.database =
-        variable("hostname").filter(|name| !name.is_empty()).unwrap_or_else(|| "mysql".to_owned());
-    source.instance = instance(answers);
-    for name in SETTINGS {
-        if let Some(value) = variable(name) {
-            snapshot.source.settings.insert(name.to_owned(), value);
-        }
-    }
+    partial(snapshot, answers);
+    identity(snapshot, answers);
     // FLUSH STATUS sets some of the counters to zero, and this clock with them.
     if let (Some(up), Some(since)) = (number("uptime"), number("uptime_since_flush_status")) {
         let flushed = up.saturating_sub(since);
@@ -169,35 +144,81 @@ pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redacti
     row_locks(snapshot, number("innodb_row_lock_waits"), number("innodb_row_lock_time"));
     redo_since_checkpoint(snapshot, answers);
     transactions(snapshot, answers);
-    let seconds = |name: &str| {
-        status(name).and_then(|value| value.parse::<f64>().ok()).filter(|value| *value > 0.0)
-    };
-    let with_statistics = variable("userstat").is_some_and(|value| value == "ON");
-    let of_statements = rows(answers, "statement_time")
-        .first()
-        .filter(|_| statements_are_counted(answers))
-        .and_then(|row| picoseconds(row, "ps"));
-    if with_statistics {
-        snapshot.db_cpu_ns =
-            seconds("cpu_time").and_then(|seconds| super::super::ms_to_ns(seconds * 1e3));
-        snapshot.db_time_ns =
-            seconds("busy_time").and_then(|seconds| super::super::ms_to_ns(seconds * 1e3));
-    }
-    let on = variable("performance_schema").is_some_and(|value| value == "ON");
-    if snapshot.db_time_ns.is_some() || of_statements.is_some() {
-        // Two clocks: a difference from one to the other would be invented.
-        let by = if of_statements.is_some() { "performance_schema" } else { "userstat" };
-        snapshot.resets.insert(format!("DB time by {by}"), String::new());
-    }
-    if !on {
+    db_time(snapshot, answers);
+    if !is_on(answers, "performance_schema") {
         let without = "DB time, waits, statements, reads and writes by file; performance_schema = \
                        ON in the server's configuration gives them";
         snapshot.missing.push(without.to_owned());
         return;
     }
-    if let Some(ns) = of_statements {
+    waits_and_files(snapshot, answers);
+    statements(snapshot, answers, redaction);
+}
+
+/// Which rows there are depends on grants and settings, which may change between two snapshots. The
+/// summaries of waits list what was waited for once, so where they were told, what they do not list
+/// is zero.
+fn partial(snapshot: &mut Snapshot, answers: &Answers) {
+    snapshot.is_partial_in(&["counters"]);
+    if !waits_are_measured(answers) {
+        snapshot.is_partial_in(&["waits"]);
+    }
+    if !waits_are_measured(answers) || !answers.rows.contains_key("files") {
+        snapshot.is_partial_in(&["waits", "io"]);
+    }
+    if !answers.statements_are_whole {
+        snapshot.is_partial_in(&["statements"]);
+    }
+}
+
+fn identity(snapshot: &mut Snapshot, answers: &Answers) {
+    let variable = |name: &str| answers.variables.get(name).cloned();
+    let mariadb = answers.version.to_lowercase().contains("mariadb");
+    let source = &mut snapshot.source;
+    source.product = if mariadb { "MariaDB" } else { "MySQL" }.to_owned();
+    source.version.clone_from(&answers.version);
+    source.database =
+        variable("hostname").filter(|name| !name.is_empty()).unwrap_or_else(|| "mysql".to_owned());
+    source.instance = instance(answers);
+    for name in SETTINGS {
+        if let Some(value) = variable(name) {
+            source.settings.insert(name.to_owned(), value);
+        }
+    }
+}
+
+fn is_on(answers: &Answers, variable: &str) -> bool {
+    answers.variables.get(variable).is_some_and(|value| value == "ON")
+}
+
+/// DB time by performance_schema, else by userstat, which alone has DB CPU.
+fn db_time(snapshot: &mut Snapshot, answers: &Answers) {
+    let seconds = |name: &str| {
+        let value = answers.status.get(name).and_then(|value| value.parse::<f64>().ok());
+        value.filter(|value| *value > 0.0)
+    };
+    let of_statements = rows(answers, "statement_time")
+        .first()
+        .filter(|_| statements_are_counted(answers))
+        .and_then(|row| picoseconds(row, "ps"));
+    if is_on(answers, "userstat") {
+        snapshot.db_cpu_ns =
+            seconds("cpu_time").and_then(|seconds| super::super::ms_to_ns(seconds * 1e3));
+        snapshot.db_time_ns =
+            seconds("busy_time").and_then(|seconds| super::super::ms_to_ns(seconds * 1e3));
+    }
+    if snapshot.db_time_ns.is_some() || of_statements.is_some() {
+        // Two clocks: a difference from one to the other would be invented.
+        let by = if of_statements.is_some() { "performance_schema" } else { "userstat" };
+        snapshot.resets.insert(format!("DB time by {by}"), String::new());
+    }
+    if let Some(ns) = of_statements.filter(|_| is_on(answers, "performance_schema")) {
         snapshot.db_time_ns = Some(ns);
     }
+}
+
+/// Waits, and reads and writes by file, as far as they are measured; else what would measure them.
+fn waits_and_files(snapshot: &mut Snapshot, answers: &Answers) {
     if waits_are_measured(answers) {
         waits(snapshot, answers);
         files(snapshot, answers);
@@ -217,7 +238,6 @@ pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redacti
                 .to_owned(),
         );
     }
-    statements(snapshot, answers, redaction);
 }
 
 /// What changes with every start of the server: its uuid, and when InnoDB began to count.

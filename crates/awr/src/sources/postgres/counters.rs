@@ -5,7 +5,7 @@
 //! | pg_stat_database | all; DB time from 14 | transactions, pages, tuples, temporary files |
 //! | pg_stat_bgwriter, pg_stat_checkpointer | all; 17 and later | checkpoints, pages written |
 //! | pg_stat_wal | 14 and later; its times end with 17 | redo |
-//! | pg_stat_io | 16 and later; redo from 18 | reads and writes by who and on what, their times |
+//! | pg_stat_io (`io.rs`) | 16 and later; redo from 18 | reads and writes by who and on what, their times |
 //! | pg_stat_statements | where it is | statements |
 //! | counts of relations | all | reads by table, scans and dead rows by table |
 //!
@@ -22,14 +22,15 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use tiersmith_events::WaitClass;
 
-use super::super::{count, ms_to_ns, wait};
+use super::super::{count, wait};
+use super::fields::{milliseconds, number, rows, sum, text};
 use super::{Answers, Row};
 use crate::redact::Redaction;
 use crate::snapshot::file::MOST_FILES;
-use crate::snapshot::known::{self, statistic};
+use crate::snapshot::known::statistic;
 use crate::snapshot::statement::StatementStat;
 use crate::snapshot::tables::{MOST_TABLES, TableStat};
-use crate::{FileStat, IoStat, Snapshot, WaitStat};
+use crate::{FileStat, Snapshot};
 
 /// Puts the answers where reports look for them.
 pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redaction: Redaction) {
@@ -60,49 +61,11 @@ pub(in super::super) fn fill(snapshot: &mut Snapshot, answers: &Answers, redacti
     databases(snapshot, answers, io_timed);
     checkpoints(snapshot, answers);
     redo(snapshot, answers, redo_timed);
-    by_backend(snapshot, answers, io_timed, redo_timed);
+    super::io::fill(snapshot, answers, io_timed, redo_timed);
     statements(snapshot, answers, redaction);
     relations(snapshot, answers);
     tables(snapshot, answers);
     super::objects::fill(snapshot, answers);
-}
-
-pub(super) fn rows<'a>(answers: &'a Answers, view: &str) -> &'a [Row] {
-    answers.rows.get(view).map_or(&[], Vec::as_slice)
-}
-
-/// A count; nothing if the version does not have the field, or it is null.
-pub(super) fn number(row: &Row, field: &str) -> Option<u64> {
-    match row.get(field)? {
-        Value::Number(number) => number.as_u64().or_else(|| {
-            // Sums are of type numeric and may carry a point.
-            number
-                .as_f64()
-                .filter(|value| *value >= 0.0 && *value < 1.8e19)
-                .map(|value| value as u64)
-        }),
-        Value::String(text) => text.parse().ok(),
-        _ => None,
-    }
-}
-
-pub(super) fn milliseconds(row: &Row, field: &str) -> Option<u64> {
-    row.get(field)?.as_f64().and_then(ms_to_ns)
-}
-
-pub(super) fn text(row: &Row, field: &str) -> String {
-    match row.get(field) {
-        Some(Value::String(text)) => text.clone(),
-        None | Some(Value::Null) => String::new(),
-        Some(other) => other.to_string(),
-    }
-}
-
-/// A sum over rows; nothing if no row has the field.
-fn sum(rows: &[&Row], of: impl Fn(&Row) -> Option<u64>) -> Option<u64> {
-    rows.iter()
-        .filter_map(|row| of(row))
-        .fold(None, |sum, value| Some(sum.unwrap_or(0u64).saturating_add(value)))
 }
 
 /// Whether the user may see what other users do; a server that does not say is taken to have hidden
@@ -216,22 +179,7 @@ fn checkpoints(snapshot: &mut Snapshot, answers: &Answers) {
         number(writer, "maxwritten_clean"),
     );
     count(snapshot, "pages allocated in shared_buffers", "pages", number(writer, "buffers_alloc"));
-    let by_backends = number(writer, "buffers_backend").or_else(|| {
-        let others = rows(answers, "io").iter().filter(|row| {
-            let who = text(row, "backend_type");
-            text(row, "object") == "relation" && who != "checkpointer" && who != "background writer"
-        });
-        let page = snapshot.source.settings.get("block_size").and_then(|size| size.parse().ok());
-        let page = page.filter(|size: &u64| *size > 0).unwrap_or(8192);
-        sum(&others.collect::<Vec<_>>(), |row| {
-            // From 18 on, one write may be of many pages and is counted once; its bytes are told.
-            let pages = |requests: &str, bytes: &str| {
-                number(row, bytes).map(|bytes| bytes / page).or_else(|| number(row, requests))
-            };
-            let extended = pages("extends", "extend_bytes").unwrap_or(0);
-            Some(pages("writes", "write_bytes")?.saturating_add(extended))
-        })
-    });
+    let by_backends = written_by_backends(snapshot, answers, writer);
     count(snapshot, "pages written by backends", "pages", by_backends);
     count(
         snapshot,
@@ -262,6 +210,27 @@ fn checkpoints(snapshot: &mut Snapshot, answers: &Answers) {
         sync.total_ns = total_ns;
         snapshot.waits.push(sync);
     }
+}
+
+/// Pages that clients' backends and others besides the two writers wrote. From 17 on, `pg_stat_io`
+/// has them.
+fn written_by_backends(snapshot: &Snapshot, answers: &Answers, writer: &Row) -> Option<u64> {
+    number(writer, "buffers_backend").or_else(|| {
+        let others = rows(answers, "io").iter().filter(|row| {
+            let who = text(row, "backend_type");
+            text(row, "object") == "relation" && who != "checkpointer" && who != "background writer"
+        });
+        let page = snapshot.source.settings.get("block_size").and_then(|size| size.parse().ok());
+        let page = page.filter(|size: &u64| *size > 0).unwrap_or(8192);
+        sum(&others.collect::<Vec<_>>(), |row| {
+            // From 18 on, one write may be of many pages and is counted once; its bytes are told.
+            let pages = |requests: &str, bytes: &str| {
+                number(row, bytes).map(|bytes| bytes / page).or_else(|| number(row, requests))
+            };
+            let extended = pages("extends", "extend_bytes").unwrap_or(0);
+            Some(pages("writes", "write_bytes")?.saturating_add(extended))
+        })
+    })
 }
 
 fn redo(snapshot: &mut Snapshot, answers: &Answers, timed: bool) {
@@ -328,118 +297,6 @@ fn redo(snapshot: &mut Snapshot, answers: &Answers, timed: bool) {
             }
         }
     }
-}
-
-/// Writes that make a file of a table or an index longer.
-const DATA_FILE_EXTEND: &str = "data file extend";
-
-/// pg_stat_io: who read and wrote what. A client's backend is a request; everybody else works in
-/// the background.
-fn by_backend(snapshot: &mut Snapshot, answers: &Answers, io_timed: bool, redo_timed: bool) {
-    for row in rows(answers, "io") {
-        snapshot.resets.insert("pg_stat_io".to_owned(), text(row, "stats_reset"));
-        let (who, object, context) =
-            (text(row, "backend_type"), text(row, "object"), text(row, "context"));
-        let of = |field: &str| number(row, field).unwrap_or(0);
-        let unit = number(row, "op_bytes").unwrap_or(0);
-        let bytes = |field: &str, requests: u64| {
-            number(row, field).unwrap_or(requests.saturating_mul(unit))
-        };
-        let time = |field: &str| milliseconds(row, field).unwrap_or(0);
-        let (reads, writes, extends) = (of("reads"), of("writes"), of("extends"));
-        let timed = if object == "wal" { redo_timed } else { io_timed };
-        let ns = |field: &str| if timed { time(field) } else { 0 };
-        snapshot.add_io(IoStat {
-            file_class: format!("{object}, {context}, {who}"),
-            tier: "home".to_owned(),
-            reads,
-            read_bytes: bytes("read_bytes", reads),
-            read_ns: ns("read_time"),
-            writes: writes.saturating_add(extends),
-            write_bytes: bytes("write_bytes", writes)
-                .saturating_add(bytes("extend_bytes", extends)),
-            write_ns: ns("write_time").saturating_add(ns("extend_time")),
-            untimed: !timed,
-        });
-        if !timed {
-            continue;
-        }
-        let background = who != "client backend";
-        let names: [&str; 3] = match (object.as_str(), context.as_str(), background) {
-            // A new file is written and synced once when it is made; Oracle has a name for that.
-            ("wal", "init", _) => {
-                ["log file sequential read", "log file init write", "log file init sync"]
-            }
-            ("wal", ..) => ["log file sequential read", "log file parallel write", "redo sync"],
-            ("temp relation", ..) => {
-                ["direct path read temp", "direct path write temp", "data file sync"]
-            }
-            (_, "bulkread" | "bulkwrite", _) => {
-                ["db file scattered read", "direct path write", "data file sync"]
-            }
-            // A VACUUM of a client writes the pages of its own ring, which says nothing of a want
-            // of clean ones.
-            (_, "vacuum", false) => {
-                ["db file sequential read", "direct path write", "data file sync"]
-            }
-            (_, _, true) => ["db file sequential read", "db file parallel write", "data file sync"],
-            (_, _, false) => ["db file sequential read", "data file write", "data file sync"],
-        };
-        let class = match (object.as_str(), background) {
-            (_, true) => WaitClass::SystemIo,
-            ("wal", false) if context == "init" => WaitClass::Other,
-            ("wal", false) => WaitClass::Commit,
-            _ => WaitClass::UserIo,
-        };
-        // A file that grows is written to in any case: for tables that is an event of its own, and
-        // no sign of anything.
-        let apart = object == "relation";
-        let written = if apart {
-            (writes, time("write_time"))
-        } else {
-            (writes.saturating_add(extends), time("write_time").saturating_add(time("extend_time")))
-        };
-        let mut parts = vec![
-            (names[0], reads, time("read_time")),
-            (names[1], written.0, written.1),
-            (names[2], of("fsyncs"), time("fsync_time")),
-        ];
-        if apart && number(row, "extends").is_some() {
-            parts.push((DATA_FILE_EXTEND, extends, time("extend_time")));
-        }
-        for (name, requests, total_ns) in parts {
-            let read_of_redo = name == "log file sequential read";
-            let class = if read_of_redo { WaitClass::SystemIo } else { class };
-            // What is counted under a name is part of its help: where it changes, so does the help,
-            // and reports tell the two apart.
-            let help = match (object.as_str(), context.as_str()) {
-                ("wal", "init") => {
-                    "A new file for redo, filled when it is made: counted and timed by pg_stat_io."
-                }
-                ("wal", _) => "Redo, without new files for it: counted and timed by pg_stat_io.",
-                _ if name == DATA_FILE_EXTEND => {
-                    "A file of a table or an index was made longer: \
-                     counted and timed by pg_stat_io."
-                }
-                ("relation", _) if name == names[1] => {
-                    "Without what makes files longer: counted and timed by pg_stat_io; \
-                     to the page cache of the system or the disk."
-                }
-                _ => known::WITH_EXTENDS,
-            };
-            add(snapshot, wait(name, class, background, help), requests, total_ns);
-        }
-    }
-}
-
-fn add(snapshot: &mut Snapshot, new: WaitStat, requests: u64, total_ns: u64) {
-    let at = snapshot.waits.iter().position(|wait| wait.key() == new.key()).unwrap_or_else(|| {
-        snapshot.waits.push(new);
-        snapshot.waits.len() - 1
-    });
-    let wait = &mut snapshot.waits[at];
-    wait.count = wait.count.saturating_add(requests);
-    wait.total_ns = wait.total_ns.saturating_add(total_ns);
 }
 
 /// The tables and indexes of the database we are connected to that were read most.
@@ -550,6 +407,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::snapshot::known;
 
     fn answers(version: u64, views: &[(&'static str, Value)]) -> Answers {
         let mut answers = Answers { version, ..Answers::default() };

@@ -9,7 +9,8 @@
 //! |---|---|
 //! | `mod.rs` | connecting and asking |
 //! | `views.rs` | what is asked for |
-//! | `counters.rs`, `objects.rs` | rows into a snapshot |
+//! | `counters.rs`, `io.rs`, `objects.rs` | rows into a snapshot |
+//! | `fields.rs` | the fields of a row |
 //! | `plans.rs` | plans: of pg_store_plans, and of auto_explain in the server's log |
 //! | `waits.rs` | which class a wait event of PostgreSQL belongs to |
 //! | `versions.rs` | tests: what each version's views have |
@@ -25,6 +26,8 @@
 //! Deliberately absent: changes to the server, its extensions or its settings.
 
 mod counters;
+mod fields;
+mod io;
 pub(crate) mod link;
 mod login;
 mod objects;

@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::counters::{milliseconds, number, page_bytes, rows, text};
+use super::counters::page_bytes;
+use super::fields::{milliseconds, number, rows, text};
 use super::{Answers, Row};
 use crate::Snapshot;
 use crate::snapshot::known::level;

@@ -24,7 +24,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::counters::{milliseconds, number, rows, text};
+use super::fields::{milliseconds, number, rows, text};
 use super::wire::{Fault, Wire};
 use super::{Answers, part};
 use crate::Snapshot;

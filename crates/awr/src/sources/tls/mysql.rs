@@ -164,24 +164,10 @@ pub(in super::super) fn of_mysql(
     surroundings: &Surroundings,
     host: &str,
 ) -> Result<Encryption> {
-    let url = &address.encryption;
+    let places = Places { address, url: &address.encryption, file };
+    let url = places.url;
     let of_url = level(url)
         .map_err(|(reason, remedy)| refused(address, format!("the URL {reason}"), remedy))?;
-    let of_file = || -> Result<Option<Level>> {
-        // The same word in the URL counts instead.
-        let replaced = |key: &str| {
-            ["ssl-verify-server-cert", "ssl-ca"]
-                .iter()
-                .any(|name| bare(key) == *name && url.contains_key(*name))
-        };
-        let left = file.iter().filter(|(key, _)| !replaced(key));
-        level(&left.map(|(key, value)| (key.clone(), value.clone())).collect()).map_err(
-            |(reason, remedy)| {
-                let remedy = format!("{remedy}, or say by ssl-mode in the URL what counts");
-                refused(address, format!("[client] of ~/.my.cnf {reason}"), &remedy)
-            },
-        )
-    };
     let is_socket = host.starts_with('/');
     let decided_by_url = url.contains_key("ssl-mode");
     if !decided_by_url && !is_socket && file.contains_key(INCLUDES) {
@@ -195,36 +181,10 @@ pub(in super::super) fn of_mysql(
     }
     let (need, verify) = match of_url {
         Some(level) if decided_by_url => level,
-        of_url => of_url.max(of_file()?).unwrap_or((Need::IfOffered, Verify::Nothing)),
+        of_url => of_url.max(places.of_file()?).unwrap_or((Need::IfOffered, Verify::Nothing)),
     };
     let mut decided = plain(&MYSQL);
-    let given = |key: &str| url.get(key).or_else(|| file.get(key)).cloned();
-    decided.server_key = match given("server-public-key-path").filter(|_| !is_socket) {
-        Some(file) if !Path::new(&file).is_file() => {
-            let reason = format!("server-public-key-path names {file}, which is not a file");
-            return Err(refused(
-                address,
-                reason,
-                "Copy public_key.pem from the server's data directory",
-            ));
-        }
-        Some(file) => ServerKey::File(PathBuf::from(file)),
-        None => {
-            const NAME: &str = "get-server-public-key";
-            let asked =
-                match switched(url, NAME).and_then(|of_url| Ok(of_url.or(switched(file, NAME)?))) {
-                    Ok(asked) => asked.unwrap_or(false),
-                    Err((reason, remedy)) => {
-                        return Err(refused(
-                            address,
-                            format!("[client] of ~/.my.cnf {reason}"),
-                            remedy,
-                        ));
-                    }
-                };
-            if asked { ServerKey::Asked } else { ServerKey::Unknown }
-        }
-    };
+    decided.server_key = places.server_key(is_socket)?;
     // Nobody else reads a socket: encrypted only if that is demanded.
     if need == Need::Never || (is_socket && need == Need::IfOffered) {
         return Ok(decided);
@@ -232,7 +192,7 @@ pub(in super::super) fn of_mysql(
     if let Some(error) = refused_word(address, url, file) {
         return Err(error);
     }
-    let root = given("ssl-ca");
+    let root = places.given("ssl-ca");
     if let Some(root) = root.as_ref().filter(|_| verify == Verify::Nothing) {
         log::warn!(
             "nothing is verified by ssl-ca={}, because ssl-mode says so",
@@ -241,22 +201,7 @@ pub(in super::super) fn of_mysql(
     }
     decided.need = need;
     decided.verify = verify;
-    decided.newest_only = match given("tls-version") {
-        Some(versions) => {
-            let versions: Vec<String> =
-                versions.split(',').map(|version| version.trim().to_lowercase()).collect();
-            let known = ["tlsv1", "tlsv1.1", "tlsv1.2", "tlsv1.3"];
-            if versions.iter().any(|version| !known.contains(&version.as_str())) {
-                let reason = format!(
-                    "tls-version is `{}`, and not some of TLSv1.2 and TLSv1.3",
-                    versions.join(",")
-                );
-                return Err(refused(address, reason, "Give one or both of these"));
-            }
-            versions.iter().all(|version| version == "tlsv1.3")
-        }
-        None => false,
-    };
+    decided.newest_only = places.newest_only()?;
     decided.roots = match root {
         Some(file) if !Path::new(&file).is_file() => {
             return Err(refused(
@@ -268,8 +213,76 @@ pub(in super::super) fn of_mysql(
         Some(file) => Roots::File(PathBuf::from(file)),
         None => system(surroundings),
     };
-    decided.own = pair(address, given("ssl-cert"), given("ssl-key"), &MYSQL)?;
+    decided.own = pair(address, places.given("ssl-cert"), places.given("ssl-key"), &MYSQL)?;
     Ok(decided)
+}
+
+/// Where words are looked for, the first place first.
+struct Places<'a> {
+    address: &'a Address,
+    url: &'a BTreeMap<String, String>,
+    file: &'a BTreeMap<String, String>,
+}
+
+impl Places<'_> {
+    fn given(&self, key: &str) -> Option<String> {
+        self.url.get(key).or_else(|| self.file.get(key)).cloned()
+    }
+
+    /// How well the file says that the connection is to be encrypted.
+    fn of_file(&self) -> Result<Option<Level>> {
+        // The same word in the URL counts instead.
+        let replaced = |key: &str| {
+            ["ssl-verify-server-cert", "ssl-ca"]
+                .iter()
+                .any(|name| bare(key) == *name && self.url.contains_key(*name))
+        };
+        let left = self.file.iter().filter(|(key, _)| !replaced(key));
+        level(&left.map(|(key, value)| (key.clone(), value.clone())).collect()).map_err(
+            |(reason, remedy)| {
+                let remedy = format!("{remedy}, or say by ssl-mode in the URL what counts");
+                refused(self.address, format!("[client] of ~/.my.cnf {reason}"), &remedy)
+            },
+        )
+    }
+
+    /// The server's key, for a password on a connection in clear; on a socket no file is needed.
+    fn server_key(&self, is_socket: bool) -> Result<ServerKey> {
+        const NAME: &str = "get-server-public-key";
+        match self.given("server-public-key-path").filter(|_| !is_socket) {
+            Some(file) if !Path::new(&file).is_file() => Err(refused(
+                self.address,
+                format!("server-public-key-path names {file}, which is not a file"),
+                "Copy public_key.pem from the server's data directory",
+            )),
+            Some(file) => Ok(ServerKey::File(PathBuf::from(file))),
+            None => {
+                let asked = switched(self.url, NAME)
+                    .and_then(|of_url| Ok(of_url.or(switched(self.file, NAME)?)))
+                    .map_err(|(reason, remedy)| {
+                        let reason = format!("[client] of ~/.my.cnf {reason}");
+                        refused(self.address, reason, remedy)
+                    })?;
+                Ok(if asked == Some(true) { ServerKey::Asked } else { ServerKey::Unknown })
+            }
+        }
+    }
+
+    /// Whether `tls-version` leaves the newest version only.
+    fn newest_only(&self) -> Result<bool> {
+        let Some(versions) = self.given("tls-version") else { return Ok(false) };
+        let versions: Vec<String> =
+            versions.split(',').map(|version| version.trim().to_lowercase()).collect();
+        let known = ["tlsv1", "tlsv1.1", "tlsv1.2", "tlsv1.3"];
+        if versions.iter().any(|version| !known.contains(&version.as_str())) {
+            let reason = format!(
+                "tls-version is `{}`, and not some of TLSv1.2 and TLSv1.3",
+                versions.join(",")
+            );
+            return Err(refused(self.address, reason, "Give one or both of these"));
+        }
+        Ok(versions.iter().all(|version| version == "tlsv1.3"))
+    }
 }
 
 /// The first word that demands what is not done here.

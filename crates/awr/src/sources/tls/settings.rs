@@ -109,6 +109,13 @@ const DEMANDS: [(&str, &str, &[&str], Where); 4] = [
     ("ssl_max_protocol_version", "PGSSLMAXPROTOCOLVERSION", &["TLSv1.3"], Where::InTls),
 ];
 
+/// Where libpq's words are looked for, the first place first.
+struct Places<'a> {
+    address: &'a Address,
+    service: &'a BTreeMap<String, String>,
+    surroundings: &'a Surroundings,
+}
+
 /// For PostgreSQL, as libpq reads it.
 ///
 /// # Errors
@@ -119,169 +126,220 @@ pub(in super::super) fn of_postgres(
     surroundings: &Surroundings,
     is_socket: bool,
 ) -> Result<Encryption> {
-    // A word that is there and empty is a mistake, and not the weakest word: it is found not to be
-    // known. An environment variable that is empty counts as none, as everywhere here.
-    let given = |key: &str, variable: &str| {
-        let found = address.encryption.get(key).or_else(|| service.get(key)).cloned();
-        found.or_else(|| surroundings.variable(variable).map(str::to_owned))
-    };
+    let places = Places { address, service, surroundings };
     let mut decided = plain(&POSTGRES);
-    let wrong = |key: &str, value: &str, known: &str| {
-        refused(
-            address,
-            format!("its {key} is `{value}`, which is not one of {known}"),
-            "Give one of these",
-        )
-    };
-    decided.binding = match given("channel_binding", "PGCHANNELBINDING").as_deref() {
-        None | Some("prefer") => Binding::IfOffered,
-        Some("disable") => Binding::Never,
-        Some("require") => Binding::Always,
-        Some(other) => return Err(wrong("channel_binding", other, "disable, prefer, require")),
-    };
-    // Empty is none given, as libpq has it.
-    if let Some(text) = given("require_auth", "PGREQUIREAUTH").filter(|text| !text.is_empty()) {
-        decided.require_auth = RequireAuth::of(&text).map_err(|wrong| {
-            refused(
-                address,
-                format!("its require_auth is `{text}`, {wrong}"),
-                "Name some of them, or with ! those that are not allowed",
-            )
-        })?;
-    }
-    let in_home =
-        |name: &str| Some(Path::new(surroundings.variable("HOME")?).join(".postgresql").join(name));
-    let root = given("sslrootcert", "PGSSLROOTCERT");
+    decided.binding = places.binding()?;
+    decided.require_auth = places.require_auth()?;
+    let root = places.given("sslrootcert", "PGSSLROOTCERT");
     let of_system = root.as_deref() == Some("system");
-    let old = service
-        .get("requiressl")
-        .map(String::as_str)
-        .or_else(|| surroundings.variable("PGREQUIRESSL"));
-    let old = old.is_some_and(|value| value.starts_with('1'));
-    let mode = given("sslmode", "PGSSLMODE").unwrap_or_else(|| {
-        let usual = if of_system { "verify-full" } else { "prefer" };
-        (if old && !of_system { "require" } else { usual }).to_owned()
-    });
-    let (need, asked) = match mode.as_str() {
-        "disable" => (Need::Never, Verify::Nothing),
-        "allow" => (Need::IfDemanded, Verify::Nothing),
-        "prefer" => (Need::IfOffered, Verify::Nothing),
-        "require" => (Need::Always, Verify::Nothing),
-        "verify-ca" => (Need::Always, Verify::Chain),
-        "verify-full" => (Need::Always, Verify::Name),
-        other => {
-            return Err(wrong(
-                "sslmode",
-                other,
-                "disable, allow, prefer, require, verify-ca, verify-full",
-            ));
-        }
-    };
-    if of_system && asked != Verify::Name {
-        return Err(refused(
-            address,
-            format!(
-                "sslmode={mode} is too weak for sslrootcert=system: everybody gets a certificate \
-                 of some authority"
-            ),
-            "Say sslmode=verify-full, or name a file by sslrootcert",
-        ));
-    }
-    decided.direct = match given("sslnegotiation", "PGSSLNEGOTIATION").as_deref() {
-        None | Some("postgres") => false,
-        Some("direct") if need == Need::Always || is_socket => true,
-        Some("direct") => {
-            return Err(refused(
-                address,
-                format!("sslmode={mode} is too weak for sslnegotiation=direct"),
-                "Say sslmode=require or more",
-            ));
-        }
-        Some(other) => return Err(wrong("sslnegotiation", other, "postgres, direct")),
-    };
-    decided.newest_only =
-        match given("ssl_min_protocol_version", "PGSSLMINPROTOCOLVERSION").as_deref() {
-            None | Some("TLSv1" | "TLSv1.1" | "TLSv1.2") => false,
-            Some("TLSv1.3") => true,
-            Some(other) => {
-                return Err(wrong(
-                    "ssl_min_protocol_version",
-                    other,
-                    "TLSv1, TLSv1.1, TLSv1.2, TLSv1.3",
-                ));
-            }
-        };
-    for (key, variable, harmless, counts) in DEMANDS {
-        let counts = match counts {
-            Where::OnSockets => is_socket,
-            Where::OverNetworks => !is_socket,
-            Where::InTls => !is_socket && need != Need::Never,
-        };
-        let demand = given(key, variable).filter(|value| counts && !value.is_empty());
-        if let Some(value) = demand.filter(|value| !harmless.contains(&value.as_str())) {
-            let reason = format!("{key} is `{value}`, and what that demands is not done here");
-            return Err(refused(
-                address,
-                reason,
-                &format!("Take {key} and {variable} away, or go through a tunnel that does it"),
-            ));
-        }
-    }
+    let mode = places.mode(of_system);
+    let (need, asked) = places.level(&mode, of_system)?;
+    decided.direct = places.direct(&mode, need == Need::Always || is_socket)?;
+    decided.newest_only = places.newest_only()?;
+    places.refuse_demands(|counts| match counts {
+        Where::OnSockets => is_socket,
+        Where::OverNetworks => !is_socket,
+        Where::InTls => !is_socket && need != Need::Never,
+    })?;
     // libpq passes over all of this on a socket, which nobody else reads.
     if is_socket || need == Need::Never {
         return Ok(Encryption { direct: false, ..decided });
     }
     decided.need = need;
-    if given("sslcrl", "PGSSLCRL").or_else(|| given("sslcrldir", "PGSSLCRLDIR")).is_some() {
-        return Err(refused(
-            address,
-            "a list of revoked certificates is given, and such lists are not read here".to_owned(),
-            "Take sslcrl, sslcrldir, PGSSLCRL and PGSSLCRLDIR away, or go through a tunnel that \
-             reads them",
-        ));
+    places.refuse_revocations()?;
+    decided.roots = places.roots(root)?;
+    decided.verify = places.verify(&mode, asked, &decided.roots)?;
+    decided.own = places.own()?;
+    Ok(decided)
+}
+
+impl Places<'_> {
+    /// A word that is there and empty is a mistake, and not the weakest word: it is found not to be
+    /// known. An environment variable that is empty counts as none, as everywhere here.
+    fn given(&self, key: &str, variable: &str) -> Option<String> {
+        let found = self.address.encryption.get(key).or_else(|| self.service.get(key)).cloned();
+        found.or_else(|| self.surroundings.variable(variable).map(str::to_owned))
     }
-    if in_home("root.crl").is_some_and(|path| path.exists()) {
-        log::warn!("~/.postgresql/root.crl is not read: revoked certificates are accepted");
+
+    /// Where a file of libpq's lies that nobody names.
+    fn in_home(&self, name: &str) -> Option<PathBuf> {
+        Some(Path::new(self.surroundings.variable("HOME")?).join(".postgresql").join(name))
     }
-    let usual = in_home("root.crt");
-    decided.roots = match root {
-        Some(_) if of_system => system(surroundings),
-        Some(file) if !Path::new(&file).is_file() => {
-            return Err(refused(
-                address,
-                format!("sslrootcert names {file}, which is not a file"),
-                POSTGRES.root,
+
+    fn refused(&self, reason: String, remedy: &str) -> Error {
+        refused(self.address, reason, remedy)
+    }
+
+    fn unknown(&self, key: &str, value: &str, known: &str) -> Error {
+        let reason = format!("its {key} is `{value}`, which is not one of {known}");
+        self.refused(reason, "Give one of these")
+    }
+
+    fn binding(&self) -> Result<Binding> {
+        match self.given("channel_binding", "PGCHANNELBINDING").as_deref() {
+            None | Some("prefer") => Ok(Binding::IfOffered),
+            Some("disable") => Ok(Binding::Never),
+            Some("require") => Ok(Binding::Always),
+            Some(other) => Err(self.unknown("channel_binding", other, "disable, prefer, require")),
+        }
+    }
+
+    fn require_auth(&self) -> Result<RequireAuth> {
+        // Empty is none given, as libpq has it.
+        let text = self.given("require_auth", "PGREQUIREAUTH").filter(|text| !text.is_empty());
+        let Some(text) = text else { return Ok(RequireAuth::default()) };
+        RequireAuth::of(&text).map_err(|wrong| {
+            self.refused(
+                format!("its require_auth is `{text}`, {wrong}"),
+                "Name some of them, or with ! those that are not allowed",
+            )
+        })
+    }
+
+    /// The word of `sslmode`, or what counts where it is not said.
+    fn mode(&self, of_system: bool) -> String {
+        let old = self
+            .service
+            .get("requiressl")
+            .map(String::as_str)
+            .or_else(|| self.surroundings.variable("PGREQUIRESSL"));
+        let old = old.is_some_and(|value| value.starts_with('1'));
+        self.given("sslmode", "PGSSLMODE").unwrap_or_else(|| {
+            let usual = if of_system { "verify-full" } else { "prefer" };
+            (if old && !of_system { "require" } else { usual }).to_owned()
+        })
+    }
+
+    /// What a mode asks for: whether to encrypt, and what to verify.
+    fn level(&self, mode: &str, of_system: bool) -> Result<(Need, Verify)> {
+        let (need, asked) = match mode {
+            "disable" => (Need::Never, Verify::Nothing),
+            "allow" => (Need::IfDemanded, Verify::Nothing),
+            "prefer" => (Need::IfOffered, Verify::Nothing),
+            "require" => (Need::Always, Verify::Nothing),
+            "verify-ca" => (Need::Always, Verify::Chain),
+            "verify-full" => (Need::Always, Verify::Name),
+            other => {
+                let known = "disable, allow, prefer, require, verify-ca, verify-full";
+                return Err(self.unknown("sslmode", other, known));
+            }
+        };
+        if of_system && asked != Verify::Name {
+            return Err(self.refused(
+                format!(
+                    "sslmode={mode} is too weak for sslrootcert=system: everybody gets a \
+                     certificate of some authority"
+                ),
+                "Say sslmode=verify-full, or name a file by sslrootcert",
             ));
         }
-        Some(file) => Roots::File(PathBuf::from(file)),
-        None => usual.clone().filter(|path| path.is_file()).map_or(Roots::Nobody, Roots::File),
-    };
-    decided.verify = match (&decided.roots, asked) {
-        (Roots::Nobody, Verify::Chain | Verify::Name) => {
-            let usual = usual
-                .map_or("~/.postgresql/root.crt".to_owned(), |path| path.display().to_string());
-            let reason = format!(
-                "sslmode={mode} needs the certificate of an authority, and {usual} is not there"
-            );
-            return Err(refused(address, reason, POSTGRES.root));
+        Ok((need, asked))
+    }
+
+    /// Whether TLS begins without asking first, which takes a mode that is strong enough.
+    fn direct(&self, mode: &str, strong: bool) -> Result<bool> {
+        match self.given("sslnegotiation", "PGSSLNEGOTIATION").as_deref() {
+            None | Some("postgres") => Ok(false),
+            Some("direct") if strong => Ok(true),
+            Some("direct") => Err(self.refused(
+                format!("sslmode={mode} is too weak for sslnegotiation=direct"),
+                "Say sslmode=require or more",
+            )),
+            Some(other) => Err(self.unknown("sslnegotiation", other, "postgres, direct")),
         }
-        // A file of authorities that is there counts for every mode.
-        (Roots::File(_), Verify::Nothing) => Verify::Chain,
-        (_, asked) => asked,
-    };
-    let of_home = |name: &str| {
-        in_home(name)
-            .filter(|path| path.is_file())
-            .and_then(|path| path.to_str().map(str::to_owned))
-    };
-    let certificate = given("sslcert", "PGSSLCERT").or_else(|| of_home("postgresql.crt"));
-    let key = given("sslkey", "PGSSLKEY")
-        .or_else(|| of_home("postgresql.key").filter(|_| certificate.is_some()));
-    decided.own = match given("sslcertmode", "PGSSLCERTMODE").as_deref() {
-        Some("disable") => None,
-        _ => pair(address, certificate, key, &POSTGRES)?,
-    };
-    Ok(decided)
+    }
+
+    fn newest_only(&self) -> Result<bool> {
+        const KEY: &str = "ssl_min_protocol_version";
+        match self.given(KEY, "PGSSLMINPROTOCOLVERSION").as_deref() {
+            None | Some("TLSv1" | "TLSv1.1" | "TLSv1.2") => Ok(false),
+            Some("TLSv1.3") => Ok(true),
+            Some(other) => Err(self.unknown(KEY, other, "TLSv1, TLSv1.1, TLSv1.2, TLSv1.3")),
+        }
+    }
+
+    /// Refuses the words of [`DEMANDS`] that count and demand something.
+    fn refuse_demands(&self, counts: impl Fn(Where) -> bool) -> Result<()> {
+        for (key, variable, harmless, place) in DEMANDS {
+            let demand =
+                self.given(key, variable).filter(|value| counts(place) && !value.is_empty());
+            if let Some(value) = demand.filter(|value| !harmless.contains(&value.as_str())) {
+                return Err(self.refused(
+                    format!("{key} is `{value}`, and what that demands is not done here"),
+                    &format!("Take {key} and {variable} away, or go through a tunnel that does it"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses lists of revoked certificates that are named, and warns of one that is not.
+    fn refuse_revocations(&self) -> Result<()> {
+        let named =
+            self.given("sslcrl", "PGSSLCRL").or_else(|| self.given("sslcrldir", "PGSSLCRLDIR"));
+        if named.is_some() {
+            return Err(self.refused(
+                "a list of revoked certificates is given, and such lists are not read here"
+                    .to_owned(),
+                "Take sslcrl, sslcrldir, PGSSLCRL and PGSSLCRLDIR away, or go through a tunnel \
+                 that reads them",
+            ));
+        }
+        if self.in_home("root.crl").is_some_and(|path| path.exists()) {
+            log::warn!("~/.postgresql/root.crl is not read: revoked certificates are accepted");
+        }
+        Ok(())
+    }
+
+    fn roots(&self, named: Option<String>) -> Result<Roots> {
+        match named {
+            Some(word) if word == "system" => Ok(system(self.surroundings)),
+            Some(file) if !Path::new(&file).is_file() => {
+                let reason = format!("sslrootcert names {file}, which is not a file");
+                Err(self.refused(reason, POSTGRES.root))
+            }
+            Some(file) => Ok(Roots::File(PathBuf::from(file))),
+            None => {
+                let usual = self.in_home("root.crt").filter(|path| path.is_file());
+                Ok(usual.map_or(Roots::Nobody, Roots::File))
+            }
+        }
+    }
+
+    /// What is verified: what the mode asks for, or more where there are authorities.
+    fn verify(&self, mode: &str, asked: Verify, roots: &Roots) -> Result<Verify> {
+        match (roots, asked) {
+            (Roots::Nobody, Verify::Chain | Verify::Name) => {
+                let usual = self
+                    .in_home("root.crt")
+                    .map_or("~/.postgresql/root.crt".to_owned(), |path| path.display().to_string());
+                let reason = format!(
+                    "sslmode={mode} needs the certificate of an authority, and {usual} is not there"
+                );
+                Err(self.refused(reason, POSTGRES.root))
+            }
+            // A file of authorities that is there counts for every mode.
+            (Roots::File(_), Verify::Nothing) => Ok(Verify::Chain),
+            (_, asked) => Ok(asked),
+        }
+    }
+
+    /// Certificate and key of this client.
+    fn own(&self) -> Result<Option<(PathBuf, PathBuf)>> {
+        let of_home = |name: &str| {
+            self.in_home(name)
+                .filter(|path| path.is_file())
+                .and_then(|path| path.to_str().map(str::to_owned))
+        };
+        let certificate = self.given("sslcert", "PGSSLCERT").or_else(|| of_home("postgresql.crt"));
+        let key = self
+            .given("sslkey", "PGSSLKEY")
+            .or_else(|| of_home("postgresql.key").filter(|_| certificate.is_some()));
+        match self.given("sslcertmode", "PGSSLCERTMODE").as_deref() {
+            Some("disable") => Ok(None),
+            _ => pair(self.address, certificate, key, &POSTGRES),
+        }
+    }
 }
 
 /// For Redis and Valkey: by the scheme of the URL.

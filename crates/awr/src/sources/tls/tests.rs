@@ -339,22 +339,42 @@ fn the_words_of_libpq_mean_what_its_documentation_says() {
     assert_eq!(decided("postgresql://h/d?sslmode=verify-full"), (Need::Always, Verify::Name));
 }
 
-#[test]
-fn the_words_of_mysql_and_mariadb_mean_what_their_manuals_say() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("ca.pem");
-    std::fs::write(&file, AUTHORITY).unwrap();
-    let file = file.to_str().unwrap();
-    let decided = |url: &str, options: &[(&str, &str)]| {
+/// A home with a file of authorities, and what the words of MySQL and MariaDB mean there.
+struct OfMySql(tempfile::TempDir);
+
+impl OfMySql {
+    fn new() -> OfMySql {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("ca.pem"), AUTHORITY).unwrap();
+        OfMySql(dir)
+    }
+
+    fn authorities(&self) -> String {
+        self.0.path().join("ca.pem").to_str().unwrap().to_owned()
+    }
+
+    fn surroundings(&self) -> Surroundings {
+        Surroundings::of([("HOME", self.0.path().to_str().unwrap())])
+    }
+
+    /// How well a connection is encrypted by a URL, and by options in `~/.my.cnf`.
+    fn decided(&self, url: &str, options: &[(&str, &str)]) -> crate::Result<(Need, Verify)> {
         let lines: String =
             options.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
-        std::fs::write(dir.path().join(".my.cnf"), format!("[client]\n{lines}")).unwrap();
+        std::fs::write(self.0.path().join(".my.cnf"), format!("[client]\n{lines}")).unwrap();
         let address = Address::parse(url).unwrap();
-        let surroundings = Surroundings::of([("HOME", dir.path().to_str().unwrap())]);
+        let surroundings = self.surroundings();
         let options = surroundings.my_cnf().unwrap();
         of_mysql(&address, &options, &surroundings, address.host.as_deref().unwrap_or_default())
             .map(|one| (one.need, one.verify))
-    };
+    }
+}
+
+#[test]
+fn the_words_of_mysql_and_mariadb_mean_what_their_manuals_say() {
+    let home = OfMySql::new();
+    let file = home.authorities();
+    let file = file.as_str();
     let (never, offered) = ((Need::Never, Verify::Nothing), (Need::IfOffered, Verify::Nothing));
     let nothing = (Need::Always, Verify::Nothing);
     let (chain, name) = ((Need::Always, Verify::Chain), (Need::Always, Verify::Name));
@@ -396,11 +416,18 @@ fn the_words_of_mysql_and_mariadb_mean_what_their_manuals_say() {
         ),
     ] {
         assert_eq!(
-            decided(&format!("mysql://h/?{url}"), options).unwrap(),
+            home.decided(&format!("mysql://h/?{url}"), options).unwrap(),
             expected,
             "{url} {options:?}"
         );
     }
+}
+
+#[test]
+fn words_of_mysql_that_nobody_knows_or_that_contradict_each_other_are_refused() {
+    let home = OfMySql::new();
+    let file = home.authorities();
+    let file = file.as_str();
     for (url, word) in [
         ("ssl-mode=STRICT", "not one of DISABLED"),
         ("ssl-mode=", "the URL has the ssl-mode ``, which is not one of"),
@@ -411,7 +438,7 @@ fn the_words_of_mysql_and_mariadb_mean_what_their_manuals_say() {
         ("ssl-mode=DISABLED&ssl-ca=/x", "by ssl-ca how it is"),
         ("ssl-mode=VERIFY_IDENTITY&ssl-verify-server-cert=0", "ssl-verify-server-cert is off"),
     ] {
-        let error = decided(&format!("mysql://h/?{url}"), &[]).unwrap_err().to_string();
+        let error = home.decided(&format!("mysql://h/?{url}"), &[]).unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
     }
     for (options, word) in [
@@ -433,15 +460,23 @@ fn the_words_of_mysql_and_mariadb_mean_what_their_manuals_say() {
         (&[("tls-version", "SSLv3")], "some of TLSv1.2"),
         (&[("!includedir /etc/x", "")], "includes other files"),
     ] {
-        let error = decided("mysql://h/", options).unwrap_err().to_string();
+        let error = home.decided("mysql://h/", options).unwrap_err().to_string();
         assert!(error.contains(word), "{options:?}: {error}");
     }
+}
+
+#[test]
+fn versions_of_tls_are_those_that_mysql_is_told() {
     let newest = |versions: &str| {
         let options = BTreeMap::from([("tls-version".to_owned(), versions.to_owned())]);
         let address = Address::parse("mysql://h/").unwrap();
         of_mysql(&address, &options, &Surroundings::default(), "h").unwrap().newest_only
     };
     assert!(newest("tlsv1.3") && newest("TLSv1.3,TLSv1.3") && !newest("TLSv1.2,TLSv1.3"));
+}
+
+#[test]
+fn the_key_of_a_mysql_server_is_asked_for_where_that_is_said_or_read_from_a_file() {
     let options = BTreeMap::from([("server-public-key-path".to_owned(), "/x".to_owned())]);
     let address = Address::parse("mysql://192.0.2.7/").unwrap();
     let error = of_mysql(&address, &options, &Surroundings::default(), "192.0.2.7")
@@ -464,17 +499,21 @@ fn the_words_of_mysql_and_mariadb_mean_what_their_manuals_say() {
         key("mysql://h/?get-server-public-key=0", &[("get-server-public-key", "")]),
         ServerKey::Unknown
     );
+    let home = OfMySql::new();
+    let file = home.authorities();
     let named = format!("mysql://h/?get-server-public-key=1&server-public-key-path={file}");
     assert_eq!(key(&named, &[]), ServerKey::File(file.into()));
-    // A file that cannot be read is no file without words.
-    std::fs::remove_file(dir.path().join(".my.cnf")).unwrap();
-    std::fs::create_dir(dir.path().join(".my.cnf")).unwrap();
+}
+
+#[test]
+fn a_file_of_mysql_that_cannot_be_read_is_no_file_without_words() {
+    let home = OfMySql::new();
+    std::fs::create_dir(home.0.path().join(".my.cnf")).unwrap();
     let asking = super::super::Asking::default();
-    let surroundings = Surroundings::of([("HOME", dir.path().to_str().unwrap())]);
     let error = super::super::open(
         &Address::parse("mysql://127.0.0.1:1/").unwrap(),
         &asking,
-        &surroundings,
+        &home.surroundings(),
     );
     let error = error.err().unwrap().to_string();
     assert!(error.contains("~/.my.cnf is there and cannot be read"), "{error}");

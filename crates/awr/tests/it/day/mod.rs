@@ -6,7 +6,7 @@
 //! Nothing here is a measurement.
 
 use tiersmith_awr::events::{Histogram, WaitClass};
-use tiersmith_awr::host::{CpuTimes, Cpus, DiskStat, Load, Memory};
+use tiersmith_awr::host::{CpuTimes, Cpus, DiskStat, HostStat, Load, Memory};
 use tiersmith_awr::{IoStat, Sampling, Snapshot, Source, StatementStat, WaitStat, statistic};
 
 /// 2026-01-01 00:00:00.
@@ -83,20 +83,25 @@ pub(crate) fn day(name: &str, statements: usize) -> Day {
     next.partial = ["counters", "io", "statements", "waits"].map(str::to_owned).into();
     next.resets.insert("shop".to_owned(), "2025-12-01 00:00:00+00".to_owned());
     next.sampling = Some(Sampling::new("a process".to_owned(), 1_000));
-    let host = &mut next.host;
-    host.name = Some("dbhost".to_owned());
-    host.platform = Some("Linux 6.1".to_owned());
-    host.cpus = Some(Cpus { threads: 16, cores: 8, sockets: 1 });
-    host.load = Some(Load { one: 2.0, five: 2.0, fifteen: 2.0 });
-    host.memory = Some(Memory { total_bytes: 64 << 30, available_bytes: 8 << 30 });
-    host.cpu = Some(CpuTimes { user_ns: 0, system_ns: 0, idle_ns: 0, iowait_ns: 0, steal_ns: 0 });
-    host.disks = Some(
-        (0..4).map(|n| DiskStat { name: format!("nvme{n}n1"), ..DiskStat::default() }).collect(),
-    );
+    next.host = host();
     Day {
         next,
         waits: vec![Histogram::new(); 12],
         rng: fastrand::Rng::with_seed(statements as u64),
+    }
+}
+
+fn host() -> HostStat {
+    let disk = |n| DiskStat { name: format!("nvme{n}n1"), ..DiskStat::default() };
+    HostStat {
+        name: Some("dbhost".to_owned()),
+        platform: Some("Linux 6.1".to_owned()),
+        cpus: Some(Cpus { threads: 16, cores: 8, sockets: 1 }),
+        load: Some(Load { one: 2.0, five: 2.0, fifteen: 2.0 }),
+        memory: Some(Memory { total_bytes: 64 << 30, available_bytes: 8 << 30 }),
+        cpu: Some(CpuTimes { user_ns: 0, system_ns: 0, idle_ns: 0, iowait_ns: 0, steal_ns: 0 }),
+        disks: Some((0..4).map(disk).collect()),
+        ..HostStat::default()
     }
 }
 

@@ -34,61 +34,88 @@ impl Exposition {
     }
 }
 
+/// A text that is being read.
+#[derive(Default)]
+struct Reading {
+    of: Exposition,
+    series: BTreeSet<(String, BTreeMap<String, String>)>,
+    /// Name, type and unit of the family whose lines follow.
+    family: Option<(String, String, String)>,
+    described: BTreeSet<String>,
+}
+
 /// Reads a whole text.
 pub(crate) fn read(text: &str) -> Result<Exposition, String> {
     let body = text.strip_suffix("# EOF\n").ok_or("it does not end in # EOF and a line feed")?;
-    let mut of = Exposition::default();
-    let mut series = BTreeSet::new();
-    let mut family: Option<(String, String, String)> = None;
-    let mut described = BTreeSet::new();
+    let mut reading = Reading::default();
     for (number, line) in body.split_inclusive('\n').enumerate() {
-        let fail = |why: &str| format!("line {}: {why}: {line:?}", number + 1);
-        let line = line.strip_suffix('\n').ok_or_else(|| fail("it has no end"))?;
-        if let Some(rest) = line.strip_prefix("# ") {
-            let mut words = rest.splitn(3, ' ');
-            let (Some(what), Some(name), Some(value)) = (words.next(), words.next(), words.next())
-            else {
-                return Err(fail("a descriptor has three parts"));
-            };
-            if !is_name(name) || !described.insert(format!("{what} {name}")) {
-                return Err(fail("the name is wrong, or it was described before"));
-            }
-            match what {
-                "TYPE" => {
-                    if !["counter", "gauge", "histogram", "info"].contains(&value) {
-                        return Err(fail("the type is not known"));
-                    }
-                    if of.families.insert(name.to_owned(), value.to_owned()).is_some() {
-                        return Err(fail("the family is there twice"));
-                    }
-                    family = Some((name.to_owned(), value.to_owned(), String::new()));
-                }
-                "UNIT" => {
-                    let current = family
-                        .as_mut()
-                        .filter(|(of, ..)| of == name)
-                        .ok_or_else(|| fail("another family"))?;
-                    if !name.ends_with(&format!("_{value}")) {
-                        return Err(fail("the name does not end in the unit"));
-                    }
-                    value.clone_into(&mut current.2);
-                }
-                "HELP" => {
-                    if family.as_ref().is_none_or(|(of, ..)| of != name) {
-                        return Err(fail("another family"));
-                    }
-                    unescape(value).map_err(|why| fail(&why))?;
-                }
-                _ => return Err(fail("a descriptor of no kind")),
-            }
-            continue;
+        reading.line(line).map_err(|why| format!("line {}: {why}: {line:?}", number + 1))?;
+    }
+    let of = reading.of;
+    for (name, _) in of.families.iter().filter(|(_, kind)| *kind == "histogram") {
+        histogram(&of, name)?;
+    }
+    no_clash(&of)?;
+    Ok(of)
+}
+
+impl Reading {
+    fn line(&mut self, line: &str) -> Result<(), String> {
+        let line = line.strip_suffix('\n').ok_or("it has no end")?;
+        match line.strip_prefix("# ") {
+            Some(rest) => self.descriptor(rest),
+            None => self.sample(sample(line)?),
         }
-        let sample = sample(line).map_err(|why| fail(&why))?;
-        let (name, kind, _) = family.as_ref().ok_or_else(|| fail("a sample before its family"))?;
+    }
+
+    fn descriptor(&mut self, rest: &str) -> Result<(), String> {
+        let mut words = rest.splitn(3, ' ');
+        let (Some(what), Some(name), Some(value)) = (words.next(), words.next(), words.next())
+        else {
+            return Err("a descriptor has three parts".to_owned());
+        };
+        if !is_name(name) || !self.described.insert(format!("{what} {name}")) {
+            return Err("the name is wrong, or it was described before".to_owned());
+        }
+        match what {
+            "TYPE" => {
+                if !["counter", "gauge", "histogram", "info"].contains(&value) {
+                    return Err("the type is not known".to_owned());
+                }
+                if self.of.families.insert(name.to_owned(), value.to_owned()).is_some() {
+                    return Err("the family is there twice".to_owned());
+                }
+                self.family = Some((name.to_owned(), value.to_owned(), String::new()));
+            }
+            "UNIT" => {
+                let current = self
+                    .family
+                    .as_mut()
+                    .filter(|(of, ..)| of == name)
+                    .ok_or_else(|| "another family".to_owned())?;
+                if !name.ends_with(&format!("_{value}")) {
+                    return Err("the name does not end in the unit".to_owned());
+                }
+                value.clone_into(&mut current.2);
+            }
+            "HELP" => {
+                if self.family.as_ref().is_none_or(|(of, ..)| of != name) {
+                    return Err("another family".to_owned());
+                }
+                unescape(value)?;
+            }
+            _ => return Err("a descriptor of no kind".to_owned()),
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self, sample: Sample) -> Result<(), String> {
+        let (name, kind, _) =
+            self.family.as_ref().ok_or_else(|| "a sample before its family".to_owned())?;
         let suffix = sample
             .name
             .strip_prefix(name.as_str())
-            .ok_or_else(|| fail("a sample of another family"))?;
+            .ok_or_else(|| "a sample of another family".to_owned())?;
         let allowed: &[&str] = match kind.as_str() {
             "counter" => &["_total"],
             "info" => &["_info"],
@@ -96,26 +123,27 @@ pub(crate) fn read(text: &str) -> Result<Exposition, String> {
             _ => &[""],
         };
         if !allowed.contains(&suffix) {
-            return Err(fail("the name does not fit the type"));
+            return Err("the name does not fit the type".to_owned());
         }
         if (suffix == "_bucket") != sample.labels.contains_key("le") {
-            return Err(fail("buckets have le, and nothing else has"));
+            return Err("buckets have le, and nothing else has".to_owned());
         }
         if kind != "gauge" && (sample.value.is_nan() || sample.value < 0.0) {
-            return Err(fail("it is negative or no number"));
+            return Err("it is negative or no number".to_owned());
         }
         if kind == "info" && sample.value != 1.0 {
-            return Err(fail("info is 1"));
+            return Err("info is 1".to_owned());
         }
-        if !series.insert((sample.name.clone(), sample.labels.clone())) {
-            return Err(fail("the series is there twice"));
+        if !self.series.insert((sample.name.clone(), sample.labels.clone())) {
+            return Err("the series is there twice".to_owned());
         }
-        of.samples.push(sample);
+        self.of.samples.push(sample);
+        Ok(())
     }
-    for (name, _) in of.families.iter().filter(|(_, kind)| *kind == "histogram") {
-        histogram(&of, name)?;
-    }
-    // A name that two families give would be one series with two meanings.
+}
+
+/// A name that two families give would be one series with two meanings.
+fn no_clash(of: &Exposition) -> Result<(), String> {
     for (name, kind) in &of.families {
         let suffixes: &[&str] = match kind.as_str() {
             "counter" => &["_total", "_created"],
@@ -129,7 +157,7 @@ pub(crate) fn read(text: &str) -> Result<Exposition, String> {
             return Err(format!("the family {name}{clash} is a sample of {name}"));
         }
     }
-    Ok(of)
+    Ok(())
 }
 
 /// Buckets, count, and whether there is a sum.
