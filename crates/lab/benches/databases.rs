@@ -50,6 +50,7 @@
 //! (`tiersmith study`).
 
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 #[path = "../../../benches/report.rs"]
 mod report;
@@ -322,26 +323,13 @@ fn all(report: &mut Report, called: &Called) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Measures one product, if it is here.
-fn product(
-    report: &mut Report,
+/// The cases of a product, each arranged in another way.
+fn cases_of(
     called: &Called,
     name: &str,
     arrangements: Arrangements,
     groups: &[Group],
-) -> Result<(), Failed> {
-    let product = server::product(name)?;
-    let found = server::find(product)
-        .and_then(|programs| server::account(product).map(|account| (programs, account)));
-    let (programs, account) = match found {
-        Ok(found) => found,
-        Err(e) => {
-            report.warn(format!("{name} was not measured: {e}"));
-            return Ok(());
-        }
-    };
-    report.version(product.title(), programs.version());
-    let kind = target::kind(name)?;
+) -> Result<Vec<Case>, Failed> {
     let over_symlink = arrangements.len() == OVER_SYMLINK.len();
     let mut cases = Vec::new();
     for (id, row) in arrangements {
@@ -366,6 +354,30 @@ fn product(
         }
         cases.push(case);
     }
+    Ok(cases)
+}
+
+/// Measures one product, if it is here.
+fn product(
+    report: &mut Report,
+    called: &Called,
+    name: &str,
+    arrangements: Arrangements,
+    groups: &[Group],
+) -> Result<(), Failed> {
+    let product = server::product(name)?;
+    let found = server::find(product)
+        .and_then(|programs| server::account(product).map(|account| (programs, account)));
+    let (programs, account) = match found {
+        Ok(found) => found,
+        Err(e) => {
+            report.warn(format!("{name} was not measured: {e}"));
+            return Ok(());
+        }
+    };
+    report.version(product.title(), programs.version());
+    let kind = target::kind(name)?;
+    let cases = cases_of(called, name, arrangements, groups)?;
     // Each has a tier of its own.
     let mut places: Vec<Places> = Vec::new();
     for case in &cases {

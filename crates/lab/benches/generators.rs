@@ -22,6 +22,7 @@
 //! Deliberately absent: the protocols of servers, which are the drivers' business, and sockets.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 #[path = "../../../benches/report.rs"]
 mod report;
@@ -167,6 +168,41 @@ impl Sql for NoOpSql {
     }
 }
 
+/// Statements, or requests, a second of one client: a sample a round.
+#[derive(Default)]
+struct Rates {
+    /// SLOB, TPC-C's transactions, the same on SQLite, requests that are drawn only.
+    all: [Vec<f64>; 4],
+    /// Of [`OTHERS`].
+    others: [Vec<f64>; OTHERS.len()],
+    slob_on_sqlite: Vec<f64>,
+    others_on_sqlite: [Vec<f64>; OTHERS.len()],
+    /// Nothing where there is no Redis.
+    keys_on_redis: Vec<f64>,
+}
+
+impl Rates {
+    fn tell(self, report: &mut Report) {
+        let [of_slob, of_tpcc, sqlite, of_keys] = self.all.map(median);
+        report.ratio("slob_statements_per_s", of_slob);
+        report.ratio("tpcc_statements_per_s", of_tpcc);
+        let others = self.others.map(median);
+        for (load, rate) in OTHERS.into_iter().zip(others) {
+            report.ratio(&format!("{}_statements_per_s", load.name().replace('-', "_")), rate);
+        }
+        report.ratio("keys_per_s", of_keys);
+        report.ratio("tpcc_over_sqlite", of_tpcc / sqlite.max(1e-9));
+        report.ratio("slob_over_sqlite", of_slob / median(self.slob_on_sqlite).max(1e-9));
+        for ((load, rate), samples) in OTHERS.into_iter().zip(others).zip(self.others_on_sqlite) {
+            let name = format!("{}_over_sqlite", load.name().replace('-', "_"));
+            report.ratio(&name, rate / median(samples).max(1e-9));
+        }
+        if !self.keys_on_redis.is_empty() {
+            report.ratio("keys_over_redis", of_keys / median(self.keys_on_redis).max(1e-9));
+        }
+    }
+}
+
 fn measure(report: &mut Report) -> Result<(), Failed> {
     let run_time = Duration::from_millis(if report.quick() { 300 } else { 2000 });
     let slob = slob::Settings { update_pct: 50, ..slob::Settings::default() };
@@ -190,35 +226,32 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
             false
         }
     };
-    let (mut slob_on_sqlite, mut keys_on_redis) = (Vec::new(), Vec::new());
-    let mut others_on_sqlite = OTHERS.map(|_| Vec::new());
+    let mut rates = Rates::default();
     let database = dir.path().join("company.db");
     company::fill(unsynced(&database)?.as_mut(), &small, slob.seed, &|_| true)?;
     report.config("company", small.describe(1));
     let requests = keys::Settings::default();
-    let mut all = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];
-    let mut others = OTHERS.map(|load| (load, Vec::new()));
     for _ in 0..report.rounds() {
         let of_slob = run::run(&NoOp, &plans)?.executes_per_s();
         let at_once: &transactions::Open<'_> = &|_| Ok(Box::new(NoOpSql));
         let of_tpcc = transactions::run(&NoOp, &plans, &small, 1, at_once)?.executes_per_s();
         let on_sqlite: &transactions::Open<'_> = &|_| unsynced(&database);
         let sqlite = transactions::run(&NoOp, &plans, &small, 1, on_sqlite)?.executes_per_s();
-        for (load, samples) in &mut others {
-            let of = of_one_row(*load, &slob)?;
+        for (load, samples) in OTHERS.into_iter().zip(&mut rates.others) {
+            let of = of_one_row(load, &slob)?;
             let rate = transactions::run(&NoOp, &plans, of.as_ref(), 1, at_once)?.executes_per_s();
             report.run("one client", load.title(), vec![1e9 / rate.max(1e-9)]);
             samples.push(rate);
         }
-        slob_on_sqlite.push(on_database(SQLITE, Load::Slob, run_time, dir.path())?);
-        for (load, samples) in OTHERS.into_iter().zip(&mut others_on_sqlite) {
+        rates.slob_on_sqlite.push(on_database(SQLITE, Load::Slob, run_time, dir.path())?);
+        for (load, samples) in OTHERS.into_iter().zip(&mut rates.others_on_sqlite) {
             samples.push(on_database(SQLITE, load, run_time, dir.path())?);
         }
         if has_redis {
-            keys_on_redis.push(on_database("redis", Load::Mixed, run_time, dir.path())?);
+            rates.keys_on_redis.push(on_database("redis", Load::Mixed, run_time, dir.path())?);
         }
         let of_keys = drawn(&requests, requests.keys(&slob), run_time);
-        for (samples, (name, rate)) in all.iter_mut().zip([
+        for (samples, (name, rate)) in rates.all.iter_mut().zip([
             ("SLOB", of_slob),
             ("TPC-C's transactions", of_tpcc),
             ("TPC-C's transactions, SQLite", sqlite),
@@ -228,23 +261,7 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
             samples.push(rate);
         }
     }
-    let [of_slob, of_tpcc, sqlite, of_keys] = all.map(median);
-    report.ratio("slob_statements_per_s", of_slob);
-    report.ratio("tpcc_statements_per_s", of_tpcc);
-    let rates = others.map(|(load, samples)| (load, median(samples)));
-    for (load, rate) in rates {
-        report.ratio(&format!("{}_statements_per_s", load.name().replace('-', "_")), rate);
-    }
-    report.ratio("keys_per_s", of_keys);
-    report.ratio("tpcc_over_sqlite", of_tpcc / sqlite.max(1e-9));
-    report.ratio("slob_over_sqlite", of_slob / median(slob_on_sqlite).max(1e-9));
-    for ((load, rate), samples) in rates.into_iter().zip(others_on_sqlite) {
-        let name = format!("{}_over_sqlite", load.name().replace('-', "_"));
-        report.ratio(&name, rate / median(samples).max(1e-9));
-    }
-    if has_redis {
-        report.ratio("keys_over_redis", of_keys / median(keys_on_redis).max(1e-9));
-    }
+    rates.tell(report);
     Ok(())
 }
 

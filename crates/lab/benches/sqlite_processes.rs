@@ -17,6 +17,7 @@
 //! Deliberately absent: the VFS, which serves one process (`crates/sqlite/benches/commits.rs`).
 
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 #[path = "../../../benches/report.rs"]
 mod report;

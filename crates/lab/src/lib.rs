@@ -19,6 +19,7 @@
 //! `study/mod.rs`.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 mod account;
 pub mod case;

@@ -439,6 +439,24 @@ fn medium(wishes: &Wishes, on: &FileSystem) -> Medium {
     }
 }
 
+/// Whether a tier of so many bytes has room in a directory: a quarter of what is free stays free.
+fn fits(needed: u64, dir: &Path) -> bool {
+    let memory = FileSystem::of(dir).in_memory().then(memory_available);
+    bytes_free(dir) / 4 * 3 >= needed && memory.is_none_or(|free| free / 2 >= needed)
+}
+
+fn too_small(needed: u64, dir: &Path) -> Error {
+    Error::Place {
+        what: "tier",
+        path: dir.into(),
+        reason: format!(
+            "{} MiB are free and {} needed, with a quarter to spare; give --fast",
+            bytes_free(dir) >> 20,
+            needed >> 20
+        ),
+    }
+}
+
 /// Where the tier goes, and what it is.
 fn fast_place(
     wishes: &Wishes,
@@ -448,63 +466,12 @@ fn fast_place(
 ) -> Result<(TierPlace, Medium)> {
     let name = format!("{name}.tier");
     let needed = wishes.tier_bytes;
-    let fits = |dir: &Path| {
-        let memory = FileSystem::of(dir).in_memory().then(memory_available);
-        // A quarter of what is free stays free.
-        bytes_free(dir) / 4 * 3 >= needed && memory.is_none_or(|free| free / 2 >= needed)
-    };
-    let too_small = |dir: &Path| Error::Place {
-        what: "tier",
-        path: dir.into(),
-        reason: format!(
-            "{} MiB are free and {} needed, with a quarter to spare; give --fast",
-            bytes_free(dir) >> 20,
-            needed >> 20
-        ),
-    };
     if let Some(fast) = &wishes.fast {
-        if fast.is_dir() {
-            let dir = existing_directory("tier", fast)?;
-            let medium = medium(wishes, &FileSystem::of(&dir));
-            return if fits(&dir) {
-                Ok((TierPlace::Directory(dir.join(name)), medium))
-            } else {
-                Err(too_small(&dir))
-            };
-        }
-        if wishes.members > 1 {
-            let reason = format!(
-                "a load of {} schemas needs as many tiers; give a directory",
-                wishes.members
-            );
-            return Err(Error::Place { what: "tier", path: fast.clone(), reason });
-        }
-        let kind = fs::metadata(fast).ok().map(|found| found.file_type());
-        let block_device = kind.is_some_and(|kind| kind.is_block_device());
-        let device = block_device || kind.is_some_and(|kind| kind.is_char_device());
-        let above = fast.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let above = existing_directory("tier", above)?;
-        let Some(file) = fast.file_name() else {
-            return Err(Error::Place {
-                what: "tier",
-                path: fast.clone(),
-                reason: "it names no file".into(),
-            });
-        };
-        let medium = match device && !wishes.emulate {
-            true if block_device => Medium::Flash,
-            true => Medium::Persistent,
-            false => medium(wishes, &FileSystem::of(&above)),
-        };
-        return if device || fits(&above) {
-            Ok((TierPlace::Member(above.join(file)), medium))
-        } else {
-            Err(too_small(&above))
-        };
+        return chosen_place(wishes, fast, &name);
     }
     let dax = mounts().into_iter().filter(|mount| mount.dax).map(|mount| mount.at);
     for dir in dax.chain([PathBuf::from("/dev/shm")]) {
-        if writable(&dir) && fits(&dir) && nobody_exchanges("tier", &dir).is_ok() {
+        if writable(&dir) && fits(needed, &dir) && nobody_exchanges("tier", &dir).is_ok() {
             let medium = medium(wishes, &FileSystem::of(&dir));
             return Ok((TierPlace::Directory(dir.join(name)), medium));
         }
@@ -514,10 +481,47 @@ fn fast_place(
          own storage"
             .into(),
     );
-    if !fits(parent) {
-        return Err(too_small(parent));
+    if !fits(needed, parent) {
+        return Err(too_small(needed, parent));
     }
     Ok((TierPlace::Directory(parent.join(name)), medium(wishes, &FileSystem::of(parent))))
+}
+
+/// The tier where the user wants it: in a directory, in a file, or on a device.
+fn chosen_place(wishes: &Wishes, fast: &Path, name: &str) -> Result<(TierPlace, Medium)> {
+    let needed = wishes.tier_bytes;
+    let refused = |reason: String| Error::Place { what: "tier", path: fast.into(), reason };
+    if fast.is_dir() {
+        let dir = existing_directory("tier", fast)?;
+        let medium = medium(wishes, &FileSystem::of(&dir));
+        return if fits(needed, &dir) {
+            Ok((TierPlace::Directory(dir.join(name)), medium))
+        } else {
+            Err(too_small(needed, &dir))
+        };
+    }
+    if wishes.members > 1 {
+        return Err(refused(format!(
+            "a load of {} schemas needs as many tiers; give a directory",
+            wishes.members
+        )));
+    }
+    let kind = fs::metadata(fast).ok().map(|found| found.file_type());
+    let block_device = kind.is_some_and(|kind| kind.is_block_device());
+    let device = block_device || kind.is_some_and(|kind| kind.is_char_device());
+    let above = fast.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let above = existing_directory("tier", above)?;
+    let file = fast.file_name().ok_or_else(|| refused("it names no file".into()))?;
+    let medium = match device && !wishes.emulate {
+        true if block_device => Medium::Flash,
+        true => Medium::Persistent,
+        false => medium(wishes, &FileSystem::of(&above)),
+    };
+    if device || fits(needed, &above) {
+        Ok((TierPlace::Member(above.join(file)), medium))
+    } else {
+        Err(too_small(needed, &above))
+    }
 }
 
 #[cfg(test)]

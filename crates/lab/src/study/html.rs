@@ -21,6 +21,38 @@ use crate::error::Result;
 pub fn render(result: &StudyResult) -> Result<String> {
     let mut page =
         Page::new(format!("Tiersmith study: what a fast tier does for {}", result.database));
+    head(&mut page, result);
+    for pct in result.update_pcts() {
+        comparison(&mut page, result, pct);
+    }
+    if let Some(table) = crossing::table(result) {
+        page.section("Cross-check");
+        page.table(&table);
+    }
+    warnings_and_places(&mut page, result);
+    cases(&mut page, result);
+    for pct in result.update_pcts() {
+        for row in result.rows(pct) {
+            if let Some(chart) = stalls(&row) {
+                page.section(&format!("Stalls: {}, UPDATE_PCT {pct}", row.case.id));
+                page.chart(&chart);
+            }
+            details(&mut page, &row)?;
+        }
+    }
+    page.section("The same as text");
+    page.folded("Everything above, to copy", &text::render(result));
+    let command = result.command.join(" ");
+    page.footer(format!(
+        "Tiersmith {}{}{command}",
+        result.version,
+        if command.is_empty() { "" } else { ": " }
+    ));
+    Ok(page.render())
+}
+
+/// What was run where, and what must be known before anything is believed.
+fn head(page: &mut Page, result: &StudyResult) {
     let machine = &result.machine;
     page.lead(format!(
         "{} UTC, {}, {} processors, {}. {} {}, load: {}, {} s per run, {} round(s).",
@@ -47,13 +79,9 @@ pub fn render(result: &StudyResult) -> Result<String> {
                       reasons are in the section Warnings and notes.",
         );
     }
-    for pct in result.update_pcts() {
-        comparison(&mut page, result, pct);
-    }
-    if let Some(table) = crossing::table(result) {
-        page.section("Cross-check");
-        page.table(&table);
-    }
+}
+
+fn warnings_and_places(page: &mut Page, result: &StudyResult) {
     page.section("Warnings and notes");
     for (about, sentence, is_note) in result.grouped_warnings() {
         let text = if about.is_empty() { sentence } else { format!("{about}: {sentence}") };
@@ -72,6 +100,10 @@ pub fn render(result: &StudyResult) -> Result<String> {
             if result.places.emulated { ", EMULATED" } else { "" }
         ),
     ]);
+}
+
+/// The cases, and what others printed of them.
+fn cases(page: &mut Page, result: &StudyResult) {
     page.section("Cases");
     for case in &result.cases {
         page.subsection(&format!("{}: {}", case.id, case.title));
@@ -84,24 +116,6 @@ pub fn render(result: &StudyResult) -> Result<String> {
         }
         page.table(&table);
     }
-    for pct in result.update_pcts() {
-        for row in result.rows(pct) {
-            if let Some(chart) = stalls(&row) {
-                page.section(&format!("Stalls: {}, UPDATE_PCT {pct}", row.case.id));
-                page.chart(&chart);
-            }
-            details(&mut page, &row)?;
-        }
-    }
-    page.section("The same as text");
-    page.folded("Everything above, to copy", &text::render(result));
-    let command = result.command.join(" ");
-    page.footer(format!(
-        "Tiersmith {}{}{command}",
-        result.version,
-        if command.is_empty() { "" } else { ": " }
-    ));
-    Ok(page.render())
 }
 
 fn comparison(page: &mut Page, result: &StudyResult, pct: u32) {

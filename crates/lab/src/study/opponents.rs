@@ -90,11 +90,7 @@ pub(super) fn of(case: &Case) -> Result<Vec<Opponent>, String> {
         ReadOnly, ReadWrite, SelectOnly, Set, SimpleUpdate, Tpcb, Tpcc, WriteOnly,
     };
     let load = case.load();
-    let with = |load: Load| {
-        let mut other = case.clone();
-        other.server.load = load;
-        other
-    };
+    let with = |load: Load| with_load(case, load);
     let one = |(program, install), is_ours, case, unit, differs| {
         Ok(vec![Opponent { program, install, is_ours, case, unit, comparable: true, differs }])
     };
@@ -104,25 +100,10 @@ pub(super) fn of(case: &Case) -> Result<Vec<Opponent>, String> {
             Err(format!("sysbench, which stands beside {}, does not know SQLite", load.name()))
         }
         OltpReadOnly | OltpReadWrite | OltpWriteOnly => {
-            let mut other = with(match load {
-                OltpReadOnly => ReadOnly,
-                OltpWriteOnly => WriteOnly,
-                _ => ReadWrite,
-            });
-            let (count, rows) = (case.oltp.tables, case.oltp.table_rows(&case.slob));
-            other.server.sysbench = Some(Tables { count, rows, drawn: case.oltp.rows });
-            one(SYSBENCH, false, other, transactions, SYSBENCH_DIFFERS)
+            one(SYSBENCH, false, on_sysbench(case), transactions, SYSBENCH_DIFFERS)
         }
         ReadOnly | ReadWrite | WriteOnly => {
-            let mut other = with(match load {
-                ReadOnly => OltpReadOnly,
-                WriteOnly => OltpWriteOnly,
-                _ => OltpReadWrite,
-            });
-            let tables = Tables::fitting(&case.slob);
-            other.slob.scale = tables.scale();
-            (other.oltp.tables, other.oltp.rows) = (tables.count, tables.drawn);
-            one(SYSBENCH, true, other, transactions, SYSBENCH_DIFFERS)
+            one(SYSBENCH, true, of_sysbench(case), transactions, SYSBENCH_DIFFERS)
         }
         Tpcb => one(PGBENCH, true, with(OwnTpcb), transactions, PGBENCH_DIFFERS),
         SimpleUpdate => one(PGBENCH, true, with(OwnSimpleUpdate), transactions, PGBENCH_DIFFERS),
@@ -157,6 +138,43 @@ pub(super) fn of(case: &Case) -> Result<Vec<Opponent>, String> {
             .into()),
         other => Err(format!("nothing outside runs the load {}", other.name())),
     }
+}
+
+fn with_load(case: &Case, load: Load) -> Case {
+    let mut other = case.clone();
+    other.server.load = load;
+    other
+}
+
+/// A load of our own transactions, run by sysbench on as many tables of its own.
+fn on_sysbench(case: &Case) -> Case {
+    let mut other = with_load(
+        case,
+        match case.load() {
+            Load::OltpReadOnly => Load::ReadOnly,
+            Load::OltpWriteOnly => Load::WriteOnly,
+            _ => Load::ReadWrite,
+        },
+    );
+    let (count, rows) = (case.oltp.tables, case.oltp.table_rows(&case.slob));
+    other.server.sysbench = Some(Tables { count, rows, drawn: case.oltp.rows });
+    other
+}
+
+/// A load of sysbench, run by our clients on as many tables of ours.
+fn of_sysbench(case: &Case) -> Case {
+    let mut other = with_load(
+        case,
+        match case.load() {
+            Load::ReadOnly => Load::OltpReadOnly,
+            Load::WriteOnly => Load::OltpWriteOnly,
+            _ => Load::OltpReadWrite,
+        },
+    );
+    let tables = Tables::fitting(&case.slob);
+    other.slob.scale = tables.scale();
+    (other.oltp.tables, other.oltp.rows) = (tables.count, tables.drawn);
+    other
 }
 
 #[cfg(test)]

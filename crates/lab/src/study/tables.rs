@@ -28,9 +28,9 @@ fn is_marked(rows: &[Row<'_>]) -> bool {
     rows.iter().any(|row| row.doubted)
 }
 
-/// What a database administrator asks first: how many transactions, and what a commit costs.
-pub fn comparison(result: &StudyResult, pct: u32) -> Table {
-    let rows = result.rows(pct);
+/// The comparison without its rows; `programs`: with what load programs measured, `rounds`: with
+/// the slowest and the fastest of several.
+fn columns_of_comparison(pct: u32, programs: bool, rounds: bool) -> Table {
     let mut table = Table::new(format!(
         "UPDATE_PCT {pct}: throughput and commits, each case beside its baseline"
     ))
@@ -53,7 +53,6 @@ pub fn comparison(result: &StudyResult, pct: u32) -> Table {
         "",
         "The largest p99 of statements and commits in a twentieth of the run: stalls.",
     );
-    let programs = rows.iter().any(|row| row.run.measured.transaction.is_some());
     if programs {
         table = table
             .figures(
@@ -67,7 +66,6 @@ pub fn comparison(result: &StudyResult, pct: u32) -> Table {
                 "99 of 100 transactions took no longer, as the load program measured it.",
             );
     }
-    let rounds = result.rounds > 1;
     if rounds {
         table = table.figures("least", "", "Executions per second of the slowest round.").figures(
             "most",
@@ -75,6 +73,15 @@ pub fn comparison(result: &StudyResult, pct: u32) -> Table {
             "Executions per second of the fastest round.",
         );
     }
+    table
+}
+
+/// What a database administrator asks first: how many transactions, and what a commit costs.
+pub fn comparison(result: &StudyResult, pct: u32) -> Table {
+    let rows = result.rows(pct);
+    let programs = rows.iter().any(|row| row.run.measured.transaction.is_some());
+    let rounds = result.rounds > 1;
+    let mut table = columns_of_comparison(pct, programs, rounds);
     let servers = rows.iter().any(|row| server(row) != server(&rows[0]));
     for row in &rows {
         let measured = &row.run.measured;
@@ -107,9 +114,8 @@ pub fn comparison(result: &StudyResult, pct: u32) -> Table {
     table
 }
 
-/// What the time went into.
-pub fn waits(result: &StudyResult, pct: u32) -> Table {
-    let rows = result.rows(pct);
+/// The waits without their rows; `counted`: with bytes of redo, `pages`: with whole pages in it.
+fn columns_of_waits(pct: u32, counted: bool, pages: bool) -> Table {
     let mut table = Table::new(format!("UPDATE_PCT {pct}: DB time and waits"))
         .text("Case", "A case of the study.")
         .figures(
@@ -141,7 +147,6 @@ pub fn waits(result: &StudyResult, pct: u32) -> Table {
         )
         .text("Top event", "The wait event with most time, and its share of DB time.")
         .figures("Reads from tier %", "", "Share of block reads that the tier answered.");
-    let counted = rows.iter().any(|row| row.run.redo_bytes_per_transaction().is_some());
     if counted {
         table = table.figures(
             "Redo bytes /trans",
@@ -149,8 +154,6 @@ pub fn waits(result: &StudyResult, pct: u32) -> Table {
             "Bytes of redo for each transaction, as the database counts them.",
         );
     }
-    let whole = |row: &Row<'_>| row.run.whole_pages_per_transaction();
-    let pages = rows.iter().any(|row| whole(row).is_some());
     if pages {
         table = table.figures(
             "Whole pages /trans",
@@ -161,6 +164,16 @@ pub fn waits(result: &StudyResult, pct: u32) -> Table {
              and bytes with it.",
         );
     }
+    table
+}
+
+/// What the time went into.
+pub fn waits(result: &StudyResult, pct: u32) -> Table {
+    let rows = result.rows(pct);
+    let whole = |row: &Row<'_>| row.run.whole_pages_per_transaction();
+    let counted = rows.iter().any(|row| row.run.redo_bytes_per_transaction().is_some());
+    let pages = rows.iter().any(|row| whole(row).is_some());
+    let mut table = columns_of_waits(pct, counted, pages);
     for row in &rows {
         let run = row.run;
         let interval = run.interval().ok();

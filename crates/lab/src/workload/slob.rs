@@ -180,6 +180,11 @@ impl Settings {
             );
         }
         self.check_hot_spot(block_bytes)?;
+        self.check_pace()
+    }
+
+    /// Whether think time and arrivals are in range and do not contradict each other.
+    fn check_pace(&self) -> Result<()> {
         if let Some(think) = self.think_time {
             if think.frequency == 0 {
                 return refuse("think_time.frequency", 0, "leave think_time out for no think time");

@@ -68,6 +68,87 @@ fn a_directory_on_a_disk_is_a_durable_tier_unless_it_is_to_stand_for_persistent_
     }
 }
 
+fn it_did_the_load(run: &RunResult) {
+    let measured = &run.measured;
+    let (begin, end) = run.snapshots.unwrap();
+    assert_eq!(end, begin + 1);
+    assert!(measured.executes > 0, "{} did nothing", run.case);
+    // The snapshots stop nobody: one operation may be counted in part.
+    assert!(
+        measured.rows.abs_diff(measured.executes * 63) <= 63,
+        "{} rows, {} executions",
+        measured.rows,
+        measured.executes
+    );
+    if run.update_pct == 100 {
+        assert!(
+            measured.executes.abs_diff(measured.transactions) <= 1 && measured.commit.count > 0
+        );
+    } else if measured.executes >= 400 {
+        // Four windows of the quota; a slow machine does not get so far.
+        let share = measured.transactions as f64 / measured.executes as f64;
+        assert!((0.1..0.4).contains(&share), "{share}");
+    }
+}
+
+fn it_waited_for_what_its_case_says(run: &RunResult) {
+    let waited = |event: &str| run.wait_mean_ns(event).is_some();
+    match run.case.as_str() {
+        "redo-on-home" => assert!(waited("log file sync") && !waited("tier block write")),
+        "redo-on-tier" => {
+            assert!(waited("log file parallel write"));
+            // Not the database's blocks: what tells a foreign write of a database that passes
+            // is one block, twice a checkpoint.
+            let interval = run.interval().unwrap();
+            let blocks = interval
+                .waits
+                .iter()
+                .filter(|wait| wait.name == "tier block write")
+                .map(|wait| wait.count);
+            let blocks: u64 = blocks.sum();
+            assert!(
+                blocks <= 2 + run.measured.transactions / 4,
+                "{blocks} blocks, {} transactions",
+                run.measured.transactions
+            );
+        }
+        "all-on-tier" => {
+            assert!(waited("log file parallel write") && !waited("tier batch write"))
+        }
+        _ => assert!(
+            waited("tier batch write")
+                && !waited("log file parallel write")
+                && !waited("log file sync")
+        ),
+    }
+}
+
+/// `threads`: how many the load has.
+fn its_time_is_counted_once(run: &RunResult, threads: u64) {
+    let interval = run.interval().unwrap();
+    let (db_time, cpu) = (interval.db_time_ns.unwrap(), interval.db_cpu_ns.unwrap());
+    assert!(db_time > 0, "{}", run.case);
+    // What is waited for in a statement that has not ended when the snapshot is taken is in no
+    // DB time yet: where others take the processors, that is most of so short a run. The study
+    // says so of its figures itself.
+    let disturbed = |warning: &Warning| ["others", "steal"].contains(&warning.code.as_str());
+    if run.warnings.iter().any(disturbed) {
+        eprintln!(
+            "skipped: that the time of a run is counted once, because other programs use the \
+             processors"
+        );
+        return;
+    }
+    // Time is counted once: on a mapped medium a wait is processor time too. And each
+    // thread may be in a statement that has waited once, as long as the longest
+    // wait for a disk.
+    let longest = interval.waits.iter().filter_map(|wait| wait.histogram.max_ns()).max();
+    let not_ended_ns = 100_000_000 + threads * longest.unwrap();
+    let sum = cpu + interval.waited_ns();
+    assert!(sum <= db_time + db_time / 10 + not_ended_ns, "{}: {sum} of {db_time}", run.case);
+    assert!(cpu > 0 || run.case.starts_with("redo-on-"), "{}", run.case);
+}
+
 #[test]
 fn the_default_set_runs_and_every_case_does_what_it_says() {
     let dir = tempfile::tempdir().unwrap();
@@ -83,78 +164,10 @@ fn the_default_set_runs_and_every_case_does_what_it_says() {
     assert_eq!(result.runs.len(), 8);
     assert!(result.places.emulated);
     for run in &result.runs {
-        let measured = &run.measured;
-        let (begin, end) = run.snapshots.unwrap();
-        assert_eq!(end, begin + 1);
-        assert!(measured.executes > 0, "{} did nothing", run.case);
-        // The snapshots stop nobody: one operation may be counted in part.
-        assert!(
-            measured.rows.abs_diff(measured.executes * 63) <= 63,
-            "{} rows, {} executions",
-            measured.rows,
-            measured.executes
-        );
-        if run.update_pct == 100 {
-            assert!(
-                measured.executes.abs_diff(measured.transactions) <= 1 && measured.commit.count > 0
-            );
-        } else if measured.executes >= 400 {
-            // Four windows of the quota; a slow machine does not get so far.
-            let share = measured.transactions as f64 / measured.executes as f64;
-            assert!((0.1..0.4).contains(&share), "{share}");
-        }
-        let waited = |event: &str| run.wait_mean_ns(event).is_some();
-        match run.case.as_str() {
-            "redo-on-home" => assert!(waited("log file sync") && !waited("tier block write")),
-            "redo-on-tier" => {
-                assert!(waited("log file parallel write"));
-                // Not the database's blocks: what tells a foreign write of a database that passes
-                // is one block, twice a checkpoint.
-                let interval = run.interval().unwrap();
-                let blocks = interval
-                    .waits
-                    .iter()
-                    .filter(|wait| wait.name == "tier block write")
-                    .map(|wait| wait.count);
-                let blocks: u64 = blocks.sum();
-                assert!(
-                    blocks <= 2 + measured.transactions / 4,
-                    "{blocks} blocks, {} transactions",
-                    measured.transactions
-                );
-            }
-            "all-on-tier" => {
-                assert!(waited("log file parallel write") && !waited("tier batch write"))
-            }
-            _ => assert!(
-                waited("tier batch write")
-                    && !waited("log file parallel write")
-                    && !waited("log file sync")
-            ),
-        }
-        assert_eq!(measured.end.is_emulated(), run.case != "redo-on-home");
-        let interval = run.interval().unwrap();
-        let (db_time, cpu) = (interval.db_time_ns.unwrap(), interval.db_cpu_ns.unwrap());
-        assert!(db_time > 0, "{}", run.case);
-        // What is waited for in a statement that has not ended when the snapshot is taken is in no
-        // DB time yet: where others take the processors, that is most of so short a run. The study
-        // says so of its figures itself.
-        let disturbed = |warning: &Warning| ["others", "steal"].contains(&warning.code.as_str());
-        if run.warnings.iter().any(disturbed) {
-            eprintln!(
-                "skipped: that the time of a run is counted once, because other programs use the \
-                 processors"
-            );
-            continue;
-        }
-        // Time is counted once: on a mapped medium a wait is processor time too. And each
-        // thread may be in a statement that has waited once, as long as the longest
-        // wait for a disk.
-        let longest = interval.waits.iter().filter_map(|wait| wait.histogram.max_ns()).max();
-        let not_ended_ns = 100_000_000 + threads[&run.case] * longest.unwrap();
-        let sum = cpu + interval.waited_ns();
-        assert!(sum <= db_time + db_time / 10 + not_ended_ns, "{}: {sum} of {db_time}", run.case);
-        assert!(cpu > 0 || run.case.starts_with("redo-on-"), "{}", run.case);
+        assert_eq!(run.measured.end.is_emulated(), run.case != "redo-on-home");
+        it_did_the_load(run);
+        it_waited_for_what_its_case_says(run);
+        its_time_is_counted_once(run, threads[&run.case]);
     }
     for pct in [100, 25] {
         let rows = result.rows(pct);

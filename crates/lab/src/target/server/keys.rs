@@ -76,6 +76,33 @@ struct Times {
     ended: Duration,
 }
 
+impl Times {
+    fn found(&self) -> Found {
+        let mut all = self.sets.clone();
+        all.merge(&self.gets);
+        Found {
+            transactions: self.sets.count(),
+            statements: all.count(),
+            elapsed_s: self.ended.as_secs_f64(),
+            latency: Latency::of(&all),
+            commit: Latency::of(&self.sets),
+            select: Latency::of(&self.gets),
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Tells the share done; whether to stop. `left`: requests that no client has taken yet.
+    fn look(&self, began: Instant, left: &AtomicU64) -> bool {
+        let share = match self.amount {
+            Amount::Time(time) => began.elapsed().as_secs_f64() / time.as_secs_f64().max(1e-3),
+            Amount::Count(count) => 1.0 - left.load(Ordering::Relaxed) as f64 / count.max(1) as f64,
+        };
+        (self.progress)(share.min(1.0));
+        (self.stopped)() || matches!(self.amount, Amount::Time(time) if began.elapsed() >= time)
+    }
+}
+
 /// Runs the load.
 ///
 /// # Errors
@@ -119,16 +146,7 @@ pub(super) fn run(server: &Server, run: &Run<'_>) -> Result<Found> {
             })
             .collect();
         while !threads.iter().all(|thread| thread.is_finished()) && !stop.load(Ordering::SeqCst) {
-            let share = match run.amount {
-                Amount::Time(time) => began.elapsed().as_secs_f64() / time.as_secs_f64().max(1e-3),
-                Amount::Count(count) => {
-                    1.0 - left.load(Ordering::Relaxed) as f64 / count.max(1) as f64
-                }
-            };
-            (run.progress)(share.min(1.0));
-            if (run.stopped)()
-                || matches!(run.amount, Amount::Time(time) if began.elapsed() >= time)
-            {
+            if run.look(began, &left) {
                 stop.store(true, Ordering::SeqCst);
             }
             std::thread::sleep(match run.amount {
@@ -146,17 +164,7 @@ pub(super) fn run(server: &Server, run: &Run<'_>) -> Result<Found> {
     if (run.stopped)() {
         return Err(Error::Interrupted);
     }
-    let Times { sets, gets, ended } = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut all = sets.clone();
-    all.merge(&gets);
-    Ok(Found {
-        transactions: sets.count(),
-        statements: all.count(),
-        elapsed_s: ended.as_secs_f64(),
-        latency: Latency::of(&all),
-        commit: Latency::of(&sets),
-        select: Latency::of(&gets),
-    })
+    Ok(sum.into_inner().unwrap_or_else(PoisonError::into_inner).found())
 }
 
 /// One client, until it is told to stop or nothing is left to do.

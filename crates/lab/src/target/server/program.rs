@@ -282,129 +282,161 @@ pub(super) fn measure(target: &ServerTarget, plans: &Plans<'_>) -> Result<Measur
     })
 }
 
-/// One run of the program.
+/// One run of the load.
 fn once(
     target: &ServerTarget,
     job: &Job,
     plans: &Plans<'_>,
     progress: &(dyn Fn(f64) + Sync),
 ) -> Result<Found> {
-    let Job { load, clients, amount } = *job;
-    let mut case = target.case.clone();
-    case.server.load = load;
-    let (_, program) = belongs(load);
-    let server = &target.server;
-    // Programs take whole seconds.
-    let seconds = match amount {
-        Amount::Time(time) => time.as_secs_f64().ceil().max(1.0),
-        Amount::Count(_) => 1.0,
-    };
-    let wishes = &target.case.server.keys;
-    if load == Load::Mixed {
-        let (count, seed) = (wishes.keys(plans.slob), plans.slob.seed);
-        let stopped = plans.stopped;
-        return keys::run(
-            server,
-            &keys::Run { settings: wishes, keys: count, seed, clients, amount, stopped, progress },
-        );
+    let once = Once { target, job: *job, plans, progress };
+    match job.load {
+        Load::Mixed => once.mixed(),
+        Load::Tpcb | Load::SimpleUpdate | Load::SelectOnly => once.pgbench(),
+        Load::ReadWrite | Load::ReadOnly | Load::WriteOnly => once.sysbench(),
+        Load::Memtier => once.memtier(),
+        // What has no program was refused.
+        _ => once.redis_benchmark(),
     }
-    let mut command = server.command(target.programs.path(program))?;
-    let finish = |command: Command| {
-        let expected = Duration::from_secs_f64(seconds);
-        finish(command, server.held_socket_dir(), plans.stopped, progress, expected)
-    };
-    match load {
-        Load::Tpcb | Load::SimpleUpdate | Load::SelectOnly => {
-            let length = match amount {
-                Amount::Time(_) => ["-T".to_owned(), seconds.to_string()],
-                // It wants those of one client.
-                Amount::Count(count) => {
-                    ["-t".to_owned(), count.div_ceil(u64::from(clients.max(1))).to_string()]
-                }
-            };
-            command.args(["-n", "-l", "--log-prefix=transactions", "-M", "prepared"]);
-            command
-                .args(["-c", &clients.to_string(), "-j", &clients.min(2).to_string()])
-                .args(length);
-            match load {
-                Load::SelectOnly => drop(command.arg("-S")),
-                Load::SimpleUpdate => drop(command.arg("-N")),
-                _ => {}
-            }
-            let printed = finish(command)?;
-            let logs = take_logs(server)?;
-            // Beside BEGIN and END.
-            let statements = match load {
-                Load::SelectOnly => 1,
-                Load::SimpleUpdate => 3,
-                _ => 5,
-            };
-            pgbench::read(&printed, &logs, statements)
+}
+
+/// One run of a job.
+struct Once<'a> {
+    target: &'a ServerTarget,
+    job: Job,
+    plans: &'a Plans<'a>,
+    progress: &'a (dyn Fn(f64) + Sync),
+}
+
+impl Once<'_> {
+    /// How long a program is told to run: it takes whole seconds.
+    fn seconds(&self) -> f64 {
+        match self.job.amount {
+            Amount::Time(time) => time.as_secs_f64().ceil().max(1.0),
+            Amount::Count(_) => 1.0,
         }
-        Load::ReadWrite | Load::ReadOnly | Load::WriteOnly => {
-            tell_sysbench(&mut command, server, &case, plans.slob);
-            let length = match amount {
-                Amount::Time(_) => [format!("--time={seconds}"), "--events=0".to_owned()],
-                Amount::Count(count) => ["--time=0".to_owned(), format!("--events={count}")],
+    }
+
+    /// How many of a count one client does.
+    fn of_one_client(&self, count: u64) -> u64 {
+        count.div_ceil(u64::from(self.job.clients.max(1)))
+    }
+
+    fn command(&self) -> Result<Command> {
+        let (_, program) = belongs(self.job.load);
+        self.target.server.command(self.target.programs.path(program))
+    }
+
+    fn finish(&self, command: Command) -> Result<String> {
+        let expected = Duration::from_secs_f64(self.seconds());
+        let dir = self.target.server.held_socket_dir();
+        finish(command, dir, self.plans.stopped, self.progress, expected)
+    }
+
+    fn mixed(&self) -> Result<Found> {
+        let settings = &self.target.case.server.keys;
+        let run = keys::Run {
+            settings,
+            keys: settings.keys(self.plans.slob),
+            seed: self.plans.slob.seed,
+            clients: self.job.clients,
+            amount: self.job.amount,
+            stopped: self.plans.stopped,
+            progress: self.progress,
+        };
+        keys::run(&self.target.server, &run)
+    }
+
+    fn pgbench(&self) -> Result<Found> {
+        let clients = self.job.clients;
+        let mut command = self.command()?;
+        command.args(["-n", "-l", "--log-prefix=transactions", "-M", "prepared"]);
+        command.args(["-c", &clients.to_string(), "-j", &clients.min(2).to_string()]);
+        command.args(match self.job.amount {
+            Amount::Time(_) => ["-T".to_owned(), self.seconds().to_string()],
+            // It wants those of one client.
+            Amount::Count(count) => ["-t".to_owned(), self.of_one_client(count).to_string()],
+        });
+        // Statements beside BEGIN and END.
+        let (script, statements) = match self.job.load {
+            Load::SelectOnly => (Some("-S"), 1),
+            Load::SimpleUpdate => (Some("-N"), 3),
+            _ => (None, 5),
+        };
+        command.args(script);
+        let printed = self.finish(command)?;
+        pgbench::read(&printed, &take_logs(&self.target.server)?, statements)
+    }
+
+    fn sysbench(&self) -> Result<Found> {
+        let mut case = self.target.case.clone();
+        case.server.load = self.job.load;
+        let mut command = self.command()?;
+        tell_sysbench(&mut command, &self.target.server, &case, self.plans.slob);
+        let length = match self.job.amount {
+            Amount::Time(_) => [format!("--time={}", self.seconds()), "--events=0".to_owned()],
+            Amount::Count(count) => ["--time=0".to_owned(), format!("--events={count}")],
+        };
+        command.arg(format!("--threads={}", self.job.clients)).args(length);
+        command.args(["--histogram=on", "--percentile=99", "run"]);
+        sysbench::read(&self.finish(command)?)
+    }
+
+    fn memtier(&self) -> Result<Found> {
+        let json = OsStr::new("memtier.json");
+        let (server, wishes) = (&self.target.server, &self.target.case.server.keys);
+        let clients = self.job.clients;
+        let mut command = self.command()?;
+        tell_memtier(&mut command, server, wishes, wishes.keys(self.plans.slob));
+        // It divides its clients among threads.
+        let threads = [4, 2].into_iter().find(|n| clients.is_multiple_of(*n)).unwrap_or(1);
+        command.arg(format!("--threads={threads}"));
+        command.arg(format!("--clients={}", clients / threads));
+        command.arg(match self.job.amount {
+            Amount::Time(_) => format!("--test-time={}", self.seconds()),
+            Amount::Count(count) => format!("--requests={}", self.of_one_client(count)),
+        });
+        // In the directory it runs in.
+        command.arg("--json-out-file=memtier.json");
+        let _ = server.held_socket_dir().remove(json);
+        self.finish(command)?;
+        memtier::read(&server.read_written(json)?)
+    }
+
+    /// Runs redis-benchmark until the time is over: it takes a number of requests.
+    fn redis_benchmark(&self) -> Result<Found> {
+        let Job { load, clients, amount } = self.job;
+        let (server, wishes) = (&self.target.server, &self.target.case.server.keys);
+        let (value, keys) = match load {
+            Load::SetGet => (wishes.value_bytes(), wishes.keys(self.plans.slob)),
+            _ => (set_value(self.target.product, wishes), SET_KEYS),
+        };
+        let (mut count, time) = match amount {
+            Amount::Time(time) => (100 * u64::from(clients), time),
+            Amount::Count(count) => (count, Duration::ZERO),
+        };
+        let kinds = match (load, wishes.ratio) {
+            (Load::SetGet, Ratio { gets: 0, .. }) | (Load::Set, _) => "set",
+            (_, Ratio { sets: 0, .. }) => "get",
+            _ => "set,get",
+        };
+        let began = Instant::now();
+        let mut sum = Found::default();
+        while began.elapsed() < time || sum.statements == 0 {
+            let mut command = self.command()?;
+            command.arg("-s").arg(server.socket()).args(["-t", kinds, "--csv"]);
+            command.args(["-c", &clients.to_string()]);
+            command.args(["-d", &value.to_string(), "-P", &wishes.pipeline.to_string()]);
+            command.args(["-r", &keys.to_string(), "-n", &count.to_string()]);
+            let printed = self.finish(command)?;
+            sum = if load == Load::SetGet {
+                redis_benchmark::read_mixed(&printed, count, wishes.ratio, &sum)?
+            } else {
+                redis_benchmark::read_sets(&printed, count, &sum)?
             };
-            command.arg(format!("--threads={clients}")).args(length);
-            command.args(["--histogram=on", "--percentile=99", "run"]);
-            sysbench::read(&finish(command)?)
+            count = (count * 2).min(100_000);
         }
-        Load::Memtier => {
-            let json = OsStr::new("memtier.json");
-            tell_memtier(&mut command, server, wishes, wishes.keys(plans.slob));
-            // It divides its clients among threads.
-            let threads = [4, 2].into_iter().find(|n| clients % n == 0).unwrap_or(1);
-            command.arg(format!("--threads={threads}"));
-            command.arg(format!("--clients={}", clients / threads));
-            command.arg(match amount {
-                Amount::Time(_) => format!("--test-time={seconds}"),
-                Amount::Count(count) => {
-                    format!("--requests={}", count.div_ceil(u64::from(clients.max(1))))
-                }
-            });
-            // In the directory it runs in.
-            command.arg("--json-out-file=memtier.json");
-            let _ = server.held_socket_dir().remove(json);
-            finish(command)?;
-            memtier::read(&server.read_written(json)?)
-        }
-        // redis-benchmark; what has no program was refused.
-        _ => {
-            let value = match load {
-                Load::SetGet => wishes.value_bytes(),
-                _ => set_value(target.product, wishes),
-            };
-            let keys = if load == Load::SetGet { wishes.keys(plans.slob) } else { SET_KEYS };
-            let (mut count, time) = match amount {
-                Amount::Time(time) => (100 * u64::from(clients), time),
-                Amount::Count(count) => (count, Duration::ZERO),
-            };
-            let kinds = match (load, wishes.ratio) {
-                (Load::SetGet, Ratio { gets: 0, .. }) | (Load::Set, _) => "set",
-                (_, Ratio { sets: 0, .. }) => "get",
-                _ => "set,get",
-            };
-            let began = Instant::now();
-            let mut sum = Found::default();
-            // It takes a number of requests, not a time.
-            while began.elapsed() < time || sum.statements == 0 {
-                let mut command = server.command(target.programs.path(program))?;
-                command.arg("-s").arg(server.socket()).args(["-t", kinds, "--csv"]);
-                command.args(["-c", &clients.to_string()]);
-                command.args(["-d", &value.to_string(), "-P", &wishes.pipeline.to_string()]);
-                command.args(["-r", &keys.to_string(), "-n", &count.to_string()]);
-                let printed = finish(command)?;
-                sum = if load == Load::SetGet {
-                    redis_benchmark::read_mixed(&printed, count, wishes.ratio, &sum)?
-                } else {
-                    redis_benchmark::read_sets(&printed, count, &sum)?
-                };
-                count = (count * 2).min(100_000);
-            }
-            Ok(sum)
-        }
+        Ok(sum)
     }
 }
 

@@ -71,6 +71,19 @@ impl Keys {
 }
 
 impl Shared {
+    /// Of a load that begins now, on a server that listens there.
+    fn now(socket: PathBuf) -> Shared {
+        Shared {
+            began: Instant::now(),
+            socket: Mutex::new(Some(socket)),
+            stop: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
+            done: AtomicU64::new(0),
+            seen: Mutex::new(Vec::new()),
+            failed: Mutex::new(None),
+        }
+    }
+
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -216,35 +229,22 @@ impl ServerTarget {
             None => super::super::ycsb::OPERATIONS,
         };
         let work = Work::of(clients, kinds, COUNTS);
-        let shared = Shared {
-            began: Instant::now(),
-            socket: Mutex::new(Some(server.socket())),
-            stop: AtomicBool::new(false),
-            killed: AtomicBool::new(false),
-            done: AtomicU64::new(0),
-            seen: Mutex::new(Vec::new()),
-            failed: Mutex::new(None),
-        };
-        let (load, records, shared, work, case) = (&*load, &*records, &shared, &work, &*case);
+        let shared = Shared::now(server.socket());
+        let (load, records, shared, work) = (load.as_deref(), records.as_ref(), &shared, &work);
+        let name = case.load().name();
         let watched = std::thread::scope(|scope| {
             for number in 0..clients {
                 scope.spawn(move || {
-                    let connect = |socket: &Path| -> Result<Box<dyn Connected + '_>> {
-                        match (load, records) {
-                            (Some(load), _) => Ok(transactions::on_sql(
-                                product.sql(socket)?,
-                                load.client(seed, number),
-                            )),
-                            (None, Some(records)) => {
-                                Ok(Box::new(YcsbOnRedis::open(socket, records, seed, number)?))
-                            }
-                            (None, None) => Err(Error::Setting {
-                                setting: "load",
-                                value: case.load().name().into(),
-                                reason: "a recovery is watched under a load of its own statements"
-                                    .into(),
-                            }),
+                    let connect = |socket: &Path| match (load, records) {
+                        (Some(load), _) => Ok(transactions::on_sql(
+                            product.sql(socket)?,
+                            load.client(seed, number),
+                        )),
+                        (None, Some(records)) => {
+                            Ok(Box::new(YcsbOnRedis::open(socket, records, seed, number)?)
+                                as Box<dyn Connected + '_>)
                         }
+                        (None, None) => Err(no_statements(name)),
                     };
                     client(shared, &Recorders::of(work), &connect);
                 });
@@ -263,28 +263,41 @@ impl ServerTarget {
         if let Some(error) = shared.failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(error);
         }
-        let Times { before_per_s, killed, gone, full, keys } = watched?;
-        if let Some(keys) = &keys {
+        let times = watched?;
+        if let Some(keys) = &times.keys {
             keys.check(clients, home)?;
         }
         *control.get_mut().unwrap_or_else(PoisonError::into_inner) = server.client()?;
         *under_way = clients.into();
         let seen = std::mem::take(&mut *shared.seen.lock().unwrap_or_else(PoisonError::into_inner));
-        let first = first_answer(&seen, killed, gone).ok_or_else(|| Error::Target {
+        recovered(&times, &seen).ok_or_else(|| Error::Target {
             what: "the first answer after the kill".into(),
             database: home.clone(),
             reason: format!(
                 "there was none in {} s; give more --seconds",
                 watch.patience.as_secs()
             ),
-        })?;
-        Ok(Recovered {
-            before_per_s,
-            first_answer_s: first.as_secs_f64(),
-            full_s: full.map(|at| (at - killed).as_secs_f64()),
-            keys: keys.map(|keys| keys.counted),
-            timeline: timeline(&seen, killed),
         })
+    }
+}
+
+/// The result of a run; nothing if nobody was answered after the kill.
+fn recovered(times: &Times, seen: &[Seen]) -> Option<Recovered> {
+    let first = first_answer(seen, times.killed, times.gone)?;
+    Some(Recovered {
+        before_per_s: times.before_per_s,
+        first_answer_s: first.as_secs_f64(),
+        full_s: times.full.map(|at| (at - times.killed).as_secs_f64()),
+        keys: times.keys.as_ref().map(|keys| keys.counted),
+        timeline: timeline(seen, times.killed),
+    })
+}
+
+fn no_statements(load: &str) -> Error {
+    Error::Setting {
+        setting: "load",
+        value: load.into(),
+        reason: "a recovery is watched under a load of its own statements".into(),
     }
 }
 
