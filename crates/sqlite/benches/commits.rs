@@ -25,6 +25,7 @@
 //! | `instructions_per_commit`, `.._batch`, `.._stock_wal` | instructions of the program: WAL, batch, stock WAL |
 
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 #[path = "../../../benches/report.rs"]
 mod report;

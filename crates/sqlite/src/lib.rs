@@ -16,6 +16,7 @@
 //! (that is the mount's).
 
 #![deny(unsafe_code)]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 mod batch;
 #[allow(unsafe_code, reason = "a border: SQLite calls in here")]

@@ -297,6 +297,17 @@ fn read(file: File) -> Result<Statistics, String> {
     parse(std::str::from_utf8(&bytes).map_err(|_| "it is no text".to_owned())?)
 }
 
+/// What the lines so far say.
+struct Parsing {
+    found: Statistics,
+    /// When the process was started, in clock ticks after boot, and on which boot.
+    started: u64,
+    booted: String,
+    opened: u64,
+    closed: bool,
+    ended: bool,
+}
+
 fn parse(text: &str) -> Result<Statistics, String> {
     let mut lines = text.lines();
     if lines.next() != Some(HEADER) {
@@ -305,80 +316,98 @@ fn parse(text: &str) -> Result<Statistics, String> {
              it".into(),
         );
     }
-    let mut found = Statistics {
-        process: 0,
-        instance: String::new(),
-        open: false,
-        written_boot_ns: 0,
-        connections: 0,
-        sqlite: 0,
-        tiers: Vec::new(),
-        waits: Vec::new(),
-        counters: Vec::new(),
-    };
-    let (mut started, mut booted, mut opened, mut closed, mut ended) =
-        (0, String::new(), 0, true, false);
+    let mut parsing = Parsing::new();
     for (number, line) in lines.enumerate() {
         let fields: Vec<&str> = line.split('\t').collect();
-        let done = (|| {
-            if ended {
-                return None;
+        parsing
+            .line(&fields)
+            .ok_or_else(|| format!("line {} is not as this program writes it", number + 2))?;
+    }
+    parsing.whole().ok_or_else(|| "it is not whole".into())
+}
+
+impl Parsing {
+    fn new() -> Parsing {
+        let found = Statistics {
+            process: 0,
+            instance: String::new(),
+            open: false,
+            written_boot_ns: 0,
+            connections: 0,
+            sqlite: 0,
+            tiers: Vec::new(),
+            waits: Vec::new(),
+            counters: Vec::new(),
+        };
+        let booted = String::new();
+        Parsing { found, started: 0, booted, opened: 0, closed: true, ended: false }
+    }
+
+    /// Takes a line by its fields; nothing if it is not as this program writes it.
+    fn line(&mut self, fields: &[&str]) -> Option<()> {
+        if self.ended {
+            return None;
+        }
+        let found = &mut self.found;
+        match *fields {
+            ["process", id, start, boot] => {
+                (found.process, self.started, self.booted) =
+                    (id.parse().ok()?, start.parse().ok()?, name(boot)?);
             }
-            match fields[..] {
-                ["process", id, start, boot] => {
-                    (found.process, started, booted) =
-                        (id.parse().ok()?, start.parse::<u64>().ok()?, name(boot)?);
-                }
-                ["opened", ns] => opened = ns.parse::<u64>().ok()?,
-                ["written", ns, at_close] => {
-                    (found.written_boot_ns, closed) = (ns.parse().ok()?, flag(at_close)?)
-                }
-                ["connections", n] => found.connections = n.parse().ok()?,
-                ["sqlite", n] => found.sqlite = n.parse().ok()?,
-                ["tier", tier, emulated, bytes, used, free, dirty, cached, medium] => {
-                    found.tiers.push(TierFigures {
-                        name: name(tier)?,
-                        emulated: flag(emulated)?,
-                        bytes: bytes.parse().ok()?,
-                        used_bytes: used.parse().ok()?,
-                        free_bytes: free.parse().ok()?,
-                        dirty_bytes: dirty.parse().ok()?,
-                        cached_bytes: cached.parse().ok()?,
-                        medium: name(medium)?,
-                    })
-                }
-                ["event", event, class, background, total, max, bytes, list, help] => {
-                    found.waits.push(WaitFigures {
-                        name: name(event)?,
-                        class: WaitClass::from_name(class)?,
-                        background: flag(background)?,
-                        total_ns: total.parse().ok()?,
-                        max_ns: max.parse().ok()?,
-                        bytes: bytes.parse().ok()?,
-                        buckets: buckets(list)?,
-                        help: name(help)?,
-                    })
-                }
-                ["counter", counter, unit, value, help] => found.counters.push(CounterFigures {
-                    name: name(counter)?,
-                    unit: name(unit)?,
-                    value: value.parse().ok()?,
+            ["opened", ns] => self.opened = ns.parse().ok()?,
+            ["written", ns, at_close] => {
+                (found.written_boot_ns, self.closed) = (ns.parse().ok()?, flag(at_close)?)
+            }
+            ["connections", n] => found.connections = n.parse().ok()?,
+            ["sqlite", n] => found.sqlite = n.parse().ok()?,
+            ["tier", tier, emulated, bytes, used, free, dirty, cached, medium] => {
+                found.tiers.push(TierFigures {
+                    name: name(tier)?,
+                    emulated: flag(emulated)?,
+                    bytes: bytes.parse().ok()?,
+                    used_bytes: used.parse().ok()?,
+                    free_bytes: free.parse().ok()?,
+                    dirty_bytes: dirty.parse().ok()?,
+                    cached_bytes: cached.parse().ok()?,
+                    medium: name(medium)?,
+                })
+            }
+            ["event", event, class, background, total, max, bytes, list, help] => {
+                found.waits.push(WaitFigures {
+                    name: name(event)?,
+                    class: WaitClass::from_name(class)?,
+                    background: flag(background)?,
+                    total_ns: total.parse().ok()?,
+                    max_ns: max.parse().ok()?,
+                    bytes: bytes.parse().ok()?,
+                    buckets: buckets(list)?,
                     help: name(help)?,
-                }),
-                ["end"] => ended = true,
-                _ => return None,
+                })
             }
-            Some(())
-        })();
-        done.ok_or_else(|| format!("line {} is not as this program writes it", number + 2))?;
+            ["counter", counter, unit, value, help] => found.counters.push(CounterFigures {
+                name: name(counter)?,
+                unit: name(unit)?,
+                value: value.parse().ok()?,
+                help: name(help)?,
+            }),
+            ["end"] => self.ended = true,
+            _ => return None,
+        }
+        Some(())
     }
-    if !ended || found.process == 0 || opened == 0 {
-        return Err("it is not whole".into());
+
+    /// All of it; nothing if lines are missing.
+    fn whole(self) -> Option<Statistics> {
+        let Parsing { mut found, started, booted, opened, closed, ended } = self;
+        if !ended || found.process == 0 || opened == 0 {
+            return None;
+        }
+        found.instance = format!("process {} of {started}, opened at {opened}", found.process);
+        let lives = |(state, start): (char, u64)| start == started && !matches!(state, 'Z' | 'X');
+        found.open =
+            !closed && booted == boot() && state_and_start(found.process).is_some_and(lives);
+        Some(found)
     }
-    found.instance = format!("process {} of {started}, opened at {opened}", found.process);
-    let lives = |(state, start): (char, u64)| start == started && !matches!(state, 'Z' | 'X');
-    found.open = !closed && booted == boot() && state_and_start(found.process).is_some_and(lives);
-    Ok(found)
 }
 
 fn name(text: &str) -> Option<String> {

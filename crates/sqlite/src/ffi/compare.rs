@@ -41,90 +41,92 @@ fn our_structures_have_the_layout_of_the_header() {
     assert_eq!(size_of::<SqliteVfs>() + 3 * size_of::<usize>(), size_of::<sys::sqlite3_vfs>());
 }
 
+macro_rules! by_name {
+    ($($name:ident),+ $(,)?) => {
+        &[$((stringify!($name), sys::$name as i64)),+]
+    };
+}
+
+/// The numbers of the header, by name.
+const THEIRS: &[(&str, i64)] = by_name![
+    SQLITE_OK,
+    SQLITE_ERROR,
+    SQLITE_BUSY,
+    SQLITE_NOMEM,
+    SQLITE_READONLY,
+    SQLITE_IOERR,
+    SQLITE_CORRUPT,
+    SQLITE_NOTFOUND,
+    SQLITE_FULL,
+    SQLITE_CANTOPEN,
+    SQLITE_MISUSE,
+    SQLITE_WARNING,
+    SQLITE_OK_LOAD_PERMANENTLY,
+    SQLITE_IOERR_READ,
+    SQLITE_IOERR_SHORT_READ,
+    SQLITE_IOERR_WRITE,
+    SQLITE_IOERR_FSYNC,
+    SQLITE_IOERR_TRUNCATE,
+    SQLITE_IOERR_FSTAT,
+    SQLITE_IOERR_DELETE,
+    SQLITE_IOERR_ACCESS,
+    SQLITE_IOERR_CLOSE,
+    SQLITE_IOERR_SHMMAP,
+    SQLITE_IOERR_SHMLOCK,
+    SQLITE_IOERR_DELETE_NOENT,
+    SQLITE_IOERR_BEGIN_ATOMIC,
+    SQLITE_IOERR_COMMIT_ATOMIC,
+    SQLITE_OPEN_READONLY,
+    SQLITE_OPEN_READWRITE,
+    SQLITE_OPEN_CREATE,
+    SQLITE_OPEN_DELETEONCLOSE,
+    SQLITE_OPEN_EXCLUSIVE,
+    SQLITE_OPEN_MAIN_DB,
+    SQLITE_OPEN_MAIN_JOURNAL,
+    SQLITE_OPEN_PRIVATECACHE,
+    SQLITE_OPEN_WAL,
+    SQLITE_ACCESS_EXISTS,
+    SQLITE_LOCK_NONE,
+    SQLITE_LOCK_SHARED,
+    SQLITE_LOCK_RESERVED,
+    SQLITE_LOCK_PENDING,
+    SQLITE_LOCK_EXCLUSIVE,
+    SQLITE_SHM_UNLOCK,
+    SQLITE_SHM_LOCK,
+    SQLITE_SHM_SHARED,
+    SQLITE_SHM_EXCLUSIVE,
+    SQLITE_SHM_NLOCK,
+    SQLITE_IOCAP_ATOMIC512,
+    SQLITE_IOCAP_SAFE_APPEND,
+    SQLITE_IOCAP_SEQUENTIAL,
+    SQLITE_IOCAP_UNDELETABLE_WHEN_OPEN,
+    SQLITE_IOCAP_POWERSAFE_OVERWRITE,
+    SQLITE_IOCAP_BATCH_ATOMIC,
+    SQLITE_FCNTL_LOCKSTATE,
+    SQLITE_FCNTL_LAST_ERRNO,
+    SQLITE_FCNTL_SIZE_HINT,
+    SQLITE_FCNTL_CHUNK_SIZE,
+    SQLITE_FCNTL_PERSIST_WAL,
+    SQLITE_FCNTL_VFSNAME,
+    SQLITE_FCNTL_POWERSAFE_OVERWRITE,
+    SQLITE_FCNTL_PRAGMA,
+    SQLITE_FCNTL_TEMPFILENAME,
+    SQLITE_FCNTL_MMAP_SIZE,
+    SQLITE_FCNTL_HAS_MOVED,
+    SQLITE_FCNTL_COMMIT_PHASETWO,
+    SQLITE_FCNTL_BEGIN_ATOMIC_WRITE,
+    SQLITE_FCNTL_COMMIT_ATOMIC_WRITE,
+    SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE,
+    SQLITE_UTF8,
+];
+
 #[test]
 fn our_numbers_are_those_of_the_header() {
-    let mut compared = 0;
-    macro_rules! compare {
-        ($($name:ident),+ $(,)?) => {
-            $(
-                let ours = NUMBERS.iter().find(|(n,
-                _)| *n == stringify!($name)).expect(stringify!($name)).1;
-                assert_eq!(i64::from(ours), i64::from(sys::$name), stringify!($name));
-                compared += 1;
-            )+
-        };
+    for (name, theirs) in THEIRS {
+        let ours = NUMBERS.iter().find(|(n, _)| n == name).expect(name).1;
+        assert_eq!(i64::from(ours), *theirs, "{name}");
     }
-    compare!(
-        SQLITE_OK,
-        SQLITE_ERROR,
-        SQLITE_BUSY,
-        SQLITE_NOMEM,
-        SQLITE_READONLY,
-        SQLITE_IOERR,
-        SQLITE_CORRUPT,
-        SQLITE_NOTFOUND,
-        SQLITE_FULL,
-        SQLITE_CANTOPEN,
-        SQLITE_MISUSE,
-        SQLITE_WARNING,
-        SQLITE_OK_LOAD_PERMANENTLY,
-        SQLITE_IOERR_READ,
-        SQLITE_IOERR_SHORT_READ,
-        SQLITE_IOERR_WRITE,
-        SQLITE_IOERR_FSYNC,
-        SQLITE_IOERR_TRUNCATE,
-        SQLITE_IOERR_FSTAT,
-        SQLITE_IOERR_DELETE,
-        SQLITE_IOERR_ACCESS,
-        SQLITE_IOERR_CLOSE,
-        SQLITE_IOERR_SHMMAP,
-        SQLITE_IOERR_SHMLOCK,
-        SQLITE_IOERR_DELETE_NOENT,
-        SQLITE_IOERR_BEGIN_ATOMIC,
-        SQLITE_IOERR_COMMIT_ATOMIC,
-        SQLITE_OPEN_READONLY,
-        SQLITE_OPEN_READWRITE,
-        SQLITE_OPEN_CREATE,
-        SQLITE_OPEN_DELETEONCLOSE,
-        SQLITE_OPEN_EXCLUSIVE,
-        SQLITE_OPEN_MAIN_DB,
-        SQLITE_OPEN_MAIN_JOURNAL,
-        SQLITE_OPEN_PRIVATECACHE,
-        SQLITE_OPEN_WAL,
-        SQLITE_ACCESS_EXISTS,
-        SQLITE_LOCK_NONE,
-        SQLITE_LOCK_SHARED,
-        SQLITE_LOCK_RESERVED,
-        SQLITE_LOCK_PENDING,
-        SQLITE_LOCK_EXCLUSIVE,
-        SQLITE_SHM_UNLOCK,
-        SQLITE_SHM_LOCK,
-        SQLITE_SHM_SHARED,
-        SQLITE_SHM_EXCLUSIVE,
-        SQLITE_SHM_NLOCK,
-        SQLITE_IOCAP_ATOMIC512,
-        SQLITE_IOCAP_SAFE_APPEND,
-        SQLITE_IOCAP_SEQUENTIAL,
-        SQLITE_IOCAP_UNDELETABLE_WHEN_OPEN,
-        SQLITE_IOCAP_POWERSAFE_OVERWRITE,
-        SQLITE_IOCAP_BATCH_ATOMIC,
-        SQLITE_FCNTL_LOCKSTATE,
-        SQLITE_FCNTL_LAST_ERRNO,
-        SQLITE_FCNTL_SIZE_HINT,
-        SQLITE_FCNTL_CHUNK_SIZE,
-        SQLITE_FCNTL_PERSIST_WAL,
-        SQLITE_FCNTL_VFSNAME,
-        SQLITE_FCNTL_POWERSAFE_OVERWRITE,
-        SQLITE_FCNTL_PRAGMA,
-        SQLITE_FCNTL_TEMPFILENAME,
-        SQLITE_FCNTL_MMAP_SIZE,
-        SQLITE_FCNTL_HAS_MOVED,
-        SQLITE_FCNTL_COMMIT_PHASETWO,
-        SQLITE_FCNTL_BEGIN_ATOMIC_WRITE,
-        SQLITE_FCNTL_COMMIT_ATOMIC_WRITE,
-        SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE,
-        SQLITE_UTF8,
-    );
+    let compared = THEIRS.len();
     assert_eq!(compared, NUMBERS.len(), "a number was added here and not to the comparison");
     assert_eq!(
         i64::from(super::FCNTL_EXTERNAL_READER),

@@ -130,6 +130,36 @@ fn answer(db: &Connection, sql: &str) -> Result<Vec<Vec<Value>>, String> {
     run().map_err(|e: rusqlite::Error| e.to_string())
 }
 
+/// Compares the two files, ours detached, and returns their length. Where SQLite `falls_back` to a
+/// journal, it may have counted a transaction twice.
+fn same_files(ours: &Bench, theirs: &Bench, falls_back: bool, what: &str) -> usize {
+    let (our, their) =
+        (std::fs::read(ours.database()).unwrap(), std::fs::read(theirs.database()).unwrap());
+    assert_eq!(our.len(), their.len(), "{what}: the files differ in length");
+    let counter = |file: &[u8]| [24, 92].map(|at| file[at..at + 4].to_vec());
+    let again = counter(&our) > counter(&their) && counter(&our)[0] == counter(&our)[1];
+    let compared = |at: &usize| !(again && ((24..28).contains(at) || (92..96).contains(at)));
+    let differ: Vec<_> =
+        (0..our.len()).filter(compared).filter(|at| our[*at] != their[*at]).take(16).collect();
+    let bytes = |file: &[u8]| differ.iter().map(|at| file[*at]).collect::<Vec<_>>();
+    assert!(
+        differ.is_empty() && (!again || falls_back),
+        "{what}: the files differ at {differ:?}: ours {:?}, \
+         stock {:?}; \
+         counters {:?} and {:?}",
+        bytes(&our),
+        bytes(&their),
+        counter(&our),
+        counter(&their)
+    );
+    let sound: String = stock(&ours.database())
+        .unwrap()
+        .query_row("PRAGMA integrity_check", [], |r| r.get(0))
+        .unwrap();
+    assert_eq!(sound, "ok");
+    our.len()
+}
+
 /// Runs `statements` statements on both and compares.
 fn same(page_size: u32, auto_vacuum: &str, modes: &'static [&'static str], more: &str) {
     let falls_back = modes.contains(&"DELETE") && !more.contains("place=redo");
@@ -192,34 +222,13 @@ fn same(page_size: u32, auto_vacuum: &str, modes: &'static [&'static str], more:
     );
     drop(both);
     ours.detach().unwrap();
-    let (our, their) =
-        (std::fs::read(ours.database()).unwrap(), std::fs::read(theirs.database()).unwrap());
-    assert_eq!(our.len(), their.len(), "TIERSMITH_SEED={seed}: the files differ in length");
-    let counter = |file: &[u8]| [24, 92].map(|at| file[at..at + 4].to_vec());
-    let again = counter(&our) > counter(&their) && counter(&our)[0] == counter(&our)[1];
-    let compared = |at: &usize| !(again && ((24..28).contains(at) || (92..96).contains(at)));
-    let differ: Vec<_> =
-        (0..our.len()).filter(compared).filter(|at| our[*at] != their[*at]).take(16).collect();
-    let bytes = |file: &[u8]| differ.iter().map(|at| file[*at]).collect::<Vec<_>>();
-    assert!(
-        differ.is_empty() && (!again || falls_back),
-        "page size {page_size}, TIERSMITH_SEED={seed}: the files differ at {differ:?}: ours {:?}, \
-         stock {:?}; \
-         counters {:?} and {:?}",
-        bytes(&our),
-        bytes(&their),
-        counter(&our),
-        counter(&their)
+    let bytes = same_files(
+        &ours,
+        &theirs,
+        falls_back,
+        &format!("page size {page_size}, TIERSMITH_SEED={seed}"),
     );
-    let sound: String = stock(&ours.database())
-        .unwrap()
-        .query_row("PRAGMA integrity_check", [], |r| r.get(0))
-        .unwrap();
-    assert_eq!(sound, "ok");
-    println!(
-        "{statements} statements, {} bytes equal (EMULATED, TIERSMITH_SEED={seed})",
-        our.len()
-    );
+    println!("{statements} statements, {bytes} bytes equal (EMULATED, TIERSMITH_SEED={seed})");
 }
 
 const ROLLBACK: &[&str] = &["DELETE", "TRUNCATE", "PERSIST"];

@@ -238,6 +238,27 @@ fn half_detached() -> Bench {
     bench
 }
 
+/// Attaching was stopped at its step 3: those names of four are there that have a bit in `names`,
+/// and of the record that has no name yet the first `written` bytes.
+fn at_step_3(record: &[u8], names: u32, written: usize) -> Bench {
+    let bench = plain();
+    let home = bench.home();
+    std::fs::create_dir(&home).unwrap();
+    for (bit, bar) in ["db-wal", "db-journal"].iter().enumerate() {
+        if names & 1 << bit != 0 {
+            std::fs::create_dir(home.join(bar)).unwrap();
+        }
+    }
+    for (bit, file) in [(2, "attachment.new"), (3, "attachment")] {
+        if names & 1 << bit != 0 {
+            // What has its final name was synced before.
+            let bytes = if bit == 3 { record } else { &record[..written] };
+            std::fs::write(home.join(file), bytes).unwrap();
+        }
+    }
+    bench
+}
+
 #[test]
 fn attaching_goes_on_from_every_set_of_names_that_a_cut_leaves() {
     let record = {
@@ -248,24 +269,7 @@ fn attaching_goes_on_from_every_set_of_names_that_a_cut_leaves() {
     // Step 3: the directory, and any of what is made in it.
     for names in 0..16u32 {
         for written in [0, record.len() / 2, record.len()] {
-            let make = || {
-                let bench = plain();
-                let home = bench.home();
-                std::fs::create_dir(&home).unwrap();
-                for (bit, bar) in ["db-wal", "db-journal"].iter().enumerate() {
-                    if names & 1 << bit != 0 {
-                        std::fs::create_dir(home.join(bar)).unwrap();
-                    }
-                }
-                for (bit, file) in [(2, "attachment.new"), (3, "attachment")] {
-                    if names & 1 << bit != 0 {
-                        // What has its final name was synced before.
-                        let bytes = if bit == 3 { &record[..] } else { &record[..written] };
-                        std::fs::write(home.join(file), bytes).unwrap();
-                    }
-                }
-                bench
-            };
+            let make = || at_step_3(&record, names, written);
             images += goes_on(
                 &format!("attaching, step 3, names {names:04b}, {written} bytes"),
                 &make,
