@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release --example images`
 
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
+
 use std::hint::black_box;
 use std::time::Instant;
 

@@ -4,6 +4,8 @@
 //! The file is made and removed. Rounds of all calls alternate, and the median round of each is
 //! printed, because a shared machine moves between rounds.
 
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
+
 use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
@@ -15,7 +17,7 @@ const CALLS: usize = 20_000;
 const HASH_SEED: u64 = 0x5eed;
 
 /// A name, and the call for one random number.
-type Case<'a> = (&'a str, Box<dyn FnMut(u64) + 'a>);
+type Case<'a> = (String, Box<dyn FnMut(u64) + 'a>);
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -41,158 +43,159 @@ fn main() {
 
 fn measure(mapping: &Mapping, len: u64) {
     let half = len / 2;
-    // The first half is claimed for writes, the second is viewed. Records go to a small part of the
-    // first.
     assert!(mapping.claim(0, half as usize));
-    let map = mapping;
-    let slot =
-        move |random: u64, size: u64| random % ((half - (1 << 20)) / size) * size + (1 << 20);
-    let record = move |random: u64| random % (1 << 14) * 64;
     let data: Vec<u8> = (0..64 * 1024).map(|byte| (byte * 7) as u8).collect();
-    let data = &data[..];
-    let source =
-        move |random: u64, size: usize| &data[(random >> 32) as usize % 8 * 1024..][..size];
-    let mut into = vec![0u8; 8192];
-
-    let mut cases: Vec<Case<'_>> = Vec::new();
-    for size in [512usize, 4096, 8192] {
-        cases.push((
-            ["512 nt_write + fence", "4096 nt_write + fence", "8192 nt_write + fence"][size / 4096],
-            Box::new(move |random| {
-                map.nt_write(slot(random, size as u64), source(random, size));
-                map.fence();
-            }),
-        ));
-        cases.push((
-            [
-                "512 nt_write_hashed + fence",
-                "4096 nt_write_hashed + fence",
-                "8192 nt_write_hashed + fence",
-            ][size / 4096],
-            Box::new(move |random| {
-                let at = slot(random, size as u64);
-                black_box(map.nt_write_hashed(at, source(random, size), HASH_SEED));
-                map.fence();
-            }),
-        ));
-        cases.push((
-            [
-                "512 + 64 B record + fence",
-                "4096 + 64 B record + fence",
-                "8192 + 64 B record + fence",
-            ][size / 4096],
-            Box::new(move |random| {
-                map.nt_write(slot(random, size as u64), source(random, size));
-                map.nt_write(record(random >> 20), source(random, 64));
-                map.fence();
-            }),
-        ));
-        cases.push((
-            [
-                "512 hashed + record + fence",
-                "4096 hashed + record + fence",
-                "8192 hashed + record + fence",
-            ][size / 4096],
-            Box::new(move |random| {
-                let at = slot(random, size as u64);
-                black_box(map.nt_write_hashed(at, source(random, size), HASH_SEED));
-                map.nt_write(record(random >> 20), source(random, 64));
-                map.fence();
-            }),
-        ));
-    }
-    cases.push((
-        "8192 nt_write, fence, store_u64, persist",
-        Box::new(move |random| {
-            map.nt_write(slot(random, 8192), source(random, 8192));
-            map.fence();
-            map.store_u64(record(random >> 20), random);
-            map.persist(record(random >> 20), 8);
-        }),
-    ));
-    cases.push((
-        "8192 nt_write + fence with misaligned source",
-        Box::new(move |random| {
-            map.nt_write(slot(random, 8192), &data[5..][..8192]);
-            map.fence();
-        }),
-    ));
-    let mut tail = 1 << 20;
-    cases.push((
-        "512 B append at 8-byte boundaries + fence",
-        Box::new(move |random| {
-            let size = 480 + (random >> 40) as usize % 9 * 8;
-            if tail + 1024 > half {
-                tail = 1 << 20;
-            }
-            map.nt_write(tail, &data[..size]);
-            map.fence();
-            tail += size as u64;
-        }),
-    ));
-    cases.push((
-        "store_u64 + persist, 1 MiB of words",
-        Box::new(move |random| {
-            map.store_u64(record(random), random);
-            map.persist(record(random), 8);
-        }),
-    ));
-    cases.push((
-        "view + release, 8192",
-        Box::new(move |random| {
-            black_box(map.view(half + random % (half / 8192) * 8192, 8192).is_some());
-        }),
-    ));
-    cases.push((
-        "view + release, 8192, 4 MiB of slots",
-        Box::new(move |random| {
-            black_box(map.view(half + random % 512 * 8192, 8192).is_some());
-        }),
-    ));
-    cases.push((
-        "claim + release, 8192, 4 MiB of slots",
-        Box::new(move |random| {
-            let at = half + random % 512 * 8192;
-            assert!(map.claim(at, 8192));
-            map.release(at, 8192);
-        }),
-    ));
-    cases.push((
-        "read 8192",
-        Box::new(move |random| {
-            map.read(half + random % (half / 8192) * 8192, &mut into);
-            black_box(&mut into);
-        }),
-    ));
-    let mut copy = vec![0u8; 8192];
-    cases.push((
-        "view 8192 and copy_from_slice",
-        Box::new(move |random| {
-            let view = map
-                .view(half + random % (half / 8192) * 8192, 8192)
-                .expect("nobody claims this half");
-            copy.copy_from_slice(&view);
-            black_box(&mut copy);
-        }),
-    ));
-    let mut copy = vec![0u8; 8192];
-    cases.push((
-        "view 8192, prefetch_for_read, copy_from_slice",
-        Box::new(move |random| {
-            let at = half + random % (half / 8192) * 8192;
-            let view = map.view(at, 8192).expect("nobody claims this half");
-            map.prefetch_for_read(at, 8192);
-            copy.copy_from_slice(&view);
-            black_box(&mut copy);
-        }),
-    ));
-    cases.push((
-        "hash 8192",
-        Box::new(move |random| {
-            black_box(map.hash(half + random % (half / 8192) * 8192, 8192, HASH_SEED));
-        }),
-    ));
+    let on = On { map: mapping, half, data: &data };
+    let sizes = [512, 4096, 8192];
+    let mut cases: Vec<Case<'_>> = sizes.into_iter().flat_map(|size| on.writes_of(size)).collect();
+    cases.extend(on.other_writes());
+    cases.extend(on.views_and_claims());
+    cases.extend(on.reads());
     run(cases);
+}
+
+/// What is measured on. The first half is claimed for writes, the second is viewed. Records go to a
+/// small part of the first.
+#[derive(Clone, Copy)]
+struct On<'a> {
+    map: &'a Mapping,
+    half: u64,
+    data: &'a [u8],
+}
+
+impl<'a> On<'a> {
+    fn slot(self, random: u64, size: u64) -> u64 {
+        random % ((self.half - (1 << 20)) / size) * size + (1 << 20)
+    }
+
+    /// A slot of 8192 bytes in the second half.
+    fn viewed(self, random: u64) -> u64 {
+        self.half + random % (self.half / 8192) * 8192
+    }
+
+    fn record(self, random: u64) -> u64 {
+        random % (1 << 14) * 64
+    }
+
+    fn source(self, random: u64, size: usize) -> &'a [u8] {
+        &self.data[(random >> 32) as usize % 8 * 1024..][..size]
+    }
+
+    fn write(self, random: u64, size: usize) {
+        self.map.nt_write(self.slot(random, size as u64), self.source(random, size));
+    }
+
+    fn write_hashed(self, random: u64, size: usize) {
+        let (at, source) = (self.slot(random, size as u64), self.source(random, size));
+        black_box(self.map.nt_write_hashed(at, source, HASH_SEED));
+    }
+
+    fn write_record(self, random: u64) {
+        self.map.nt_write(self.record(random >> 20), self.source(random, 64));
+    }
+
+    /// Blocks of a size, with and without hash and record.
+    fn writes_of(self, size: usize) -> Vec<Case<'a>> {
+        vec![
+            case(format!("{size} nt_write + fence"), move |random| {
+                self.write(random, size);
+                self.map.fence();
+            }),
+            case(format!("{size} nt_write_hashed + fence"), move |random| {
+                self.write_hashed(random, size);
+                self.map.fence();
+            }),
+            case(format!("{size} + 64 B record + fence"), move |random| {
+                self.write(random, size);
+                self.write_record(random);
+                self.map.fence();
+            }),
+            case(format!("{size} hashed + record + fence"), move |random| {
+                self.write_hashed(random, size);
+                self.write_record(random);
+                self.map.fence();
+            }),
+        ]
+    }
+
+    /// Misaligned writes, appends, and words.
+    fn other_writes(self) -> Vec<Case<'a>> {
+        let map = self.map;
+        let mut tail = 1 << 20;
+        vec![
+            case("8192 nt_write, fence, store_u64, persist", move |random| {
+                self.write(random, 8192);
+                map.fence();
+                map.store_u64(self.record(random >> 20), random);
+                map.persist(self.record(random >> 20), 8);
+            }),
+            case("8192 nt_write + fence with misaligned source", move |random| {
+                map.nt_write(self.slot(random, 8192), &self.data[5..][..8192]);
+                map.fence();
+            }),
+            case("512 B append at 8-byte boundaries + fence", move |random| {
+                let size = 480 + (random >> 40) as usize % 9 * 8;
+                if tail + 1024 > self.half {
+                    tail = 1 << 20;
+                }
+                map.nt_write(tail, &self.data[..size]);
+                map.fence();
+                tail += size as u64;
+            }),
+            case("store_u64 + persist, 1 MiB of words", move |random| {
+                map.store_u64(self.record(random), random);
+                map.persist(self.record(random), 8);
+            }),
+        ]
+    }
+
+    fn views_and_claims(self) -> Vec<Case<'a>> {
+        let map = self.map;
+        let near = move |random: u64| self.half + random % 512 * 8192;
+        vec![
+            case("view + release, 8192", move |random| {
+                black_box(map.view(self.viewed(random), 8192).is_some());
+            }),
+            case("view + release, 8192, 4 MiB of slots", move |random| {
+                black_box(map.view(near(random), 8192).is_some());
+            }),
+            case("claim + release, 8192, 4 MiB of slots", move |random| {
+                let at = near(random);
+                assert!(map.claim(at, 8192));
+                map.release(at, 8192);
+            }),
+        ]
+    }
+
+    fn reads(self) -> Vec<Case<'a>> {
+        let map = self.map;
+        let (mut into, mut copy, mut fetched) = (vec![0u8; 8192], vec![0u8; 8192], vec![0u8; 8192]);
+        vec![
+            case("read 8192", move |random| {
+                map.read(self.viewed(random), &mut into);
+                black_box(&mut into);
+            }),
+            case("view 8192 and copy_from_slice", move |random| {
+                let view = map.view(self.viewed(random), 8192).expect("nobody claims this half");
+                copy.copy_from_slice(&view);
+                black_box(&mut copy);
+            }),
+            case("view 8192, prefetch_for_read, copy_from_slice", move |random| {
+                let at = self.viewed(random);
+                let view = map.view(at, 8192).expect("nobody claims this half");
+                map.prefetch_for_read(at, 8192);
+                fetched.copy_from_slice(&view);
+                black_box(&mut fetched);
+            }),
+            case("hash 8192", move |random| {
+                black_box(map.hash(self.viewed(random), 8192, HASH_SEED));
+            }),
+        ]
+    }
+}
+
+fn case<'a>(name: impl Into<String>, call: impl FnMut(u64) + 'a) -> Case<'a> {
+    (name.into(), Box::new(call))
 }
 
 fn run(mut cases: Vec<Case<'_>>) {

@@ -1,5 +1,7 @@
 //! Prints what was found for a path: `cargo run --example report -- PATH [emulate|volatile]`.
 
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
+
 use std::path::Path;
 use std::process::ExitCode;
 

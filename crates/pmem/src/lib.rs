@@ -25,6 +25,8 @@
 //! Where to read next: [`Mapping`] in `mapping.rs`, how a backing is opened in `open.rs`, the
 //! instructions in `kernel/`, the crash model in [`sim`].
 
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
+
 mod access;
 mod alone;
 mod error;

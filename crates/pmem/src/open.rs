@@ -103,6 +103,55 @@ impl Drop for Undo<'_> {
     }
 }
 
+/// The device, of which a file is none.
+fn device(
+    sysfs: &Path,
+    path: &Path,
+    metadata: &std::fs::Metadata,
+) -> Result<Option<DaxDevice>, Error> {
+    if metadata.file_type().is_char_device() {
+        DaxDevice::find(sysfs, path, metadata.rdev()).map(Some)
+    } else if metadata.is_file() {
+        Ok(None)
+    } else {
+        Err(not_mappable(path, metadata))
+    }
+}
+
+/// How what was found can be accessed, of what was asked for.
+fn access_to(path: &Path, asked: Access, device: Option<&DaxDevice>) -> Result<Access, Error> {
+    let access = match (asked, device) {
+        (Access::Dax, Some(_)) => Access::DevDax,
+        (Access::DevDax, None) => {
+            return Err(Error::NotDevDax { path: path.to_owned(), found: "an ordinary file" });
+        }
+        (access, _) => access,
+    };
+    if access == Access::DevDax && device.is_some_and(|device| !device.persistent) {
+        return Err(Error::NotPersistent { path: path.to_owned() });
+    }
+    Ok(access)
+}
+
+/// The length to map, and the maximum, of what has `found` bytes.
+fn lengths(
+    path: &Path,
+    options: &OpenOptions,
+    found: u64,
+    device: Option<&DaxDevice>,
+) -> Result<(u64, u64), Error> {
+    let len = match options.len {
+        0 if !options.create => found / FRAME as u64 * FRAME as u64,
+        len => len,
+    };
+    let max_len = options.max_len.max(len);
+    check_len(path, len, max_len)?;
+    if found < len && (device.is_some() || !options.create) {
+        return Err(Error::TooShort { path: path.to_owned(), found, wanted: len });
+    }
+    Ok((len, device.map_or(max_len, |device| max_len.min(device.len))))
+}
+
 /// Opens and maps `path`.
 pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Opened, Error> {
     let sysfs = Path::new(SYSFS);
@@ -115,38 +164,14 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Opened, Error> 
     if let Some(wanted) = options.owner {
         only_of(wanted, path, &metadata)?;
     }
-    let device = if metadata.file_type().is_char_device() {
-        Some(DaxDevice::find(sysfs, path, metadata.rdev())?)
-    } else if metadata.is_file() {
-        None
-    } else {
-        return Err(not_mappable(path, &metadata));
-    };
-    let access = match (options.access, &device) {
-        (Access::Dax, Some(_)) => Access::DevDax,
-        (Access::DevDax, None) => {
-            return Err(Error::NotDevDax { path: path.to_owned(), found: "an ordinary file" });
-        }
-        (access, _) => access,
-    };
-    if access == Access::DevDax && device.as_ref().is_some_and(|device| !device.persistent) {
-        return Err(Error::NotPersistent { path: path.to_owned() });
-    }
+    let device = device(sysfs, path, &metadata)?;
+    let access = access_to(path, options.access, device.as_ref())?;
     lock(path, &file)?;
     let created = created.then_some(&place);
     let mut undo = Undo { created, file: &file, old_len: metadata.len(), armed: device.is_none() };
 
     let found = device.as_ref().map_or(metadata.len(), |device| device.len);
-    let len = match options.len {
-        0 if !options.create => found / FRAME as u64 * FRAME as u64,
-        len => len,
-    };
-    let max_len = options.max_len.max(len);
-    check_len(path, len, max_len)?;
-    if found < len && (device.is_some() || !options.create) {
-        return Err(Error::TooShort { path: path.to_owned(), found, wanted: len });
-    }
-    let max_len = device.as_ref().map_or(max_len, |device| max_len.min(device.len));
+    let (len, max_len) = lengths(path, options, found, device.as_ref())?;
     let kernel = Kernel::detect(access, sysfs::domain(sysfs, access));
     if kernel.flush_is_unknown() && matches!(access, Access::Dax | Access::DevDax) {
         return Err(Error::NoFlush { path: path.to_owned(), processor: std::env::consts::ARCH });

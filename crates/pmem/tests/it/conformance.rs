@@ -34,6 +34,76 @@ fn on_every_kind(suite: impl Fn(&str, &Arc<Mapping>)) {
     }
 }
 
+/// One call at random, on the mapping and on what models it; where it was, and how long.
+fn random_call(
+    mapping: &Mapping,
+    model: &mut [u8],
+    rng: &mut fastrand::Rng,
+    what: &str,
+) -> (usize, usize) {
+    let mut at = rng.usize(..model.len());
+    let longest = if rng.bool() && !cfg!(miri) { 5000 } else { 100 };
+    let mut len = rng.usize(..=(model.len() - at).min(longest));
+    let data: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(len).collect();
+    match rng.u8(..8) {
+        0 => {
+            at = at / 8 * 8;
+            let value = rng.u64(..);
+            if rng.bool() {
+                mapping.store_u64(at as u64, value);
+            } else {
+                mapping.nt_store_u64(at as u64, value);
+            }
+            model[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        1 => {
+            mapping.write(at as u64, &data);
+            model[at..at + len].copy_from_slice(&data);
+        }
+        2 => {
+            if rng.bool() {
+                mapping.prepare(at as u64, len).nt_write(&data);
+            } else {
+                mapping.nt_write(at as u64, &data);
+            }
+            model[at..at + len].copy_from_slice(&data);
+        }
+        3 => {
+            at = at / 64 * 64;
+            len = len / 64 * 64;
+            let seed = rng.u64(..);
+            let hash = mapping.nt_write_hashed(at as u64, &data[..len], seed);
+            model[at..at + len].copy_from_slice(&data[..len]);
+            assert_eq!(hash, hash_bytes(&data[..len], seed), "{what}");
+            assert_eq!(mapping.hash(at as u64, len, seed), hash, "{what}");
+        }
+        4 => {
+            mapping.nt_zero(at as u64, len);
+            model[at..at + len].fill(0);
+        }
+        5 if len >= 64 && at / 64 * 64 + 128 <= model.len() => {
+            at = at / 64 * 64;
+            let copies = rng.usize(1..=2);
+            let words =
+                std::array::from_fn(|n| u64::from_le_bytes(*data[8 * n..].first_chunk().unwrap()));
+            mapping.nt_write_line(at as u64, words, copies);
+            model[at..at + 64 * copies].copy_from_slice(&data[..64].repeat(copies));
+        }
+        5 => {
+            mapping.prefetch_for_read(at as u64, len);
+            mapping.prefetch_translations(at as u64, len);
+            mapping.flush(at as u64, len);
+        }
+        6 => mapping.persist(at as u64, len),
+        _ => {
+            let seed = rng.u64(..);
+            let expected = hash_bytes(&model[at..at + len], seed);
+            assert_eq!(mapping.hash(at as u64, len, seed), expected, "{what}");
+        }
+    }
+    (at, len)
+}
+
 #[test]
 fn reads_return_what_the_writes_before_them_wrote() {
     on_every_kind(|kind, mapping| {
@@ -47,80 +117,17 @@ fn reads_return_what_the_writes_before_them_wrote() {
                 assert!(mapping.claim(LEN as u64, MAX - LEN));
                 model.resize(MAX, 0);
             }
-            let mut at = rng.usize(..model.len());
-            let longest = if rng.bool() && !cfg!(miri) { 5000 } else { 100 };
-            let mut len = rng.usize(..=(model.len() - at).min(longest));
-            let data: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(len).collect();
-            match rng.u8(..8) {
-                0 => {
-                    at = at / 8 * 8;
-                    let value = rng.u64(..);
-                    if rng.bool() {
-                        mapping.store_u64(at as u64, value);
-                    } else {
-                        mapping.nt_store_u64(at as u64, value);
-                    }
-                    model[at..at + 8].copy_from_slice(&value.to_le_bytes());
-                }
-                1 => {
-                    mapping.write(at as u64, &data);
-                    model[at..at + len].copy_from_slice(&data);
-                }
-                2 => {
-                    if rng.bool() {
-                        mapping.prepare(at as u64, len).nt_write(&data);
-                    } else {
-                        mapping.nt_write(at as u64, &data);
-                    }
-                    model[at..at + len].copy_from_slice(&data);
-                }
-                3 => {
-                    at = at / 64 * 64;
-                    len = len / 64 * 64;
-                    let seed = rng.u64(..);
-                    let hash = mapping.nt_write_hashed(at as u64, &data[..len], seed);
-                    model[at..at + len].copy_from_slice(&data[..len]);
-                    assert_eq!(hash, hash_bytes(&data[..len], seed), "{kind} round {round}");
-                    assert_eq!(mapping.hash(at as u64, len, seed), hash, "{kind} round {round}");
-                }
-                4 => {
-                    mapping.nt_zero(at as u64, len);
-                    model[at..at + len].fill(0);
-                }
-                5 if len >= 64 && at / 64 * 64 + 128 <= model.len() => {
-                    at = at / 64 * 64;
-                    let copies = rng.usize(1..=2);
-                    let words = std::array::from_fn(|n| {
-                        u64::from_le_bytes(*data[8 * n..].first_chunk().unwrap())
-                    });
-                    mapping.nt_write_line(at as u64, words, copies);
-                    model[at..at + 64 * copies].copy_from_slice(&data[..64].repeat(copies));
-                }
-                5 => {
-                    mapping.prefetch_for_read(at as u64, len);
-                    mapping.prefetch_translations(at as u64, len);
-                    mapping.flush(at as u64, len);
-                }
-                6 => mapping.persist(at as u64, len),
-                _ => {
-                    let seed = rng.u64(..);
-                    let expected = hash_bytes(&model[at..at + len], seed);
-                    assert_eq!(
-                        mapping.hash(at as u64, len, seed),
-                        expected,
-                        "{kind} round {round}"
-                    );
-                }
-            }
+            let what = format!("{kind} round {round}");
+            let (at, len) = random_call(mapping, &mut model, &mut rng, &what);
             if rng.bool() {
                 mapping.fence();
             }
             let mut found = vec![0xAA; len];
             mapping.read(at as u64, &mut found);
-            assert!(found == model[at..at + len], "{kind} round {round}: {len} bytes at {at}");
+            assert!(found == model[at..at + len], "{what}: {len} bytes at {at}");
             let word = at / 8 * 8;
             let expected = u64::from_le_bytes(*model[word..].first_chunk().unwrap());
-            assert_eq!(mapping.load_u64(word as u64), expected, "{kind} round {round}");
+            assert_eq!(mapping.load_u64(word as u64), expected, "{what}");
         }
         let mut whole = vec![0; model.len()];
         mapping.read(0, &mut whole);
