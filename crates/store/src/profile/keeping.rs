@@ -9,6 +9,7 @@
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// How a tier treats the blocks of a file (Oracle's CELL_FLASH_CACHE).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,7 +64,7 @@ impl fmt::Display for CacheRule {
 pub struct CacheRules {
     rules: Vec<CacheRule>,
     /// Pattern for rule.
-    patterns: GlobSet,
+    patterns: Arc<GlobSet>,
 }
 
 /// Rules that cannot be read: each of them, and why.
@@ -106,7 +107,7 @@ impl CacheRules {
         }
         let patterns = patterns.build().map_err(|e| CacheRulesError(vec![e.to_string()]));
         if bad.is_empty() {
-            Ok(CacheRules { rules: read, patterns: patterns? })
+            Ok(CacheRules { rules: read, patterns: Arc::new(patterns?) })
         } else {
             Err(CacheRulesError(bad))
         }

@@ -47,6 +47,7 @@ mod layouts;
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use globset::GlobSet;
 use serde::Deserialize;
@@ -82,23 +83,24 @@ pub struct Placement {
     pub block_size: u32,
 }
 
-/// The rules for the files of one database.
+/// The rules for the files of one database. A clone shares what is large: each pattern set that is
+/// cloned would make its own caches when it is first used.
 #[derive(Debug, Clone)]
 pub struct Profile {
     name: String,
     description: String,
     /// The home is this database's if every item of one of these lists is there.
-    detect: Vec<Vec<Sign>>,
+    detect: Arc<[Vec<Sign>]>,
     default: Placement,
     /// Files that a server of this database writes whenever it starts.
     sentinels: Vec<PathBuf>,
     lent_in: Option<PathBuf>,
     /// Bytes of blocks that a tier for its redo needs at least.
     redo_at_least: u64,
-    rules: Vec<Rule>,
+    rules: Arc<[Rule]>,
     /// All patterns of all rules, compiled together; `rule_of` says whose each is.
-    patterns: GlobSet,
-    rule_of: Vec<usize>,
+    patterns: Arc<GlobSet>,
+    rule_of: Arc<[usize]>,
 }
 
 /// Files of a kind and where they belong.

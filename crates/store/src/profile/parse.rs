@@ -32,6 +32,7 @@
 //! Invariant: a profile that was read has only rules that can be obeyed.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use globset::{Glob, GlobBuilder, GlobSetBuilder};
 use serde::Deserialize;
@@ -228,9 +229,9 @@ pub(super) fn parse(name: &str, toml: &str) -> Result<Profile, ProfileError> {
         sentinels: text.sentinel,
         lent_in,
         redo_at_least: u64::from(text.redo_at_least_mib) << 20,
-        rules,
-        patterns,
-        rule_of,
+        rules: rules.into(),
+        patterns: Arc::new(patterns),
+        rule_of: rule_of.into(),
     };
     let passes = |path: &&PathBuf| profile.placement(path).class == FileClass::Pass;
     match profile.sentinels.iter().find(passes).cloned() {
