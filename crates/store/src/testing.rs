@@ -16,7 +16,7 @@ use crate::tier::alloc::Purpose;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tiersmith_block::Device;
 use tiersmith_pmem::Mapping;
 
@@ -153,11 +153,11 @@ pub fn attach_simulated_at(
 }
 
 /// Runs `attach`; the media that it attaches are written as those are that take their time, without
-/// a lock that spins.
-pub fn apart<T>(attach: impl FnOnce() -> T) -> T {
-    TAKES_TIME.set(true);
+/// a lock that spins. Each write takes at least `write_takes`, in which other threads run.
+pub fn apart<T>(write_takes: Duration, attach: impl FnOnce() -> T) -> T {
+    TAKES_TIME.set(Some(write_takes));
     let attached = attach();
-    TAKES_TIME.set(false);
+    TAKES_TIME.set(None);
     attached
 }
 

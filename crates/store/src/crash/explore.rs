@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tiersmith_pmem::sim::{Choice, ImageBuffer, Player};
 
 use super::{Budget, Cut, CutState, ImageId, Recording, Report, Violation};
@@ -25,7 +26,32 @@ pub fn explore<F>(recording: &Recording, budget: &Budget, check: F) -> Report
 where
     F: Fn(CutState<'_>) -> Result<(), String> + Sync,
 {
-    let (begun, shared) = (Instant::now(), Shared::new(recording, budget));
+    explore_with(recording, budget, None, &check)
+}
+
+/// As [`explore`], but an image that explorations with the same `tried` and `question` have tried
+/// is left out, unless the test had made more or fewer marks by then. So the answer of the check
+/// must depend on nothing but media, home, marks, [`CutState::thorough`] and what `question` is
+/// about.
+pub fn explore_untried<F>(
+    recording: &Recording,
+    budget: &Budget,
+    (tried, question): (&Tried, u64),
+    check: F,
+) -> Report
+where
+    F: Fn(CutState<'_>) -> Result<(), String> + Sync,
+{
+    explore_with(recording, budget, Some((tried, question)), &check)
+}
+
+fn explore_with(
+    recording: &Recording,
+    budget: &Budget,
+    tried: Option<(&Tried, u64)>,
+    check: &(dyn Fn(CutState<'_>) -> Result<(), String> + Sync),
+) -> Report {
+    let (begun, shared) = (Instant::now(), Shared::new(recording, budget, tried));
     let found: Vec<Found> = std::thread::scope(|scope| {
         let run = || Worker::new(&shared).run(&mut |state| check(state));
         let threads: Vec<_> = (1..budget.threads).map(|_| scope.spawn(run)).collect();
@@ -43,7 +69,7 @@ pub fn explore_one_by_one<F>(recording: &Recording, budget: &Budget, mut check: 
 where
     F: FnMut(CutState<'_>) -> Result<(), String>,
 {
-    let (begun, shared) = (Instant::now(), Shared::new(recording, budget));
+    let (begun, shared) = (Instant::now(), Shared::new(recording, budget, None));
     let found = Worker::new(&shared).run(&mut check);
     shared.report(vec![found], begun)
 }
@@ -64,13 +90,14 @@ pub fn replay<F>(
 where
     F: FnOnce(CutState<'_>) -> Result<(), String>,
 {
-    let shared = Shared::new(recording, budget);
+    let shared = Shared::new(recording, budget, None);
     let mut worker = Worker::new(&shared);
     let cut = shared.cuts[id.cut];
     let plan = worker.plan(id.cut, cut);
     let tiers = worker.media.image(&plan.tiers[id.tier], &mut worker.buffer);
     let (home, lent) = (plan.homes[id.home].0.home(), plan.homes[id.home].1.home());
-    check(CutState { tiers, home, lent, acked: cut.acked, position: cut.position, id })
+    let (acked, position, thorough) = (cut.acked, cut.position, is_thorough(id.tier));
+    check(CutState { tiers, home, lent, acked, position, id, thorough })
 }
 
 /// What the threads share.
@@ -80,7 +107,15 @@ struct Shared<'r> {
     cuts: Vec<Cut>,
     next_cut: AtomicUsize,
     violations: AtomicUsize,
+    /// What was tried, and for which question.
+    tried: Option<(&'r Tried, u64)>,
 }
+
+type Prints = HashSet<u64, BuildHasherDefault<AsItIs>>;
+
+/// The images that explorations have tried ([`explore_untried`]).
+#[derive(Debug, Default)]
+pub struct Tried(Mutex<Prints>);
 
 /// What one thread found.
 #[derive(Default)]
@@ -88,14 +123,20 @@ struct Found {
     cuts: usize,
     exhaustive_cuts: usize,
     images: u64,
-    distinct: HashSet<u64, BuildHasherDefault<AsItIs>>,
+    known: u64,
+    distinct: Prints,
     violations: Vec<Violation>,
 }
 
 impl<'r> Shared<'r> {
-    fn new(recording: &'r Recording, budget: &'r Budget) -> Self {
+    fn new(recording: &'r Recording, budget: &'r Budget, tried: Option<(&'r Tried, u64)>) -> Self {
         let (next_cut, violations) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { recording, budget, cuts: recording.cuts(), next_cut, violations }
+        Self { recording, budget, cuts: recording.cuts(), next_cut, violations, tried }
+    }
+
+    /// Whether this is not the first time, where that counts.
+    fn is_known(&self, print: u64) -> bool {
+        self.tried.is_some_and(|(tried, question)| !tried.0.lock().insert(mix(print, question, 4)))
     }
 
     fn report(&self, found: Vec<Found>, begun: Instant) -> Report {
@@ -104,6 +145,7 @@ impl<'r> Shared<'r> {
             all.cuts += one.cuts;
             all.exhaustive_cuts += one.exhaustive_cuts;
             all.images += one.images;
+            all.known += one.known;
             all.violations.extend(one.violations);
             if all.distinct.is_empty() {
                 all.distinct = one.distinct
@@ -117,6 +159,7 @@ impl<'r> Shared<'r> {
             exhaustive_cuts: all.exhaustive_cuts,
             images: all.images,
             distinct: all.distinct.len() as u64,
+            known: all.known,
             violations: all.violations,
             elapsed: begun.elapsed(),
         }
@@ -208,6 +251,9 @@ impl<'s, 'r> Worker<'s, 'r> {
         let print =
             |(home, lent): &(HomeImage, HomeImage)| mix(home.fingerprint(), lent.fingerprint(), 2);
         let home_prints: Vec<u64> = plan.homes.iter().map(print).collect();
+        // What two homes may differ in that the same files say nothing of: the clock, for one.
+        let rest = |(home, lent): &(HomeImage, HomeImage)| mix(home.rest(), lent.rest(), 3);
+        let rests: Vec<u64> = plan.homes.iter().map(rest).collect();
         let durable = fingerprint(self.media.durable());
         for (tier, (choice, homes)) in plan.tiers.iter().zip(&plan.pairs).enumerate() {
             if homes.is_empty() {
@@ -215,13 +261,20 @@ impl<'s, 'r> Worker<'s, 'r> {
             }
             let tier_print = fingerprint_of(durable, &self.media, choice);
             let tiers = self.media.image(choice, &mut self.buffer);
+            let thorough = is_thorough(tier);
             for &home in homes {
+                let print = mix(tier_print, home_prints[home], 0);
+                let told = (cut.told as u64) << 1 | u64::from(thorough);
+                if self.shared.is_known(mix(print, rests[home], told)) {
+                    self.found.known += 1;
+                    continue;
+                }
                 self.found.images += 1;
-                self.found.distinct.insert(mix(tier_print, home_prints[home], 0));
+                self.found.distinct.insert(print);
                 let id = ImageId { cut: index, tier, home };
                 let (acked, position) = (cut.acked, cut.position);
                 let (found, lent) = (plan.homes[home].0.home(), plan.homes[home].1.home());
-                let state = CutState { tiers, home: found, lent, acked, position, id };
+                let state = CutState { tiers, home: found, lent, acked, position, id, thorough };
                 let said = catch_unwind(AssertUnwindSafe(|| check(state)));
                 let message = match said {
                     Ok(Ok(())) => continue,
@@ -237,6 +290,10 @@ impl<'s, 'r> Worker<'s, 'r> {
             }
         }
     }
+}
+
+fn is_thorough(tier: usize) -> bool {
+    tier.is_multiple_of(8)
 }
 
 /// How many choices of each side to make when `most` pairs may be tried: all of both if that is no

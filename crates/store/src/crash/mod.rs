@@ -64,7 +64,7 @@ mod explore;
 #[cfg(test)]
 mod tests;
 
-pub use explore::{explore, explore_one_by_one, replay};
+pub use explore::{Tried, explore, explore_one_by_one, explore_untried, replay};
 
 /// Tags of marks: the top three bits say what the rest counts. A test's own marks have none of
 /// them.
@@ -172,15 +172,18 @@ impl Recording {
         let points = self.media.cut_points();
         let mut next = points.iter().peekable();
         let (mut cuts, mut home_events, mut acked) = (Vec::with_capacity(points.len()), 0, 0);
-        let mut lent_events = 0;
+        let (mut lent_events, mut told) = (0, 0);
         for (position, event) in self.media.events().map(Some).chain([None]).enumerate() {
             if next.next_if_eq(&&position).is_some() {
-                cuts.push(Cut { position, home_events, lent_events, acked });
+                cuts.push(Cut { position, home_events, lent_events, acked, told });
             }
             match event {
                 Some(Event::Mark(tag)) if tag & HOME_EVENT != 0 => home_events += 1,
-                Some(Event::Mark(tag)) if tag & ACKNOWLEDGED != 0 => acked += 1,
+                Some(Event::Mark(tag)) if tag & ACKNOWLEDGED != 0 => {
+                    (acked, told) = (acked + 1, told + 1)
+                }
                 Some(Event::Mark(tag)) if tag & LENT_EVENT != 0 => lent_events += 1,
+                Some(Event::Mark(_)) => told += 1,
                 _ => {}
             }
         }
@@ -196,6 +199,8 @@ struct Cut {
     home_events: usize,
     lent_events: usize,
     acked: usize,
+    /// Marks of the test before it, acknowledgements among them.
+    told: usize,
 }
 
 /// How much to try.
@@ -244,6 +249,8 @@ pub struct CutState<'a> {
     pub position: usize,
     /// Which image this is.
     pub id: ImageId,
+    /// One tier image of eight, the first among them: for a check that goes on further with some.
+    pub thorough: bool,
 }
 
 /// A check that failed.
@@ -276,7 +283,7 @@ impl fmt::Display for Violation {
 }
 
 /// What [`explore`] did.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Report {
     /// Cut points tried.
     pub cuts: usize,
@@ -286,6 +293,8 @@ pub struct Report {
     pub images: u64,
     /// Different images among them.
     pub distinct: u64,
+    /// Images not tried because they were the same as before ([`explore_untried`]).
+    pub known: u64,
     /// What failed, in the order of the cuts; at most [`Budget::stop_after`] and one per thread.
     pub violations: Vec<Violation>,
     /// How long it took.
@@ -293,6 +302,17 @@ pub struct Report {
 }
 
 impl Report {
+    /// Adds what another exploration did.
+    pub fn add(&mut self, more: Report) {
+        self.cuts += more.cuts;
+        self.exhaustive_cuts += more.exhaustive_cuts;
+        self.images += more.images;
+        self.distinct += more.distinct;
+        self.known += more.known;
+        self.violations.extend(more.violations);
+        self.elapsed += more.elapsed;
+    }
+
     /// Panics with the first violations, if there are any.
     pub fn assert_sound(&self) {
         let said: Vec<String> = self.violations.iter().take(3).map(ToString::to_string).collect();

@@ -41,15 +41,19 @@ pub(crate) struct Mapped {
     mapping: Arc<Mapping>,
     durability: Durability,
     is_quick: bool,
+    /// How long each write takes at least.
+    #[cfg(any(test, feature = "testing"))]
+    takes: std::time::Duration,
     /// Keeps what is stored, where the memory is no medium.
     log: Option<Arc<Log>>,
 }
 
 #[cfg(any(test, feature = "testing"))]
 thread_local! {
-    /// What is opened by this thread is taken for a medium that takes its time
-    /// ([`crate::testing::apart`]).
-    pub(crate) static TAKES_TIME: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    /// What is opened by this thread is taken for a medium that takes its time, this long for each
+    /// write ([`crate::testing::apart`]).
+    pub(crate) static TAKES_TIME: std::cell::Cell<Option<std::time::Duration>> =
+        const { std::cell::Cell::new(None) };
 }
 
 impl Mapped {
@@ -60,10 +64,17 @@ impl Mapped {
             Medium::Volatile | Medium::Ephemeral => Durability::Never,
         };
         #[cfg(any(test, feature = "testing"))]
-        let is_quick = !TAKES_TIME.get();
+        let (is_quick, takes) = (TAKES_TIME.get().is_none(), TAKES_TIME.get());
         #[cfg(not(any(test, feature = "testing")))]
         let is_quick = true;
-        Self { mapping, durability, is_quick, log: None }
+        Self {
+            mapping,
+            durability,
+            is_quick,
+            #[cfg(any(test, feature = "testing"))]
+            takes: takes.unwrap_or_default(),
+            log: None,
+        }
     }
 
     pub(super) fn with_log(self, log: Arc<Log>) -> Self {
@@ -97,8 +108,8 @@ impl Mapped {
     #[inline]
     fn take_time(&self) {
         #[cfg(any(test, feature = "testing"))]
-        if !self.is_quick {
-            crate::sync::sleep(std::time::Duration::from_micros(10));
+        if !self.takes.is_zero() {
+            crate::sync::sleep(self.takes);
         }
     }
 

@@ -15,10 +15,12 @@ use std::time::{Duration, Instant};
 use tiersmith_store::{AttachedHome, File, OpenMode, Options, Planted, attach, testing};
 
 const BLOCK: usize = 8192;
+/// How long a write of a block takes: others run meanwhile.
+const MOMENT: Duration = Duration::from_micros(10);
 
 fn home(place: &Place, planted: Planted) -> AttachedHome {
     let options = Options { planted, ..place::options() };
-    testing::apart(|| attach(&place.home(), &[place.tier(1 << 20)], options)).unwrap()
+    testing::apart(MOMENT, || attach(&place.home(), &[place.tier(1 << 20)], options)).unwrap()
 }
 
 /// Destages and evicts until `done`.

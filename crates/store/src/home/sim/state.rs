@@ -524,6 +524,32 @@ impl State {
         h.digest()
     }
 
+    /// A number for everything that [`State::fingerprint`] leaves out, where nothing is unsynced.
+    pub(super) fn rest(&self) -> u64 {
+        let mut h = xxhash_rust::xxh3::Xxh3::new();
+        let mut number = |n: u64| h.update(&n.to_le_bytes());
+        [self.clock_ns, self.next_id, self.next_ino].into_iter().for_each(&mut number);
+        for (path, entry) in &self.now.entries {
+            match entry {
+                Entry::File(id) => {
+                    number(*id);
+                    let blocks = &self.node(*id).blocks;
+                    number(blocks.len() as u64);
+                    blocks.chunks(64).for_each(|held| {
+                        number(held.iter().fold(0, |bits, held| bits << 1 | u64::from(*held)));
+                    });
+                }
+                Entry::Directory { ino, time_ns } => {
+                    number(path.as_os_str().len() as u64);
+                    number(*ino);
+                    number(*time_ns);
+                }
+            }
+        }
+        h.update(self.now.note.as_deref().unwrap_or_default().as_bytes());
+        h.digest()
+    }
+
     /// Inode numbers that were in use and are not any more.
     pub(super) fn free_inos(&self) -> BTreeSet<u64> {
         let named = |want: bool| {

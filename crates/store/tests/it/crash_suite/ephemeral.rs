@@ -4,10 +4,11 @@
 use super::random::without_batches;
 #[allow(unreachable_pub, reason = "shared by several test binaries")]
 use crate::crash_support::{
-    Op, Run, Shape, Tiers, explore_after_kill, explore_recovery, pattern, print_count, script,
+    Op, Run, Shape, Tiers, explore_after_kill, explore_new, explore_recovery, pattern, print_count,
+    script,
 };
 use std::sync::Arc;
-use tiersmith_store::crash::{Budget, CutState, Recorder, Report, explore};
+use tiersmith_store::crash::{Budget, CutState, Recorder, Report};
 use tiersmith_store::{AttachedHome, File, OpenMode, Planted};
 
 /// Random scripts.
@@ -170,5 +171,5 @@ fn between_syncs(lanes: u32, planted: Planted) -> Report {
         }
     };
     let budget = Budget { images_per_cut: 100, ..Budget::default() };
-    explore(&recorder.recording(), &budget, check)
+    explore_new(&recorder.recording(), &budget, check)
 }

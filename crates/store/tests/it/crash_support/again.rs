@@ -1,11 +1,11 @@
 //! Cuts upon cuts: the power goes again while recovery runs, or after the recovery from a killed
 //! process.
 
-use super::{Run, count};
+use super::{Run, count, explore_new};
 use std::sync::Arc;
 use tiersmith_pmem::sim::Event;
 use tiersmith_store::Planted;
-use tiersmith_store::crash::{Budget, Recorder, Report, explore};
+use tiersmith_store::crash::{Budget, Recorder, Report, Tried, explore_untried};
 
 /// Cuts the run, records the recovery of a sample of what is found, and cuts that too.
 pub(crate) fn explore_recovery(
@@ -14,9 +14,10 @@ pub(crate) fn explore_recovery(
     seed: u64,
     planted: Planted,
 ) -> Report {
-    let outer = Budget { images_per_cut: first, seed, threads: 1, stop_after: 1 };
-    let total = std::sync::Mutex::new(None::<Report>);
-    let report = explore(&run.recording(), &outer, |found| {
+    let outer = Budget { images_per_cut: first, seed, stop_after: 1, ..Budget::default() };
+    let total = std::sync::Mutex::new(Report::default());
+    let tried = Tried::default();
+    let report = explore_new(&run.recording(), &outer, |found| {
         let recorder = Recorder::resume_with(found.home, found.lent);
         let members = run.shape.recorded(recorder.simulator(), found.tiers.to_vec());
         recorder.rebase();
@@ -25,32 +26,21 @@ pub(crate) fn explore_recovery(
             .attach_lending(recorder.home(), recorder.lent(), members, planted)
             .map_err(|e| format!("attach after the first cut: {e}"))?;
         drop(attached);
-        let budget = Budget { images_per_cut: second, seed, threads: 2, stop_after: 1 };
-        let inner = explore(&recorder.recording(), &budget, |again| {
+        let budget = Budget { images_per_cut: second, threads: 1, ..outer };
+        let question = (&tried, found.acked as u64);
+        let inner = explore_untried(&recorder.recording(), &budget, question, |again| {
             let members = run.shape.found(again.tiers);
-            let deep = again.id.tier.is_multiple_of(8);
             let (home, lent) = (Arc::new(again.home), Arc::new(again.lent));
-            run.check_opened(&home, &lent, members, found.acked, deep, planted)
+            run.check_opened(&home, &lent, members, found.acked, again.thorough, planted)
         });
-        let mut total = total.lock().expect("nobody panics with it");
-        let sum = total.get_or_insert_with(|| Report {
-            images: 0,
-            distinct: 0,
-            cuts: 0,
-            exhaustive_cuts: 0,
-            ..inner.clone()
-        });
-        sum.images += inner.images;
-        sum.distinct += inner.distinct;
-        sum.cuts += inner.cuts;
-        sum.exhaustive_cuts += inner.exhaustive_cuts;
-        match inner.violations.first() {
+        let violation = inner.violations.first().map(ToString::to_string);
+        total.lock().expect("nobody panics with it").add(inner);
+        match violation {
             Some(v) => Err(format!("second cut, in recovery: {v}")),
             None => Ok(()),
         }
     });
-    let mut sum =
-        total.into_inner().expect("nobody panics with it").unwrap_or_else(|| report.clone());
+    let mut sum = total.into_inner().expect("nobody panics with it");
     sum.violations = report.violations;
     sum.elapsed = report.elapsed;
     count(&sum);
@@ -73,7 +63,7 @@ pub(crate) fn explore_after_kill(
     let (mut home, mut lent) = (recording.home.player(), recording.lent.player());
     let (mut position, mut home_events, mut lent_events, mut acked) = (0, 0, 0, 0);
     let events: Vec<_> = recording.media.events().cloned().collect();
-    let mut sum = None::<Report>;
+    let (mut sum, tried) = (Report::default(), Tried::default());
     for cut in recording.media.cut_points() {
         for event in &events[position..cut] {
             if let Event::Mark(tag) = event {
@@ -96,29 +86,19 @@ pub(crate) fn explore_after_kill(
             Ok(attached) => drop(attached),
             Err(e) => panic!("attach after a kill at trace event {cut}: {e}"),
         }
-        let budget = Budget { images_per_cut, seed, threads: 2, stop_after: 1 };
-        let report = explore(&recorder.recording(), &budget, |again| {
+        let budget = Budget { images_per_cut, seed, stop_after: 1, ..Budget::default() };
+        let question = (&tried, acked as u64);
+        let report = explore_untried(&recorder.recording(), &budget, question, |again| {
             let members = run.shape.found(again.tiers);
             let (home, lent) = (Arc::new(again.home), Arc::new(again.lent));
-            run.check_opened(&home, &lent, members, acked, again.id.tier == 0, planted)
+            run.check_opened(&home, &lent, members, acked, again.thorough, planted)
                 .map_err(|e| format!("killed before trace event {cut}, then: {e}"))
         });
-        match &mut sum {
-            None => sum = Some(report),
-            Some(sum) => {
-                sum.images += report.images;
-                sum.distinct += report.distinct;
-                sum.cuts += report.cuts;
-                sum.exhaustive_cuts += report.exhaustive_cuts;
-                sum.elapsed += report.elapsed;
-                sum.violations.extend(report.violations);
-            }
-        }
-        if sum.as_ref().is_some_and(|s| !s.violations.is_empty()) {
+        sum.add(report);
+        if !sum.violations.is_empty() {
             break;
         }
     }
-    let sum = sum.expect("a run has cut points");
     count(&sum);
     sum
 }

@@ -8,8 +8,8 @@
 //! the blocks that the first writes.
 
 use super::{
-    Files, Op, Shape, accounts, apply, block_size, class, count, execute_on, offline_check,
-    pattern, read_all, same,
+    Files, Op, Shape, accounts, apply, block_size, class, count, execute_on, explore_new,
+    offline_check, pattern, read_all, same,
 };
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use tiersmith_pmem::sim::Event;
-use tiersmith_store::crash::{Budget, CutState, Recorder, Recording, Report, explore};
+use tiersmith_store::crash::{Budget, CutState, Recorder, Recording, Report};
 use tiersmith_store::{AttachedHome, FileClass, OpenMode, Planted};
 
 /// How long the first thread waits for the second before it takes it for waiting itself.
@@ -107,8 +107,8 @@ impl Pair {
 
     /// Cuts the run everywhere and checks what is found.
     pub(crate) fn explore(&self, images_per_cut: usize, seed: u64, planted: Planted) -> Report {
-        let budget = Budget { images_per_cut, seed, threads: 2, stop_after: 1 };
-        let report = explore(&self.recording, &budget, |found| self.check(found, planted));
+        let budget = Budget { images_per_cut, seed, stop_after: 1, ..Budget::default() };
+        let report = explore_new(&self.recording, &budget, |found| self.check(found, planted));
         count(&report);
         report
     }
@@ -130,6 +130,9 @@ impl Pair {
                 let bytes = piece(seen.get(name).ok_or_else(|| format!("{name} is gone"))?);
                 let old = piece(before.get(name).expect("no operation removes a file"));
                 let new = piece(after.get(name).expect("no operation removes a file"));
+                if bytes == old || bytes == new {
+                    continue;
+                }
                 let step = if class(name) == FileClass::Data { bytes.len() } else { 8 };
                 let words = bytes.chunks(step).zip(old.chunks(step).zip(new.chunks(step)));
                 if words.into_iter().any(|(found, (old, new))| found != old && found != new) {
@@ -152,8 +155,10 @@ impl Pair {
 /// One block of a file, with zeros past the end.
 fn block_of(bytes: &[u8], name: &str, block: u64) -> Vec<u8> {
     let size = block_size(name);
-    let from = block as usize * size;
-    (from..from + size).map(|at| bytes.get(at).copied().unwrap_or(0)).collect()
+    let there = bytes.get(block as usize * size..).unwrap_or_default();
+    let mut found = there[..there.len().min(size)].to_vec();
+    found.resize(size, 0);
+    found
 }
 
 /// `beside`: what the other thread does, for whoever reads.

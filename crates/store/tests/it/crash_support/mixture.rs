@@ -57,15 +57,19 @@ pub(super) fn mixture(found: &[u8], a: &[u8], b: &[u8], grain: Grain) -> Result<
         }
         _ => 8,
     };
-    let piece = |bytes: &[u8], at: usize, end: usize| -> Vec<u8> {
-        (at..end).map(|n| bytes.get(n).copied().unwrap_or(0)).collect()
-    };
     for at in (0..found.len()).step_by(step) {
         let end = (at + step).min(found.len());
         let here = &found[at..end];
-        if here != piece(a, at, end) && here != piece(b, at, end) {
+        if !is_piece(here, a, at) && !is_piece(here, b, at) {
             return Err(format!("bytes {at}..{end} are neither old nor new"));
         }
     }
     Ok(())
+}
+
+/// Whether `bytes` has `piece` at `at`; past its end there are zeros.
+pub(super) fn is_piece(piece: &[u8], bytes: &[u8], at: usize) -> bool {
+    let there = bytes.get(at..).unwrap_or_default();
+    let (inside, past) = piece.split_at(there.len().min(piece.len()));
+    *inside == there[..inside.len()] && past.iter().all(|b| *b == 0)
 }

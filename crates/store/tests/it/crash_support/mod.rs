@@ -20,9 +20,11 @@ use mixture::{difference, mixture};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use tiersmith_store::check::{AnyHome, check_images_apart};
-use tiersmith_store::crash::{Budget, CutState, Recorder, Report, explore};
+use tiersmith_store::crash::{
+    Budget, CutState, Recorder, Recording, Report, Tried, explore_untried,
+};
 use tiersmith_store::home::sim::{Door, SimOptions};
 use tiersmith_store::home::{Home, SimHome};
 use tiersmith_store::{
@@ -204,6 +206,9 @@ pub(crate) struct Run {
     pub shape: Shape,
     start: Files,
     steps: Vec<Step>,
+    /// What a cut may leave when so many operations are acknowledged, made when it is first asked
+    /// for.
+    allowed: Vec<OnceLock<Vec<(Files, Files)>>>,
     recorder: Recorder,
 }
 
@@ -272,7 +277,8 @@ impl Run {
             );
         }
         recorder.rebase();
-        let mut run = Self { shape, start: start.clone(), steps: Vec::new(), recorder };
+        let allowed = (0..=ops.len()).map(|_| OnceLock::new()).collect();
+        let mut run = Self { shape, start: start.clone(), steps: Vec::new(), allowed, recorder };
         let (mut files, mut held) = (start, Held::new());
         for (n, op) in ops.iter().enumerate() {
             // The step is known before it runs: a cut falls into it.
@@ -352,14 +358,14 @@ impl Run {
 
     /// Cuts the run everywhere and checks what is found.
     pub(crate) fn explore(&self, images_per_cut: usize, seed: u64, planted: Planted) -> Report {
-        let budget = Budget { images_per_cut, seed, threads: 2, stop_after: 2 };
+        let budget = Budget { images_per_cut, seed, stop_after: 2, ..Budget::default() };
         let report =
-            explore(&self.recorder.recording(), &budget, |found| self.check(found, planted));
+            explore_new(&self.recorder.recording(), &budget, |found| self.check(found, planted));
         count(&report);
         report
     }
 
-    pub(crate) fn recording(&self) -> tiersmith_store::crash::Recording {
+    pub(crate) fn recording(&self) -> Recording {
         self.recorder.recording()
     }
 
@@ -368,14 +374,7 @@ impl Run {
         let members = self.shape.found(found.tiers);
         self.check_door(&found.home, found.acked)?;
         let (home, lent) = (Arc::new(found.home), Arc::new(found.lent));
-        self.check_opened(
-            &home,
-            &lent,
-            members,
-            found.acked,
-            found.id.tier.is_multiple_of(8),
-            planted,
-        )
+        self.check_opened(&home, &lent, members, found.acked, found.thorough, planted)
     }
 
     /// No way in by the back door: a home at its own path is whole without the tier, and one that
@@ -465,9 +464,9 @@ impl Run {
     }
 
     fn compare(&self, seen: &Seen, acked: usize) -> Result<(), String> {
-        let sets = self.may_be(acked);
+        let sets = self.allowed[acked].get_or_init(|| self.may_be(acked));
         let mut why = Vec::new();
-        for (before, after) in &sets {
+        for (before, after) in sets {
             match self.compare_with(seen, before, after, self.steps.get(acked)) {
                 Ok(()) => return Ok(()),
                 Err(e) => why.push(e),
@@ -508,6 +507,15 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// Tries no image twice, since what the check says depends on nothing else.
+pub(crate) fn explore_new(
+    recording: &Recording,
+    budget: &Budget,
+    check: impl Fn(CutState<'_>) -> Result<(), String> + Sync,
+) -> Report {
+    explore_untried(recording, budget, (&Tried::default(), 0), check)
 }
 
 fn accounts(attached: &AttachedHome) -> Result<(), String> {

@@ -3,19 +3,19 @@
 //!
 //! Deliberately not here: that the same home attaches again, which every other exploration shows.
 
-use super::{Op, Run, count, difference};
+use super::{Op, Run, count, difference, explore_new};
 use std::path::Path;
 use std::sync::Arc;
 use tiersmith_store::Planted;
-use tiersmith_store::crash::{Budget, CutState, Report, explore};
+use tiersmith_store::crash::{Budget, CutState, Report};
 use tiersmith_store::home::sim::{Door, SimOptions};
 use tiersmith_store::home::{Home, SimHome};
 
 /// Cuts the run everywhere. Where the note is not in home nobody can know that there is a tier: the
 /// home must not need it, and the tier must not say that it is in use.
 pub(crate) fn explore_plain(run: &Run, images_per_cut: usize, seed: u64) -> Report {
-    let budget = Budget { images_per_cut, seed, threads: 2, stop_after: 2 };
-    let report = explore(&run.recording(), &budget, |found| run.check_plain(&found));
+    let budget = Budget { images_per_cut, seed, stop_after: 2, ..Budget::default() };
+    let report = explore_new(&run.recording(), &budget, |found| run.check_plain(&found));
     count(&report);
     report
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 use tiersmith_block::Device;
 use tiersmith_pmem::sim::{self, Simulator};
 use tiersmith_pmem::{FRAME, Mapping};
@@ -46,6 +47,10 @@ static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     )
     .expect("the profile is right")
 });
+
+/// Those of [`Shape::rules`].
+static RULES: LazyLock<CacheRules> =
+    LazyLock::new(|| CacheRules::parse(["none=*.big", "keep=a.db"]).expect("the rules are right"));
 
 /// Which tiers there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -240,14 +245,13 @@ impl Shape {
     }
 
     fn options(&self, planted: Planted) -> Options {
-        let rules: &[&str] = if self.rules { &["none=*.big", "keep=a.db"] } else { &[] };
         Options {
             profile: None,
             redo_keep_bytes: self.redo_keep,
             background: false,
             home_files_open: Some(1),
             record_waits: false,
-            cache: CacheRules::parse(rules.iter().copied()).expect("the rules are right"),
+            cache: if self.rules { RULES.clone() } else { CacheRules::default() },
             planted,
             ..Options::default()
         }
@@ -289,6 +293,7 @@ impl Shape {
             Some(lent) => testing::attach_simulated_lending(home, lent, tiers, &PROFILE, options),
             None => testing::attach_simulated(home, tiers, &PROFILE, options),
         };
-        if self.apart { testing::apart(attach) } else { attach() }
+        // Nobody is to run meanwhile.
+        if self.apart { testing::apart(Duration::ZERO, attach) } else { attach() }
     }
 }
