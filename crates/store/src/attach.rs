@@ -42,7 +42,7 @@ use crate::tier::{Member, Tier};
 use crate::waits;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 use tiersmith_dir::Dir;
 use tiersmith_events::Registry;
@@ -701,11 +701,13 @@ fn refuse_unnoted(sb: &Superblock, note: Option<&[u8; 16]>, path: &Path) -> Resu
 
 /// Who has the tier, for the message a second owner gets. Only text: nothing depends on it.
 fn write_owner(tier: &Tier) {
-    let program = std::env::current_exe()
-        .ok()
-        .and_then(|p| p.file_name().map(|n| n.to_string_lossy().into_owned()))
-        .unwrap_or_else(|| "unknown program".into());
-    let mut note = format!("process {} ({program})", std::process::id()).into_bytes();
+    static PROGRAM: LazyLock<String> = LazyLock::new(|| {
+        std::env::current_exe()
+            .ok()
+            .and_then(|p| p.file_name().map(|n| n.to_string_lossy().into_owned()))
+            .unwrap_or_else(|| "unknown program".into())
+    });
+    let mut note = format!("process {} ({})", std::process::id(), *PROGRAM).into_bytes();
     note.resize(OWNER_NOTE, 0);
     tier.write_meta(WordAt::new(0, OWNER_AT), &note[..OWNER_NOTE]);
     tier.fence();

@@ -8,3 +8,4 @@ mod random;
 mod sectors;
 mod threads;
 mod tiers;
+mod untried;

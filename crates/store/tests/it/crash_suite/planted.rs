@@ -11,6 +11,9 @@ use crate::crash_support::{
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tiersmith_store::Planted;
 
+/// Images of each cut that are tried first.
+const FEW: usize = 16;
+
 /// One script that uses every operation, so that most bugs show at once.
 fn everything() -> Vec<Op> {
     vec![
@@ -128,7 +131,11 @@ fn caught(bug: Planted, tiers: Tiers) -> Option<String> {
             let run = Run::new(shape, &files, &ops, bug);
             let seed = n as u64 + 1;
             let images_per_cut = [200, 3000, 200, 12, 400].get(n).copied().unwrap_or(200);
-            let mut violations = run.explore(images_per_cut, seed, bug).violations;
+            // What a few images of each cut show need not wait for all images of the cuts before.
+            let mut violations = run.explore(images_per_cut.min(FEW), seed, bug).violations;
+            if violations.is_empty() {
+                violations = run.explore(images_per_cut, seed, bug).violations;
+            }
             if violations.is_empty() && n == 0 {
                 violations = explore_after_kill(&run, 40, seed, bug).violations;
             }
@@ -136,11 +143,11 @@ fn caught(bug: Planted, tiers: Tiers) -> Option<String> {
         }));
         match found {
             Ok(None) => {}
-            Ok(Some(violation)) => return Some(violation),
+            Ok(Some(violation)) => return Some(format!("script {n}: {violation}")),
             Err(panic) => {
                 let said =
                     panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".into());
-                return Some(format!("the run itself failed: {said}"));
+                return Some(format!("script {n}: the run itself failed: {said}"));
             }
         }
     }

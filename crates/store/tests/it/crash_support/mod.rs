@@ -17,6 +17,7 @@ mod shape;
 
 use apply::{apply, through};
 use mixture::{difference, mixture};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -714,10 +715,15 @@ pub(crate) fn forget_claims(members: &[Media]) {
 
 /// The second reader's opinion of what recovery left.
 fn offline_check(members: &[Media], home: &SimHome) -> Result<(), String> {
-    let images: Vec<(Vec<u8>, Option<Vec<u8>>)> = members.iter().map(Media::images).collect();
-    let images: Vec<_> =
-        images.iter().map(|(mapped, blocks)| (&mapped[..], blocks.as_deref())).collect();
-    let report = check_images_apart(&images, Some(&AnyHome(home)));
+    thread_local! {
+        static SPACE: RefCell<Vec<[Vec<u8>; 2]>> = const { RefCell::new(Vec::new()) };
+    }
+    let report = SPACE.with_borrow_mut(|space| {
+        space.resize_with(members.len().max(space.len()), Default::default);
+        let images: Vec<_> =
+            members.iter().zip(space).map(|(member, space)| member.images(space)).collect();
+        check_images_apart(&images, Some(&AnyHome(home)))
+    });
     if report.is_sound() { Ok(()) } else { Err(format!("the offline check found: {report}")) }
 }
 
