@@ -62,6 +62,6 @@ pub use file::OpenOptions;
 pub use health::{Disk, Health};
 pub use raw::{
     Foreign, Raw, Relative, devices_called, devices_of_size, id_of, is_called, is_kept,
-    is_persistent_memory, open_to_read, read_begin, remedy_of_denied,
+    is_persistent_memory, open_to_read, read_begin, remedy_of_denied, why_not_kept,
 };
 pub use report::Report;

@@ -26,6 +26,8 @@ Examples:
   tiersmith attach /var/lib/mysql --fast /dev/dax0.0 --profile mariadb
   tiersmith attach /srv/pg --fast /dev/nvme1n1                          a whole disk, without a \
   file system
+  tiersmith attach /srv/pg --fast /dev/nvme1n1p2 --passthrough-dir /mnt/nvme1n1p1    the kernel \
+  writes PostgreSQL's WAL itself
   tiersmith attach /srv/pg --fast /mnt/pmem0 --cache 'keep=base/16384/*' --cache 'none=base/16385/*'
   tiersmith attach /srv/redis --fast /dev/shm --size 64M --emulate      to try it out: the tier \
   does not survive a power cut
@@ -131,8 +133,15 @@ pub(crate) struct Attach {
     /// database's own wait events only
     #[arg(long, value_enum)]
     pub(crate) lend: Option<Lend>,
-    /// Bytes the redo files that the kernel writes itself may take beside the tier, in TIER.lent:
-    /// on the fast storage, besides --size [default: 1G; only where --lend is in effect]
+    /// Where the kernel writes redo files itself (see --lend) if the tier is on flash, a whole
+    /// block device above all: a directory on a file system that survives a power cut, as fast as
+    /// the tier. Tiersmith keeps one of its own in it until `detach`, and the note of the home
+    /// names it. Without this option such redo goes through the daemon
+    #[arg(long, value_name = "DIR")]
+    pub(crate) passthrough_dir: Option<PathBuf>,
+    /// Bytes the redo files that the kernel writes itself may take beside the tier, in TIER.lent,
+    /// or in --passthrough-dir: on the fast storage, besides --size [default: 1G; only where
+    /// --lend is in effect]
     #[arg(long, value_name = "BYTES")]
     pub(crate) passthrough_max: Option<ByteSize>,
     /// Stay in the foreground, messages on standard error: for a service manager. SIGTERM unmounts;
@@ -236,6 +245,7 @@ impl Attach {
             ("--atomic-pages", self.atomic_pages.is_some()),
             ("--xattrs", self.xattrs.is_some()),
             ("--lend", self.lend.is_some()),
+            ("--passthrough-dir", self.passthrough_dir.is_some()),
             ("--passthrough-max", self.passthrough_max.is_some()),
             ("--foreground", self.foreground),
         ]

@@ -29,8 +29,9 @@ use crate::home::{Home, HomeError, HomeFiles, HomeStat, NoteOf, RealHome};
 use crate::medium::held::Held;
 use crate::medium::{Medium, OnSectors, open_to_read};
 use crate::names::slots::FileCounts;
-use crate::note::Note;
-use crate::plain::{BesideMember, LentDir};
+use crate::note::{Note, names_lent_in};
+use crate::plain::named::refuse_unfit;
+use crate::plain::{LentDir, PlainDir};
 use crate::planted::Planted;
 use crate::profile::Profile;
 use crate::stats::RecoveryReport;
@@ -40,6 +41,7 @@ use crate::sync::atomic::AtomicBool;
 use crate::tier::open::{self, Found};
 use crate::tier::{Member, Tier};
 use crate::waits;
+use std::cell::RefCell;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -129,36 +131,57 @@ fn map_and_attach(
     started: Instant,
 ) -> Result<AttachedHome> {
     let path = real.path().to_path_buf();
+    let synced = options.lent_synced;
+    for given in tiers.iter().filter_map(|spec| spec.lent_in.as_ref()) {
+        refuse_unfit(given, synced)?;
+    }
     let mut mapped = Vec::new();
     for (spec, places) in tiers.iter().zip(places) {
         let members =
             open::map_members(spec, places, options.members_of, made).map_err(name_owner)?;
+        spec.refuse_lent_elsewhere()?;
         mapped.push((spec.clone(), members));
     }
     let profile = match &options.profile {
         Some(profile) => profile.clone(),
         None => real_profile(&real)?,
     };
-    let mut home: Arc<dyn Home> = real;
+    let mut home: Arc<dyn Home> = real.clone();
     if let Some(model) = &options.home_model {
         home = model.wrap(home);
     }
     let members_of = options.members_of;
-    let beside = |spec: &TierSpec| {
-        let first =
-            tiers.iter().position(|tier| tier.name == spec.name).and_then(|n| places[n].first())?;
-        if spec.medium == Medium::Flash {
-            // The kernel would write what no log of ours orders.
-            return None;
+    let made_within = RefCell::new(Vec::new());
+    let is_noted = |directory: &Path| names_lent_in(&*real, &path, directory);
+    let place = |spec: &TierSpec, uuid: [u8; 16]| -> Result<Option<Arc<dyn LentDir>>> {
+        if let Some(given) = &spec.lent_in {
+            let (dir, made) = PlainDir::found_within(given, uuid, synced)?;
+            let dir = Arc::new(dir);
+            if made {
+                let noted = is_noted(&given.directory);
+                made_within.borrow_mut().push((given.directory.clone(), noted, dir.clone()));
+            }
+            return Ok(Some(dir));
         }
-        let dir = BesideMember::new(first, spec.medium == Medium::Persistent)?;
-        let dir = match members_of {
+        let first = tiers.iter().position(|tier| tier.name == spec.name);
+        let first = first.and_then(|n| places[n].first());
+        // On flash the user has to name a directory.
+        let Some(first) = first.filter(|_| spec.medium != Medium::Flash) else { return Ok(None) };
+        let dir = PlainDir::new(first, spec.medium == Medium::Persistent);
+        let dir = dir.map(|dir| match members_of {
             Some(user) => dir.of(user),
             None => dir,
-        };
-        Some(Arc::new(dir) as Arc<dyn LentDir>)
+        });
+        Ok(dir.map(|dir| Arc::new(dir) as Arc<dyn LentDir>))
     };
-    attach_mapped(home, &path, mapped, &beside, profile, options, started)
+    let attached = attach_mapped(home, &path, mapped, &place, profile, options, started);
+    if attached.is_err() {
+        // What the note names by now, and did not before, is missed if it is not there.
+        let made = made_within.take();
+        let left = made.iter().filter(|(directory, noted, _)| is_noted(directory) == *noted);
+        left.for_each(|(_, _, dir)| dir.tidy());
+    }
+    attached
 }
 
 /// The built-in profile the home is attached with, else one by looking into it: what a file is must
@@ -232,12 +255,16 @@ fn home_owner(real: &RealHome) -> Option<String> {
     note.tiers.iter().find_map(|tier| owner_note(&tier.members.first()?.0))
 }
 
+/// Where the plain files of a tier are, by what is said of it and its uuid; `None`: nowhere.
+pub(crate) type LentDirOf<'a> =
+    dyn Fn(&TierSpec, [u8; 16]) -> Result<Option<Arc<dyn LentDir>>> + 'a;
+
 /// Attaches media that are mapped already: what [`attach`] does, and what the simulator calls.
 pub(crate) fn attach_mapped(
     home: Arc<dyn Home>,
     path: &Path,
     mapped: Vec<(TierSpec, Vec<Member>)>,
-    lent_dir: &dyn Fn(&TierSpec) -> Option<Arc<dyn LentDir>>,
+    lent_dir: &LentDirOf<'_>,
     profile: Profile,
     options: Options,
     started: Instant,
@@ -315,6 +342,7 @@ pub(crate) fn attach_mapped(
             .unwrap_or_else(|| random.uuid()),
     };
     let mut counted = None;
+    let mut moved = Vec::new();
     let mut tiers = Vec::new();
     for (spec, tier) in found {
         let fresh = !reopened
@@ -336,7 +364,14 @@ pub(crate) fn attach_mapped(
         // A tier in state `attaching` is not formatted again, and was held like one that is.
         tier.members.iter().filter_map(|m| m.medium.on_sectors()).for_each(OnSectors::formatted);
         let mut tier = open::assemble(tier.members, superblocks, &spec, &options)?;
-        tier.lent_dir = lent_dir(&spec).filter(|_| tier.holds_dirty());
+        if tier.holds_dirty() {
+            tier.lent_dir = lent_dir(&spec, tier.uuid())?;
+            tier.lent_in = spec.lent_in.as_ref().map(|given| given.directory.clone());
+            let noted = note.iter().flat_map(|note| &note.tiers).find(|n| n.name == tier.name);
+            let before = noted.and_then(|noted| Some(noted.lent_in.as_ref()?.0.clone()));
+            let before = before.filter(|before| Some(before) != tier.lent_in.as_ref());
+            moved.extend(before.map(|before| (before, tier.uuid())));
+        }
         tiers.push((tier, fresh));
     }
     for (tier, _) in &tiers {
@@ -349,6 +384,11 @@ pub(crate) fn attach_mapped(
     let attached = take(home.clone(), taken, tiers, profile, options, started);
     if attached.is_err() && first && !was_closed && !reopened {
         make_plain_again(&*home, path);
+    }
+    if attached.is_ok() {
+        // Empty, or the attach would have missed what is in it.
+        let left = moved.iter().filter_map(|(dir, uuid)| PlainDir::within(dir, *uuid, false).ok());
+        left.for_each(|dir| dir.tidy());
     }
     attached
 }

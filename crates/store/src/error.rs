@@ -190,6 +190,18 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// The directory that was named for plain files of lent files cannot have them.
+    #[error(
+        "{} cannot have the redo files that the kernel writes itself: {reason}. Nothing was \
+         changed",
+        directory.display()
+    )]
+    LentIn {
+        /// The directory.
+        directory: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// A file was changed, or may have been, while a log that is to be played into it was not
     /// empty.
     #[error(

@@ -92,7 +92,7 @@ pub use mover::scrub::Scrubbed;
 pub use mover::unreadable::LostBlock;
 pub use note::{AttachedTier, Attachment, IsTier, attachment};
 pub use options::WriteBudget;
-pub use plain::lent_beside;
+pub use plain::named::LentIn;
 pub use planted::Planted;
 pub use profile::{CacheRule, CacheRules, CacheRulesError, FileClass, Keeping, Placement, Profile};
 pub use stats::{RecoveryReport, Stats, TierStats};

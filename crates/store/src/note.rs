@@ -14,6 +14,8 @@ use crate::home::{Home, NOTE_MAX, NoteOf};
 use crate::ledger::Ledger;
 use crate::medium::{Medium, OnDevice};
 use crate::options::{Guard, Options, TierSpec};
+use crate::plain::lent_beside;
+use crate::plain::named::{LentIn, in_use_within};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -62,6 +64,9 @@ pub(crate) struct NoteTier {
     slots: u64,
     holds_redo: bool,
     holds_data: bool,
+    /// In which directory the plain files of lent files are, where it is not beside a member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lent_in: Option<PathText>,
     /// An ephemeral disk that failed while home was written: what is there may be older than home.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) given_up: bool,
@@ -178,6 +183,15 @@ impl AttachedTier {
     pub fn uuid(&self) -> Option<&str> {
         self.newest.as_ref().map(|noted| &noted.tier[..])
     }
+
+    /// The directory of the plain files of its lent files, if it is there and not empty.
+    #[must_use]
+    pub fn lent_directory(&self) -> Option<PathBuf> {
+        match &self.spec.lent_in {
+            Some(given) => in_use_within(&given.directory, self.uuid()),
+            None => lent_beside(self.members.first()?),
+        }
+    }
 }
 
 /// What is on a device, to a home.
@@ -237,6 +251,15 @@ pub fn attachment(home: &Path) -> Result<Option<Attachment>> {
         door: note.door,
         tiers: note.tiers.into_iter().map(NoteTier::attached).collect(),
     }))
+}
+
+/// Whether the home's note names the directory for plain files; one that cannot be read may.
+pub(crate) fn names_lent_in(home: &dyn Home, path: &Path, directory: &Path) -> bool {
+    let Ok(note) = home.read_attachment() else { return true };
+    let names = |note: Note| {
+        note.tiers.iter().any(|tier| tier.lent_in.as_ref().is_some_and(|it| it.0 == directory))
+    };
+    note.is_some_and(|bytes| Note::parse(&bytes, path).map_or(true, names))
 }
 
 impl Newest {
@@ -376,6 +399,7 @@ impl NoteTier {
             slots: self.slots,
             holds_redo: self.holds_redo,
             holds_data: self.holds_data,
+            lent_in: self.lent_in.map(|PathText(directory)| LentIn { directory, is_new: false }),
             ..TierSpec::new(self.name.clone(), PathBuf::new(), self.medium, self.size)
         };
         AttachedTier {
@@ -432,6 +456,7 @@ impl Note {
                 slots: superblock.slots,
                 holds_redo: tier.holds_redo,
                 holds_data: tier.holds_data,
+                lent_in: tier.lent_in.as_deref().map(member),
                 given_up: false,
                 newest: tier.is_counted().then(|| Newest::of(&superblock)),
             }
@@ -565,6 +590,7 @@ mod tests {
             slots: 32,
             holds_redo: true,
             holds_data: false,
+            lent_in: None,
             given_up: false,
             newest: None,
         };

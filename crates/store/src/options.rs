@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::slot::SLOT;
 use crate::home::model::HomeModel;
 use crate::medium::Medium;
+use crate::plain::named::LentIn;
 use crate::planted::Planted;
 use crate::profile::{CacheRules, Profile};
 use std::collections::BTreeMap;
@@ -49,6 +50,9 @@ pub struct TierSpec {
     /// Of a member that is a block device: what it is called ([`tiersmith_block::Raw::identity`])
     /// by the user, who wants what is on it overwritten. What is in use is refused all the same.
     pub overwrite_device: Option<String>,
+    /// Of a tier on flash: where the plain files of lent files are ([`crate::File::lend`]). `None`:
+    /// nothing is lent there. On other media they are beside the first member.
+    pub lent_in: Option<LentIn>,
 }
 
 impl TierSpec {
@@ -76,6 +80,7 @@ impl TierSpec {
             preallocate: true,
             overwrite: false,
             overwrite_device: None,
+            lent_in: None,
         }
     }
 
@@ -99,6 +104,23 @@ impl TierSpec {
             0 => (len / 64).clamp(4 << 20, 64 << 20).next_multiple_of(self.unit),
             log => log,
         }
+    }
+
+    /// Only of a tier on flash plain files may be elsewhere than beside it.
+    pub(crate) fn refuse_lent_elsewhere(&self) -> Result<()> {
+        let Some(given) = self.lent_in.as_ref().filter(|_| self.medium != Medium::Flash) else {
+            return Ok(());
+        };
+        let why = match self.medium.has_clean_copies_only() {
+            true => "keeps clean copies only, so redo is never in it",
+            false => "is no disk: where such files can be lent, they are beside the tier",
+        };
+        Err(Error::Options(format!(
+            "{} is named for redo that the kernel writes itself, but tier `{}` {why}; leave it \
+             out. Nothing was changed",
+            given.directory.display(),
+            self.name
+        )))
     }
 
     pub(crate) fn check(&self) -> Result<()> {
@@ -194,6 +216,9 @@ pub struct Options {
     /// Bytes of plain files that there may be of lent files (redo files that the kernel writes
     /// itself); 0: none is lent.
     pub lent_max_bytes: u64,
+    /// Each write of the kernel to a lent file is durable on return, also of a tier on flash, whose
+    /// own writes are durable at the file's sync: for a door that asks for no sync.
+    pub lent_synced: bool,
     /// How long a lent file that nobody has open waits before the background brings it home. A
     /// database that is busy writes it anew before that. While more than half of `lent_max_bytes`
     /// is taken, none waits.
@@ -252,6 +277,7 @@ impl Default for Options {
             door: BTreeMap::new(),
             redo_keep_bytes: 256 << 20,
             lent_max_bytes: 1 << 30,
+            lent_synced: false,
             lent_rest: Duration::ZERO,
             home_files_open: None,
             members_of: None,

@@ -503,7 +503,9 @@ fn find_plain(file: &mut Recovered) -> Result<()> {
     let name = PlainName { tier: tier.uuid(), id: file.placed.id, loan: loan_of(file.flags) };
     let Some(dir) = &tier.lent_dir else {
         let plain = path_beside(&tier.members[0].path, name);
-        let reason = "a tier on a device, or given as volatile, has no such directory".to_owned();
+        let reason = "a tier given as volatile, or on a device or on flash, has no such directory \
+                      beside it; if one was named, say it again: --passthrough-dir DIR"
+            .to_owned();
         return Err(Error::Lent { path: at.path.clone(), plain, reason });
     };
     let wrong =
@@ -539,7 +541,8 @@ fn others_than(dir: &dyn LentDir, name: PlainName) -> Option<String> {
 /// that it belongs to.
 fn remove_orphans(store: &Store) {
     for tier in &store.tiers {
-        let Some(dir) = &tier.lent_dir else { continue };
+        // Who is lent no more has to be known for good first.
+        let Some(dir) = tier.lent_dir.as_ref().filter(|_| tier.sound().is_ok()) else { continue };
         let (uuid, count) = (tier.uuid(), tier.superblocks.lock()[0].attach_count);
         let files = store.files.all();
         let ours =

@@ -2,7 +2,7 @@
 
 use crate::address::{BlockIndex, FRAME};
 use crate::api::{AttachedHome, File};
-use crate::attach::{Options, TierSpec, attach_mapped};
+use crate::attach::{LentDirOf, Options, TierSpec, attach_mapped};
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, LEAF_BLOCKS, NO_SUM, Place, seal};
 use crate::home::{Home, RealHome};
@@ -75,13 +75,13 @@ pub fn attach_simulated(
     profile: &Profile,
     options: Options,
 ) -> Result<AttachedHome> {
-    attach_in(home, tiers, &|_| None, profile, options)
+    attach_in(home, tiers, &|_, _| Ok(None), profile, options)
 }
 
 fn attach_in(
     home: Arc<dyn Home>,
     tiers: Vec<(TierSpec, Vec<impl Into<TestMember>>)>,
-    lent_dir: &dyn Fn(&TierSpec) -> Option<Arc<dyn LentDir>>,
+    lent_dir: &LentDirOf<'_>,
     profile: &Profile,
     options: Options,
 ) -> Result<AttachedHome> {
@@ -126,8 +126,8 @@ pub fn attach_simulated_lending(
     options: Options,
 ) -> Result<AttachedHome> {
     // A directory belongs to one tier: another one would take its files for nobody's.
-    let dir = |spec: &TierSpec| {
-        spec.holds_redo.then(|| Arc::new(InHome(lent.clone())) as Arc<dyn LentDir>)
+    let dir = |spec: &TierSpec, _| -> Result<Option<Arc<dyn LentDir>>> {
+        Ok(spec.holds_redo.then(|| Arc::new(InHome(lent.clone())) as Arc<dyn LentDir>))
     };
     attach_in(home, tiers, &dir, profile, options)
 }

@@ -619,6 +619,17 @@ pub fn is_kept(device: &Path) -> bool {
     node_at(device).is_some_and(|node| node.not_kept(this()).is_none())
 }
 
+/// Why what is written to files in a directory may be gone with the power, as far as can be known:
+/// nothing is known of a file system without a block device of its own, but for those in memory.
+#[must_use]
+pub fn why_not_kept(directory: &Path) -> Option<String> {
+    if crate::memory::has_path(directory) {
+        return Some("its file system is in memory".into());
+    }
+    let found = std::fs::metadata(directory).ok()?;
+    Node::of(this(), found.dev())?.not_kept(this())
+}
+
 fn node_at(device: &Path) -> Option<Node> {
     let found = std::fs::metadata(device).ok()?;
     found.file_type().is_block_device().then(|| Node::of(this(), found.rdev()))?

@@ -6,7 +6,7 @@ use clap::Args;
 use tiersmith_sqlite::place::{Standing, as_owner, attachment};
 use tiersmith_store::check::{CheckOptions, check};
 
-use super::home::{Home, Subject, names_a_tier};
+use super::home::{Home, Subject, lent_in, names_a_tier};
 use super::print;
 use crate::Outcome;
 use crate::error::{Error, Result};
@@ -95,7 +95,11 @@ impl Check {
             ..CheckOptions::default()
         };
         let check = || {
-            let options = CheckOptions { was_formatted: names_a_tier(&home), ..options };
+            let options = CheckOptions {
+                was_formatted: names_a_tier(&home),
+                lent_in: lent_in(&home),
+                ..options
+            };
             check(Some(&home), &members, &options)
         };
         let report = match database {

@@ -54,6 +54,12 @@ pub(super) fn names_a_tier(home: &Path) -> bool {
     }
 }
 
+/// Where the plain files of lent files are by the note in a home, if not beside a member.
+pub(super) fn lent_in(home: &Path) -> Option<PathBuf> {
+    let note = attachment(home).ok()??;
+    note.tiers.into_iter().find_map(|tier| Some(tier.spec.lent_in?.directory))
+}
+
 impl Home {
     /// Looks at the path. An attached database is opened and closed again, and so recovered if it
     /// needs that.

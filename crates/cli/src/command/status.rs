@@ -10,7 +10,7 @@ use tiersmith_block::Health;
 use tiersmith_sqlite::place::{FastSpec, Placement, Standing, Status as PlaceStatus, as_owner};
 use tiersmith_store::check::{CheckError, CheckOptions, CheckReport, Finding, Severity, check};
 
-use super::home::{Home, Subject, names_a_tier};
+use super::home::{Home, Subject, lent_in, names_a_tier};
 use super::{nobody_reads, print, print_as_it_is, print_json};
 use crate::Outcome;
 use crate::error::{Error, Result};
@@ -300,6 +300,7 @@ fn look_at(home: &Path, members: &[PathBuf]) -> Result<CheckReport> {
         after_recovery: false,
         compare_blocks: false,
         was_formatted: names_a_tier(home),
+        lent_in: lent_in(home),
         ..CheckOptions::default()
     };
     match check(Some(home), members, &options) {

@@ -413,9 +413,7 @@ fn lose_tier(place: &Place, note: &Attachment, mut done: Detached) -> Result<Det
     done.remarks.extend(
         leavings::remove(place, &home.identity().map_err(|e| cannot(e.to_string()))?)?.left,
     );
-    for directory in
-        note.tiers.iter().filter_map(|tier| tiersmith_store::lent_beside(tier.members.first()?))
-    {
+    for directory in note.tiers.iter().filter_map(tiersmith_store::AttachedTier::lent_directory) {
         done.remarks.push(format!(
             "{} has files that were lent, of this tier or another: their newest contents are only \
              there, and nothing removes them. With the tier \

@@ -29,6 +29,7 @@ mod live;
 mod log;
 mod moves;
 mod pages;
+mod passthrough;
 pub(crate) mod place;
 mod plan;
 pub(crate) mod refuse;

@@ -31,6 +31,7 @@ use super::budget;
 use super::cloud_disk;
 use super::device;
 use super::pages;
+use super::passthrough;
 use super::place::{FS_NAME, Place, Standing};
 use super::refuse;
 use super::tier::{self, Made, Wish};
@@ -162,6 +163,7 @@ impl Plan {
         let chosen = profile(wish, note.as_ref(), believed, &files)?;
         let at = mount_point(wish, &place, door)?;
         let mount = mount_options(wish, door)?;
+        let noted_sync = wish.sync_on_write.or_else(|| noted(door, key::SYNC));
         let (sync_on_write, sync_why) = sync_on_write(wish, door, chosen.profile.name())?;
         let xattrs = wish.xattrs.or_else(|| noted(door, key::XATTRS)).unwrap_or(Xattrs::Auto);
         let by_profile = tiersmith_mount::xattrs_if_any_for(chosen.profile.name());
@@ -192,7 +194,8 @@ impl Plan {
             }
         }
         // What was lent before and must not be any more is given back.
-        let lent_max_bytes = if mount.lend { passthrough_max(wish, door) } else { 0 };
+        let noted_max = door.get(key::PASSTHROUGH_MAX);
+        let lent_max_bytes = if mount.lend { passthrough::most(wish, noted_max) } else { 0 };
         if note.is_none() {
             // A home that cannot be written, say: refused before the tier's file is made.
             RealHome::open(path).map_err(|e| tiersmith_store::Error::Home {
@@ -200,7 +203,8 @@ impl Plan {
                 reason: e.to_string(),
             })?;
         }
-        let (tiers, made) = tiers(wish, note.as_ref(), &place)?;
+        let (mut tiers, made) = tiers(wish, note.as_ref(), &place)?;
+        passthrough::direct(wish, &mut tiers, (&place, &at), lent_max_bytes, &mut remarks)?;
         if again {
             remarks.extend(on_an_emptied_disk(&tiers));
             remarks.extend(note.iter().flat_map(|note| device::called_otherwise(note, &tiers)));
@@ -217,6 +221,7 @@ impl Plan {
             cache,
             write_budget,
             lent_max_bytes,
+            lent_synced: noted_sync == Some(SyncOnWrite::Always),
             lent_rest: tiersmith_store::Options::LENT_REST,
             members_of: Some(tier::whose()),
             ..tiersmith_store::Options::default()
@@ -500,15 +505,6 @@ fn mount_options(
         };
     options.lend = wish.lend.or_else(|| noted(door, key::LEND)).unwrap_or(Lend::Auto) == Lend::Auto;
     Ok(options)
-}
-
-/// Bytes of redo files that the kernel may write beside the tier.
-fn passthrough_max(wish: &Attach, door: &BTreeMap<String, String>) -> u64 {
-    let noted = || door.get(key::PASSTHROUGH_MAX)?.parse().ok();
-    wish.passthrough_max
-        .map(|most| most.bytes())
-        .or_else(noted)
-        .unwrap_or(tiersmith_store::Options::default().lent_max_bytes)
 }
 
 /// Whether every change is durable on return, and why.

@@ -28,6 +28,9 @@ pub(crate) struct Attached {
     /// them itself.
     #[serde(default)]
     pub(crate) passthrough_max_bytes: u64,
+    /// Where those are, if not beside them.
+    #[serde(default)]
+    pub(crate) passthrough_dir: Option<PathBuf>,
     /// Whether they only stand for persistent memory.
     pub(crate) emulated: bool,
     /// Whether they hold clean copies only.
@@ -125,10 +128,12 @@ impl Attached {
             super::size(self.tier_bytes)
         ));
         if self.door.lends && self.passthrough_max_bytes > 0 {
+            let dir = self.passthrough_dir.as_ref();
             out.push_str(&format!(
-                "             besides, up to {} for redo the kernel writes itself, in TIER.lent \
+                "             besides, up to {} for redo the kernel writes itself, in {} \
                  (--passthrough-max)\n",
-                super::size(self.passthrough_max_bytes)
+                super::size(self.passthrough_max_bytes),
+                dir.map_or_else(|| "TIER.lent".to_owned(), |dir| dir.display().to_string())
             ));
         }
         if self.one_file_system() {

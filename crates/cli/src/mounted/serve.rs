@@ -307,6 +307,10 @@ fn mount(
         members: plan.tiers.iter().flat_map(|spec| spec.members.clone()).collect(),
         tier_bytes: stats.tiers.iter().map(|tier| tier.bytes).sum(),
         passthrough_max_bytes: stats.lending.max_bytes,
+        passthrough_dir: plan
+            .tiers
+            .iter()
+            .find_map(|spec| spec.lent_in.as_ref().map(|given| given.directory.clone())),
         emulated: stats.tiers.iter().any(|tier| tier.emulated),
         volatile: plan.tiers.iter().any(|spec| spec.medium == Medium::Volatile),
         flash: plan.tiers.iter().any(|spec| spec.medium == Medium::Flash),

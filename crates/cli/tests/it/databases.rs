@@ -3,7 +3,8 @@
 //! plain directory holds the same.
 //!
 //! PostgreSQL runs with `full_page_writes = off` and MariaDB with `innodb_doublewrite = 0`: no page
-//! may be torn. Once PostgreSQL mends torn pages itself, and is attached without atomic pages.
+//! may be torn. Once PostgreSQL mends torn pages itself, and is attached without atomic pages;
+//! twice its tier is a block device, once with its WAL in files that the kernel writes.
 //! `TIERSMITH_KILL_ROUNDS` sets how often each is killed (default 3, one of each kind),
 //! `TIERSMITH_SEED` the seed that is printed otherwise. What is wrong is printed as
 //! `VIOLATION: ...`.
@@ -20,6 +21,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use crate::daemon::loops::Loop;
 use crate::daemon::{Site as Place, can_mount, good, json};
 use crate::database::mysql::{self, Mysql};
 use crate::database::{
@@ -58,12 +60,69 @@ fn rounds() -> u32 {
 }
 
 fn kill_loop(subject: &Subject) {
-    kill_loop_in(subject, "on", false);
+    kill_loop_in(subject, "on", false, &Fast::Emulated);
+}
+
+/// What the tier is.
+#[derive(Debug, PartialEq)]
+enum Fast {
+    Emulated,
+    /// A loop device, and perhaps a directory for redo that the kernel writes itself.
+    Device {
+        passthrough: bool,
+    },
+}
+
+impl Fast {
+    /// Attaches a home for the first time. `None`, said on standard output, where that cannot be.
+    fn attach(&self, place: &Place, pages: &str) -> Option<(Value, Option<Loop>)> {
+        let pages = ["--atomic-pages", pages];
+        let Fast::Device { passthrough } = self else {
+            return Some((place.attach_sized("64M", &pages), None));
+        };
+        let device = Loop::new(place, "disk", 192)?;
+        let wal = place.path().join("wal");
+        let mut arguments = vec!["attach", place.home_str(), "--fast", device.str(), "--json"];
+        arguments.extend(pages);
+        if *passthrough {
+            fs::create_dir(&wal).unwrap();
+            let named = ["--passthrough-dir", wal.to_str().unwrap(), "--passthrough-max", "256M"];
+            arguments.extend(named);
+        }
+        let attached = json(&good(&arguments));
+        assert_eq!((&attached["flash"], &attached["emulated"]), (&true.into(), &false.into()));
+        Some((attached, Some(device)))
+    }
+
+    /// Under load: who writes the WAL.
+    fn look(&self, place: &Place) {
+        let Fast::Device { passthrough } = self else { return };
+        let live = place.live();
+        let (lends, why) = (live["door"]["lends"] == true, live["door"]["lends_why"].to_string());
+        if *passthrough && !lends {
+            let known = ["only root may", "the kernel"];
+            assert!(known.iter().any(|known| why.contains(known)), "{why}");
+            return println!("skipped: WAL that the kernel writes, because {why}");
+        }
+        assert_eq!(lends, *passthrough, "{why}");
+        assert_eq!(live["lent"]["files"].as_u64().unwrap() > 0, *passthrough, "{live}");
+    }
+
+    /// After detach, takes away what is not the home's.
+    fn clear(&self, place: &Place, device: Option<Loop>) {
+        let Some(device) = device else { return };
+        let images = device.detach();
+        fs::remove_dir_all(images.parent().unwrap()).unwrap();
+        if *self == (Fast::Device { passthrough: true }) {
+            // Empty, or this fails.
+            fs::remove_dir(place.path().join("wal")).unwrap();
+        }
+    }
 }
 
 /// `pages`: what `--atomic-pages` is. `volume`: the home is a mount point, whose disk loses power
 /// when both are killed.
-fn kill_loop_in(subject: &Subject, pages: &str, volume: bool) {
+fn kill_loop_in(subject: &Subject, pages: &str, volume: bool, fast: &Fast) {
     let name = subject.product.title();
     let what = format!("{name} on a mounted home");
     let programs = match database::programs(subject.product) {
@@ -97,7 +156,7 @@ fn kill_loop_in(subject: &Subject, pages: &str, volume: bool) {
     if volume.as_ref().is_some_and(Option::is_none) {
         return;
     }
-    let mut attached = place.attach_sized("64M", &["--atomic-pages", pages]);
+    let Some((mut attached, device)) = fast.attach(&place, pages) else { return };
     assert_eq!(attached["door"]["atomic_pages"], pages == "on", "{attached}");
     assert_eq!(attached["profile"], subject.product.name(), "{attached}");
 
@@ -108,6 +167,7 @@ fn kill_loop_in(subject: &Subject, pages: &str, volume: bool) {
         let server = Server::start(subject.product, &programs, &mounted).unwrap();
         let load = Load::start(subject, &server, &next);
         load.wait_for(ACKNOWLEDGED_MIN + random.u64(0..200));
+        fast.look(&place);
         let pid = attached["pid"].as_u64().unwrap();
         match victim {
             Victim::Database => server.kill(),
@@ -151,6 +211,7 @@ fn kill_loop_in(subject: &Subject, pages: &str, volume: bool) {
     let before = (subject.dump)(&server, &programs);
     server.stop().unwrap();
     good(&["detach", place.home_str()]);
+    fast.clear(&place, device);
     let server = Server::start(subject.product, &programs, &plain).unwrap();
     if let Err(why) = verify(subject, &server, &programs, &acknowledged) {
         violation(&format!("{name}: {why} after detach (seed {seed})"));
@@ -178,12 +239,22 @@ fn postgresql_in_the_page_cache_keeps_what_it_acknowledged_whoever_is_killed() {
     let subject = database::postgres();
     let others = subject.settings.iter().filter(|(name, _)| *name != "full_page_writes");
     let settings: Vec<_> = others.copied().chain([("full_page_writes", "on")]).collect();
-    kill_loop_in(&Subject { settings: settings.leak(), ..subject }, "off", false);
+    kill_loop_in(&Subject { settings: settings.leak(), ..subject }, "off", false, &Fast::Emulated);
 }
 
 #[test]
 fn postgresql_on_a_mount_point_keeps_what_it_acknowledged_whoever_is_killed() {
-    kill_loop_in(&database::postgres(), "on", true);
+    kill_loop_in(&database::postgres(), "on", true, &Fast::Emulated);
+}
+
+#[test]
+fn postgresql_on_a_block_device_keeps_what_it_acknowledged_whoever_is_killed() {
+    kill_loop_in(&database::postgres(), "on", false, &Fast::Device { passthrough: false });
+}
+
+#[test]
+fn postgresql_whose_wal_the_kernel_writes_besides_a_block_device_keeps_what_it_acknowledged() {
+    kill_loop_in(&database::postgres(), "on", false, &Fast::Device { passthrough: true });
 }
 
 /// What `status` says while a server runs with this setting on its command line.

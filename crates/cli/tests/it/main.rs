@@ -28,6 +28,7 @@ mod mounted_hot;
 mod mounted_refusals;
 mod mounted_status;
 mod packages;
+mod passthrough_dir;
 mod planted;
 mod power_cuts;
 mod raw_dangers;

@@ -393,6 +393,31 @@ fn a_device_that_is_shrunk_damaged_or_anothers_is_refused_and_nothing_is_written
 }
 
 #[test]
+fn a_device_that_grew_is_used_in_its_old_length_until_it_is_attached_anew() {
+    if !can_mount("a device that grew") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let Some(device) = Loop::new(&site, "disk", SMALL) else { return };
+    let usable = |site: &Site| site.live()["tiers"][0]["usable_bytes"].as_u64().unwrap();
+    let attached = json(&good(&["attach", site.home_str(), "--fast", device.str(), "--json"]));
+    let newest = write_blocks(&site, 9);
+    let before = usable(&site);
+    site.kill_daemon(&attached);
+    let image = device.detach();
+    File::options().write(true).open(&image).unwrap().set_len((2 * SMALL) << 20).unwrap();
+    let Some(device) = Loop::over(&image) else { return };
+    good(&["attach", site.home_str(), "--fast", device.str()]);
+    assert_eq!(usable(&site), before);
+    assert_there(&site, 9, &newest);
+    good(&["detach", site.home_str()]);
+    good(&["attach", site.home_str(), "--fast", device.str()]);
+    assert!(usable(&site) > before + before / 2, "{before}");
+    good(&["detach", site.home_str()]);
+    assert_there(&site, 9, &newest);
+}
+
+#[test]
 fn a_device_that_was_detached_and_used_for_something_else_is_not_taken_for_free() {
     if !can_mount("the refusal of a device that was reused") || !has("mkswap") {
         return;

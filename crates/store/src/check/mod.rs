@@ -31,7 +31,7 @@
 //! | 18 | with the pending records applied, every frame is still referred to once | Inconsistent |
 //! | 19 | the block an entry points to has the checksum of the record that switched the entry | Damage |
 //! | 20 | a tier being attached holds no blocks, one being detached no Dirty ones; after recovery no file is being unlinked | Inconsistent, Lost |
-//! | 21 | the plain file of a lent file is beside the first member, as long as its state line says or longer, and nobody's but its owner's; after recovery none of its blocks is in the tier | missing, short: Lost; else Inconsistent; unreadable: Damage |
+//! | 21 | the plain file of a lent file is beside the first member, or where the note says, as long as its state line says or longer, and nobody's but its owner's; after recovery none of its blocks is in the tier | missing, short: Lost; else Inconsistent; unreadable: Damage |
 //! | 22 | an extent of the file table is a unit of the tier that is nothing else | Damage |
 //! | 23 | the log of a member on flash has a whole header, and its records change nothing but metadata | Damage |
 //! | 24 | a block of a data file has the checksum beside its map entry, unless a record that counts says otherwise | Dirty: Damage; Cached: Inconsistent |
@@ -87,6 +87,8 @@ pub struct CheckOptions {
     pub compare_blocks: bool,
     /// Read every `Dirty` block to see whether the medium still has it; there is no other copy.
     pub read_dirty: bool,
+    /// In which directory the plain files of lent files are, where the home's note names one.
+    pub lent_in: Option<PathBuf>,
     /// Findings kept in the report; further ones are counted.
     pub findings_max: usize,
 }
@@ -98,6 +100,7 @@ impl Default for CheckOptions {
             was_formatted: false,
             compare_blocks: true,
             read_dirty: true,
+            lent_in: None,
             findings_max: 1000,
         }
     }

@@ -20,7 +20,7 @@ use super::source::Spot;
 use super::superblock::Phase;
 use super::table::{DESTAGING, FileFacts, LENT, TRUNCATING, UNLINKING};
 use crate::medium::held;
-use crate::plain::{BesideMember, PlainName, Unfit, directory_of, path_beside};
+use crate::plain::{LentDir, PlainDir, PlainName, Unfit, directory_of};
 
 /// The words of a finding.
 pub(super) struct Text {
@@ -422,11 +422,19 @@ impl<'s> Checker<'s> {
         self.report.summary.files_lent += 1;
         let Some(first) = self.first else { return };
         let name = PlainName { tier: self.tier.layout.uuid, id: file.id, loan: file.loan() };
-        let plain = path_beside(first, name);
-        self.report.summary.lent_in = Some(directory_of(first).display().to_string());
+        let named = self.options.lent_in.as_deref();
+        let place = match named {
+            Some(named) => PlainDir::within(named, name.tier, false).ok(),
+            None => held::Held::find(first).ok().and_then(|member| PlainDir::new(&member, false)),
+        };
+        let directory = match (&place, named) {
+            (Some(place), _) => place.directory_path(),
+            (None, Some(named)) => named.to_path_buf(),
+            (None, None) => directory_of(first),
+        };
+        let plain = directory.join(name.to_string());
+        self.report.summary.lent_in = Some(directory.display().to_string());
         let least = file.size();
-        let place =
-            held::Held::find(first).ok().and_then(|member| BesideMember::new(&member, false));
         let looked = place.map_or(Err(Unfit::Missing), |place| place.look(name));
         let back = "put the plain file back, with the tier if that was moved or copied without the \
                     directory beside it";

@@ -64,6 +64,7 @@ impl FileIo {
         let Some(plain) = placed.loan.plain() else {
             return Err(file.invalid("write", "BUG: it is not lent"));
         };
+        placed.tier.sound()?;
         let changed = how(&plain).and_then(|()| plain.file.sync());
         placed.loan.changed();
         changed.map_err(file.io(what))

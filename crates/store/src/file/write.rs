@@ -256,7 +256,10 @@ impl FileIo {
         };
         match &file.placed {
             Some(placed) if placed.tier.holds_dirty() => match placed.loan.plain() {
-                Some(plain) => self.sync_lent(file, &plain)?,
+                Some(plain) => {
+                    self.sync_lent(file, &plain)?;
+                    placed.tier.sound()?;
+                }
                 None => placed.tier.sync()?,
             },
             Some(placed) => self.homeward.sync_through(file, placed)?,

@@ -109,7 +109,10 @@ impl Placed {
     pub(crate) fn forget_loan(&self) {
         if let Some(plain) = self.loan.plain() {
             self.loan.end();
-            self.remove_plain(plain.name);
+            // Else the next attach may find the file lent still.
+            if self.tier.sound().is_ok() {
+                self.remove_plain(plain.name);
+            }
         }
     }
 

@@ -25,6 +25,9 @@
 //! A program that has mapped a lent file may write to it after it has closed it. The kernel tells
 //! ([`LentDir::is_ours_alone`]), and such a file is not given back.
 //!
+//! On flash, of a fence that the log did not take down nobody knows whether it has happened
+//! (`Tier::sound`). Then nothing becomes lent, and no plain file is removed, cut or written here.
+//!
 //! # Locks
 //! `lending` (one lends or gives back) is taken after `changing` and before all locks of a file.
 //! `plain` of a file is taken after `moving`: a reader holds it as long as it reads, so that what
@@ -67,7 +70,8 @@ pub struct LendingStats {
     /// Those of them of which home does not have everything, or is not known to: bytes of their
     /// plain files.
     pub not_home_bytes: u64,
-    /// Where the plain files are, one directory for a tier with some. Each belongs to its tier.
+    /// Where the plain files are, one directory for a tier with some, or for which one is named.
+    /// Each belongs to its tier.
     pub directories: Vec<std::path::PathBuf>,
     /// Bytes there may be.
     pub max_bytes: u64,
@@ -111,6 +115,7 @@ impl Lender {
         }
         let mut lending = self.lending.lock();
         self.env.usable()?;
+        placed.tier.sound()?;
         let plain = match placed.loan.plain() {
             Some(plain) => plain,
             None => match self.begin_lending(file, placed) {
@@ -130,6 +135,8 @@ impl Lender {
                 }
             },
         };
+        // The log may have failed at the last step, when the blocks were freed.
+        placed.tier.sound()?;
         placed.loan.borrowers.fetch_add(1, Ordering::AcqRel);
         placed.loan.changed();
         Ok(Some(plain))
@@ -198,6 +205,8 @@ impl Lender {
             let _ = dir.remove(name);
             return Err(said(e));
         }
+        // The line may be durable or not: the plain file stays, and nobody writes it.
+        tier.sound().map_err(said)?;
         if tier.planted.is(Planted::LentBeforeSync) {
             let synced = plain.file.sync().and_then(|()| dir.sync());
             synced.map_err(|e| e.to_string())?;
@@ -310,7 +319,9 @@ impl Lender {
             let before = meta.line.clone();
             meta.line.flags = with_loan(meta.line.flags & !LENT, 0);
             meta.line.size = size;
-            if let Err(e) = self.homeward.fingerprint(file, placed, &mut meta) {
+            // On flash the line may not have become durable: then the plain file is the truth.
+            let said = self.homeward.fingerprint(file, placed, &mut meta);
+            if let Err(e) = said.and_then(|()| placed.tier.sound()) {
                 meta.line = before;
                 return Err(e);
             }
@@ -408,6 +419,9 @@ impl Lender {
         let mut stats =
             LendingStats { max_bytes: self.env.options.lent_max_bytes, ..LendingStats::default() };
         stats.refused = refused.flatten().or_else(|| self.nowhere_to_lend());
+        let named = self.tiers.iter().filter(|tier| tier.lent_in.is_some());
+        let named = named.filter_map(|tier| Some(tier.lent_dir.as_ref()?.directory_path()));
+        stats.directories.extend(named);
         for file in self.files.all() {
             let Some(placed) = &file.placed else { continue };
             let Some(plain) = placed.loan.plain() else { continue };
@@ -438,7 +452,7 @@ fn plain_path(file: &FileState) -> String {
 /// Why nothing of a tier can be lent.
 fn no_files_beside(tier: &Ledger) -> String {
     let why = match tier.has_log {
-        true => "is on flash, where files are made durable by a log that the kernel does not know",
+        true => "is on flash, and no directory is named for such files (--passthrough-dir DIR)",
         false => "is on a device, beside which there can be no files",
     };
     format!("tier `{}` {why}", tier.name)

@@ -49,6 +49,7 @@ pub use raw::OnDevice;
 pub(crate) use raw::{is_persistent_memory, open_to_read};
 
 // The rest of what the store has of that crate: nobody else names it.
+pub(crate) use tiersmith_block::why_not_kept;
 pub use tiersmith_pmem::SigbusWatch;
 pub use tiersmith_pmem::is_only_opening;
 pub(crate) use tiersmith_pmem::{hash_bytes, watch_sigbus};

@@ -1,23 +1,26 @@
-//! The directory of the plain files: beside the first member of a tier, on the tier's own medium.
+//! The directory of the plain files: beside the first member of a tier, on the tier's own medium;
+//! for a tier on flash in a directory that the user names ([`crate::LentIn`]).
 //!
 //! A plain file is called by the uuid of its tier, the id of its file there and the number of its
 //! loan ([`PlainName`]), so that one of another tier, of an older loan, or of a copy of the tier
-//! that went another way is never taken for it. The directory is `MEMBER.lent`, mode 0700; a plain
-//! file has mode 0600 and the owner of the member: a daemon's own user
-//! ([`crate::Options::members_of`]).
+//! that went another way is never taken for it. The directory is `MEMBER.lent`, or `UUID.lent` with
+//! the tier's uuid in the one that was named; its mode is 0700. A plain file has mode 0600 and the
+//! owner of the member: a daemon's own user ([`crate::Options::members_of`]).
 //!
 //! # What makes a write of the kernel durable
 //! The kernel opens the plain file for itself, with the flags the program used: flags of our own
 //! descriptor do not reach it. What reaches it is the attribute of the inode that `chattr +S` sets:
 //! every write to it is synced before it returns. On media that survive a power cut a plain file
 //! has it, or nothing is lent; where a file only stands for such a medium (emulated), it promises
-//! what the tier beside it does, and needs none.
+//! what the tier beside it does, and needs none. On flash, a write is durable at its file's sync,
+//! which comes to this process, unless the door asks for none ([`crate::Options::lent_synced`]).
 //!
 //! Deliberately not here: which file is lent, and when. Invariants: nothing is opened through a
 //! link; a file that is not ours is not opened.
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod in_home;
+pub(crate) mod named;
 
 use crate::home::{HomeFile, RealHome};
 use crate::medium::held::Held;
@@ -156,9 +159,11 @@ pub(crate) fn directory_of(member: &Path) -> PathBuf {
 }
 
 /// The directory of plain files beside a tier's first member, if it is there and not empty.
-#[must_use]
-pub fn lent_beside(member: &Path) -> Option<PathBuf> {
-    let directory = directory_of(member);
+pub(crate) fn lent_beside(member: &Path) -> Option<PathBuf> {
+    if_in_use(directory_of(member))
+}
+
+fn if_in_use(directory: PathBuf) -> Option<PathBuf> {
     // One that cannot be read may have some.
     let empty = std::fs::read_dir(&directory).is_ok_and(|mut entries| entries.next().is_none());
     (directory.symlink_metadata().is_ok() && !empty).then_some(directory)
@@ -178,9 +183,9 @@ pub(crate) enum Unfit {
 }
 
 /// [`LentDir`] beside a member that is a file, in the directory that was held when the member was
-/// opened.
+/// opened; or in one that was named.
 #[derive(Debug)]
-pub(crate) struct BesideMember {
+pub(crate) struct PlainDir {
     beside: Dir,
     name: OsString,
     /// For messages.
@@ -191,7 +196,7 @@ pub(crate) struct BesideMember {
     syncs: bool,
 }
 
-impl BesideMember {
+impl PlainDir {
     /// `None` when the member is no file: a device has no directory on its medium.
     pub(crate) fn new(member: &Held, syncs: bool) -> Option<Self> {
         let found = member.dir.look(&member.name).ok()?.filter(Found::is_file)?;
@@ -286,24 +291,25 @@ impl BesideMember {
             Err(e) => Err(e),
         }
     }
+}
 
-    fn fill(&self, fd: &OwnedFd, len: u64) -> io::Result<()> {
-        if let Some(owner) = self.given() {
-            let (uid, gid) = (Uid::from_raw(owner.user), Gid::from_raw(owner.group));
-            rustix::fs::fchown(fd, Some(uid), Some(gid))?;
+/// Gives a new file its owner, what its writes are to be, and its space.
+fn filled(fd: &OwnedFd, owner: Option<Owner>, syncs: bool, len: u64) -> io::Result<()> {
+    if let Some(owner) = owner {
+        let (uid, gid) = (Uid::from_raw(owner.user), Gid::from_raw(owner.group));
+        rustix::fs::fchown(fd, Some(uid), Some(gid))?;
+    }
+    if syncs {
+        let flags = rustix::fs::ioctl_getflags(fd).map_err(unsupported)? | IFlags::SYNC;
+        rustix::fs::ioctl_setflags(fd, flags).map_err(unsupported)?;
+        if !rustix::fs::ioctl_getflags(fd).map_err(unsupported)?.contains(IFlags::SYNC) {
+            return Err(io::ErrorKind::Unsupported.into());
         }
-        if self.syncs {
-            let flags = rustix::fs::ioctl_getflags(fd).map_err(unsupported)? | IFlags::SYNC;
-            rustix::fs::ioctl_setflags(fd, flags).map_err(unsupported)?;
-            if !rustix::fs::ioctl_getflags(fd).map_err(unsupported)?.contains(IFlags::SYNC) {
-                return Err(io::ErrorKind::Unsupported.into());
-            }
-        }
-        loop {
-            match rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, len.max(1)) {
-                Err(Errno::INTR) => {}
-                done => return done.map_err(unsupported),
-            }
+    }
+    loop {
+        match rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, len.max(1)) {
+            Err(Errno::INTR) => {}
+            done => return done.map_err(unsupported),
         }
     }
 }
@@ -326,13 +332,14 @@ fn plain(name: PlainName, fd: OwnedFd) -> io::Result<Plain> {
 const OPEN: OFlags =
     OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
-impl LentDir for BesideMember {
+impl LentDir for PlainDir {
     fn make(&self, name: PlainName, len: u64) -> io::Result<Plain> {
         let dir = self.make_directory()?;
         let text = name.to_string();
         let flags = OPEN | OFlags::CREATE | OFlags::EXCL;
         let fd = rustix::fs::openat(&dir, &*text, flags, Mode::RUSR | Mode::WUSR)?;
-        let made = self.fill(&fd, len).and_then(|()| plain(name, fd)).and_then(|plain| {
+        let filled = filled(&fd, self.given(), self.syncs, len);
+        let made = filled.and_then(|()| plain(name, fd)).and_then(|plain| {
             // Where that cannot be known the file could never be given back.
             match self.is_ours_alone(&plain) {
                 Ok(true) => Ok(plain),
@@ -431,11 +438,11 @@ mod tests {
         PlainName { tier: [7; 16], id, loan: 5 }
     }
 
-    fn beside(member: &Path, syncs: bool) -> BesideMember {
-        BesideMember::new(&Held::find(member).unwrap(), syncs).unwrap()
+    fn beside(member: &Path, syncs: bool) -> PlainDir {
+        PlainDir::new(&Held::find(member).unwrap(), syncs).unwrap()
     }
 
-    fn place() -> (tempfile::TempDir, BesideMember) {
+    fn place() -> (tempfile::TempDir, PlainDir) {
         let dir = tempfile::tempdir().unwrap();
         let member = dir.path().join("tier");
         std::fs::write(&member, "member").unwrap();

@@ -103,6 +103,8 @@ pub(crate) struct Tier {
     pub(crate) room: Mutex<()>,
     /// Where the contents of lent files are ([`crate::lend`]); `None`: nothing can be lent.
     pub(crate) lent_dir: Option<Arc<dyn LentDir>>,
+    /// In which directory that is, where the user named one.
+    pub(crate) lent_in: Option<PathBuf>,
     /// Which files may live here.
     pub(crate) holds_redo: bool,
     pub(crate) holds_data: bool,

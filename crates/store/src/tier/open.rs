@@ -559,6 +559,7 @@ pub(crate) fn assemble(
         making_slots: Mutex::new(()),
         room: Mutex::new(()),
         lent_dir: None,
+        lent_in: None,
         holds_redo: spec.holds_redo && durability.may_hold_only_copy(),
         holds_data: spec.holds_data,
         retired: Mutex::default(),

@@ -36,6 +36,7 @@ mod hostile_offline;
 mod interleavings;
 mod lend;
 mod lend_in_use;
+mod lend_on_flash;
 mod lend_threads;
 mod map_pages;
 mod model;

@@ -207,6 +207,48 @@ fn a_sync_that_fails_is_told_and_nothing_more_is_written_to_tier_or_home() {
 }
 
 #[test]
+fn a_member_that_grew_is_used_in_its_old_length_and_one_that_shrank_is_refused_until_it_is_whole() {
+    for medium in [Medium::Flash, Medium::Emulated] {
+        let Some(place) = on_disk() else { return };
+        let spec = TierSpec { medium, ..flash(&place) };
+        let spec = if medium == Medium::Flash { spec } else { TierSpec { log: 0, ..spec } };
+        // It was made as flash.
+        std::fs::remove_file(&spec.members[0]).unwrap();
+        let attach = || {
+            tiersmith_store::attach(&place.home(), std::slice::from_ref(&spec), place::options())
+        };
+        let home = attach().unwrap();
+        home.open("a.d8", OpenMode::CREATE).unwrap().write(0, &[7; 4 * B]).unwrap();
+        home.open("a.d8", OpenMode::READ).unwrap().sync().unwrap();
+        let usable = home.stats().tiers[0].usable_bytes;
+        drop(home);
+        let member = std::fs::File::options().read(true).write(true).open(&spec.members[0]);
+        let member = member.unwrap();
+        let whole = member.metadata().unwrap().len();
+        member.set_len(whole + (1 << 20)).unwrap();
+        let report = check(None, &spec.members, &CheckOptions::default()).unwrap();
+        assert!(report.is_sound(), "{report}");
+        let home = attach().unwrap();
+        assert_eq!(home.stats().tiers[0].usable_bytes, usable, "{medium:?}");
+        assert!(place::read(&home, "a.d8") == [7; 4 * B]);
+        drop(home);
+        member.set_len(whole).unwrap();
+
+        let mut tail = vec![0; 64 << 10];
+        member.read_exact_at(&mut tail, whole - (64 << 10)).unwrap();
+        member.set_len(whole - (64 << 10)).unwrap();
+        let before = std::fs::read(&spec.members[0]).unwrap();
+        let said = attach().unwrap_err().to_string();
+        assert!(said.contains("cut short"), "{medium:?}: {said}");
+        assert!(std::fs::read(&spec.members[0]).unwrap() == before, "a refusal has written");
+        member.write_all_at(&tail, whole - (64 << 10)).unwrap();
+        let home = attach().unwrap();
+        assert!(place::read(&home, "a.d8") == [7; 4 * B]);
+        home.detach().unwrap();
+    }
+}
+
+#[test]
 fn a_destage_whose_last_words_the_log_cannot_keep_has_failed() {
     for name in ["a.d8", "b.redo"] {
         for nth in 1.. {

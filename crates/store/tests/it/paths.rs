@@ -143,6 +143,7 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
         &[".is_file()", "fs::open(", "fs::read_dir(", "fs::read_link("],
         "for warnings about a home's links: no link followed, nothing waited for",
     ),
+    ("cli/src/mounted/passthrough.rs", &[".canonicalize(", ".is_dir()", "fs::statvfs("], LOOKS),
     ("cli/src/mounted/place.rs", &["fs::read("], PROC),
     (
         "cli/src/mounted/place.rs",
@@ -239,6 +240,7 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("store/src/lend/holders.rs", &[".canonicalize(", ".symlink_metadata("], LOOKS),
     ("store/src/medium/mapped.rs", &["OpenOptions::new("], FD),
     ("store/src/plain/mod.rs", &[".symlink_metadata(", "fs::read_dir("], LOOKS),
+    ("store/src/plain/named.rs", &["fs::read_dir("], LOOKS),
     ("store/src/profile/mod.rs", &[".symlink_metadata(", "fs::read_dir("], LOOKS),
     ("store/src/tier/open.rs", &[".canonicalize(", "fs::metadata("], LOOKS),
 ];

@@ -60,6 +60,7 @@ const AFTER_CUT: CheckOptions = CheckOptions {
     was_formatted: false,
     compare_blocks: true,
     read_dirty: true,
+    lent_in: None,
     findings_max: 1000,
 };
 

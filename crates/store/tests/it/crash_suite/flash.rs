@@ -134,6 +134,37 @@ fn power_cut_anywhere_in_random_work_on_flash_keeps_every_promise() {
     }
 }
 
+#[test]
+fn power_cut_on_flash_in_lending_writing_and_giving_back_keeps_every_acknowledged_byte() {
+    let lent = |name, at, len| Op::KernelWrite { name, at, len };
+    let ops = [
+        write("w.redo", 0, 5000),
+        Op::Lend { name: "w.redo" },
+        lent("w.redo", 6000, 6000),
+        write("a.db", 0, 4096),
+        write("w.redo", 4000, 700),
+        Op::GiveBack { name: "w.redo" },
+        write("w.redo", 0, 4096),
+        lent("w.redo", 100, 5000),
+        Op::Destage { name: "w.redo" },
+        lent("w.redo", 8192, 4096),
+        Op::Truncate { name: "w.redo", size: 9000 },
+        Op::Rename { from: "w.redo", to: "w2.redo" },
+        Op::Background,
+        Op::Reopen,
+        lent("w2.redo", 0, 100),
+        Op::Unlink { name: "w2.redo" },
+        write("a.db", 4096, 4096),
+        Op::Detach,
+    ];
+    let run = Run::new(ON_FLASH, &[("w.redo", 12288), ("a.db", 8192)], &ops, Planted::None);
+    sound("lent files on flash", &run.explore(80, 1, Planted::None));
+    let few = [lent("w.redo", 0, 3000), Op::GiveBack { name: "w.redo" }, lent("w.redo", 0, 2000)];
+    let run = Run::new(ON_FLASH, &[("w.redo", 8192)], &few, Planted::None);
+    sound("recovery of lent files on flash", &explore_recovery(&run, (4, 8), 1, Planted::None));
+    sound("lent files on flash after a kill", &explore_after_kill(&run, 8, 1, Planted::None));
+}
+
 fn contents(file: &File) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
     file.read(0, &mut bytes).unwrap();
