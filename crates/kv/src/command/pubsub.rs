@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::deliveries::{Delivery, Via, What};
 use super::help::help;
-use super::{Arguments, Context, Done, Shared, glob, subcommands, word};
+use super::{Arguments, Context, Done, Refusal, Shared, glob, subcommands, word};
 
 /// Channels, patterns, or channels of a shard: of a namespace of their own, and without patterns.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -88,6 +88,9 @@ pub(crate) fn punsubscribe(context: &mut Context<'_>, args: &Arguments<'_>) -> D
 }
 
 pub(crate) fn ssubscribe(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
+    if context.shared.in_exec {
+        return Err(Refusal::Said("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
+    }
     args[1..].iter().for_each(|name| change(context, name, Of::Shards, true));
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use super::arguments::integer_or_refusal;
 use super::strings::WRONG_TYPE;
-use super::{Arguments, Context, Done, Refusal, SYNTAX, sets, word};
+use super::{Arguments, Context, Done, Refusal, SYNTAX, acl, sets, word};
 use crate::format::entry::kind;
 use crate::keyspace::{Found, notice};
 use crate::number::strtod_within_range;
@@ -130,8 +130,21 @@ fn put_in_order(
     Ok(weighed.into_iter().map(|(_, _, element)| element).collect())
 }
 
+/// Patterns lead to keys that nobody can name before: whoever may not read all may use none.
+fn refuse_patterns(context: &Context<'_>, args: &Arguments<'_>, asked: &Asked<'_>) -> Done {
+    let follows = asked.by.is_some() && !asked.keeps_order();
+    if !follows && asked.get.is_empty() || acl::may_read_all_keys(context, args) {
+        return Ok(());
+    }
+    Err(Refusal::Said(match follows {
+        true => "ERR BY option of SORT denied due to insufficient ACL permissions.",
+        false => "ERR GET option of SORT denied due to insufficient ACL permissions.",
+    }))
+}
+
 fn run(context: &mut Context<'_>, args: &Arguments<'_>, stores: bool) -> Done {
     let mut asked = parse(&args[2..], stores)?;
+    refuse_patterns(context, args, &asked)?;
     let found = context.keys.get(context.session.db, args[1]);
     let mut all = elements(context, found.as_ref())?;
     let of = found.map_or(kind::LIST, |found| found.header.kind);

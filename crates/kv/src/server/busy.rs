@@ -49,6 +49,8 @@ pub(super) struct Crowd {
     next_id: u64,
     /// Those who were told something, or said something that is left for later.
     touched: Vec<u64>,
+    /// Those of whom an I/O thread has read something that is not executed.
+    read: Vec<u64>,
     epoll: Rc<OwnedFd>,
     listeners: Rc<[Listener]>,
     door: Door,
@@ -71,6 +73,7 @@ impl Crowd {
             clients,
             next_id: 0,
             touched,
+            read: Vec::new(),
             epoll,
             listeners,
             door,
@@ -80,17 +83,18 @@ impl Crowd {
         }
     }
 
-    /// Takes the clients over.
+    /// Takes the clients over; `read`: an I/O thread has read from them.
     pub(super) fn begin(
         &mut self,
         clients: HashMap<u64, Box<Client>>,
-        next_id: u64,
+        (next_id, read): (u64, &[u64]),
         configuration: &Configuration,
         users: &Users,
         follows: bool,
     ) {
         self.follows = follows;
         (self.clients, self.next_id) = (clients, next_id);
+        self.read = read.to_vec();
         self.door = Door::of(configuration, users);
         self.bulk = configuration.hot.bulk;
         self.query_buffer = configuration.hot.query_buffer;
@@ -122,10 +126,17 @@ impl Crowd {
             && client.unsent() == 0
             && client.session.waiting.is_none()
             && !client.session.closing;
-        if !ready || !matches!(client.receive(), Io::Some(_)) {
+        if !ready {
             return Told::Nothing;
         }
-        // What an I/O thread has parsed is the server's, which parses it again.
+        // An I/O thread has read something already, in the batch of the script.
+        let was_read = !client.ahead.is_empty();
+        match client.receive() {
+            Io::Some(_) => {}
+            Io::Later if was_read => {}
+            Io::Later | Io::Gone => return Told::Nothing,
+        }
+        // What it has parsed is the server's, which parses it again.
         client.ahead.give_up(&mut client.request);
         let (mut told, mut done) = (Told::Nothing, 0);
         let input = std::mem::take(&mut client.input);
@@ -228,6 +239,13 @@ fn answer(
 impl Bystanders for Rc<RefCell<Crowd>> {
     fn answer(&mut self, running: &Running) -> Told {
         let mut crowd = self.borrow_mut();
+        // The system tells nobody of what is read already.
+        for id in std::mem::take(&mut crowd.read) {
+            let told = crowd.attend(id, running);
+            if told != Told::Nothing {
+                return told;
+            }
+        }
         let mut ready = Vec::with_capacity(256);
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         if epoll::wait(&crowd.epoll, rustix::buffer::spare_capacity(&mut ready), Some(&now))

@@ -27,9 +27,7 @@ impl Server {
         client.session.last = Instant::now();
         self.shared.clock = Some(self.shared.ticks.now());
         let hot = self.shared.configuration.hot;
-        // What a client sends after its last request is nobody's, nor what one sends whom somebody
-        // of the same batch has ended.
-        client.session.closing |= self.shared.kill.contains(&client.session.id);
+        // What a client sends after its last request is nobody's.
         if client.session.closing {
             done = input.len();
         }
@@ -151,6 +149,7 @@ impl Server {
         }
         self.shared.line_up(session, &mut self.keys);
         self.part_from_users(session);
+        self.end_killed();
         self.wake();
         if self.shared.wanted.is_some() {
             // What follows in a pipeline is for the new state.
@@ -178,7 +177,7 @@ impl Server {
     ) {
         self.crowd.borrow_mut().begin(
             std::mem::take(&mut self.clients),
-            self.next_id,
+            (self.next_id, &self.read),
             &self.shared.configuration,
             &self.shared.acl.users,
             self.keys.follows,
@@ -189,7 +188,8 @@ impl Server {
         self.shared.bystanders = None;
         let touched;
         (self.clients, self.next_id, touched) = self.crowd.borrow_mut().end();
-        self.shared.clients = self.clients.len();
+        // With the one that has run it.
+        self.shared.clients = self.clients.len() + 1;
         let wrote = self.keys.changes() != before;
         for id in touched {
             // What it sent behind what was answered is executed now.

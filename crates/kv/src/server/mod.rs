@@ -109,6 +109,8 @@ pub struct Server {
     ahead: Ahead,
     /// Read and send for a batch of clients.
     threads: IoThreads,
+    /// The clients of this batch that they have read from.
+    read: Vec<u64>,
     /// Clients whose next command waits for the end of a pause.
     held_back: BTreeSet<u64>,
     /// Answers the others while a script takes long.
@@ -217,6 +219,7 @@ impl Server {
             resumed: Vec::new(),
             ahead: Ahead::default(),
             threads,
+            read: Vec::new(),
             held_back: BTreeSet::new(),
             clients_bytes: None,
             replica: None,
@@ -345,7 +348,7 @@ impl Server {
                 Taken::Client(client) => {
                     self.clients.insert(self.next_id, client);
                     self.next_id += 1;
-                    self.shared.clients = self.clients.len();
+                    self.shared.clients += 1;
                 }
             }
             self.shared.connections += 1;
@@ -366,6 +369,7 @@ impl Server {
     /// Reads what the clients of a batch have sent where several threads do that: how each ended,
     /// in the order of the batch.
     fn receive(&mut self, ready: &[epoll::Event]) -> Vec<(u64, Io)> {
+        self.read.clear();
         if !self.threads.share(ready.len()) {
             return Vec::new();
         }
@@ -378,6 +382,7 @@ impl Server {
         self.shared.shared_reads += batch.len() as u64;
         let put_back = |(client, io): (Box<Client>, Io)| {
             let id = client.session.id;
+            self.read.push(id);
             self.clients.insert(id, client);
             (id, io)
         };
@@ -418,11 +423,9 @@ impl Server {
     /// Sends what the commit has made true.
     fn answer(&mut self) {
         self.deliver();
-        for id in std::mem::take(&mut self.shared.kill) {
-            if let Some(client) = self.clients.remove(&id) {
-                self.close(client);
-            }
-        }
+        self.end_killed();
+        // The others are gone.
+        self.shared.kill.clear();
         let pending = std::mem::take(&mut self.pending);
         if self.threads.share(pending.len()) {
             let clients = pending.into_iter().filter_map(|id| self.clients.remove(&id));
@@ -436,6 +439,17 @@ impl Server {
                 let Some(mut client) = self.clients.remove(&id) else { continue };
                 let sent = client.send();
                 self.answered(client, sent);
+            }
+        }
+    }
+
+    /// Ends the clients that a command has ended, before anything else is done for them.
+    fn end_killed(&mut self) {
+        for id in std::mem::take(&mut self.shared.kill) {
+            match self.clients.remove(&id) {
+                Some(client) => self.close(client),
+                // It is the one that is executed, or gone.
+                None => self.shared.kill.push(id),
             }
         }
     }
@@ -568,7 +582,8 @@ impl Server {
         self.shared.forget(&mut client.session, &mut self.keys);
         // Closing the socket takes it out of the epoll.
         drop(client);
-        self.shared.clients = self.clients.len();
+        // Others may be out of the map at this moment.
+        self.shared.clients = self.shared.clients.saturating_sub(1);
         if self.deaf {
             self.watch_listeners(true);
         }

@@ -56,7 +56,7 @@ pub(crate) const AHEAD: usize = 16;
 /// With so many arguments no further request is read.
 const ARGUMENTS_AHEAD: usize = 1024;
 /// Arguments whose places stay allocated.
-const ARGUMENTS_KEPT: usize = 4096;
+const ARGUMENTS_KEPT: usize = 1024;
 
 /// Requests of one client that were read and are not executed yet.
 ///
@@ -221,6 +221,8 @@ impl Request {
         self.left = None;
         self.bulk = None;
         self.arguments.clear();
+        // After a request of a million arguments the memory goes back.
+        self.arguments.shrink_to(ARGUMENTS_KEPT);
         self.line.clear();
     }
 

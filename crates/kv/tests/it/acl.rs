@@ -570,3 +570,44 @@ fn config_rewrite_says_nothing_of_users_whom_nobody_made() {
     assert!(matches!(&said, Value::Error(said) if said.contains("no text")), "{said:?}");
     assert_eq!(std::fs::read_to_string(directory.path().join("conf")).unwrap(), written);
 }
+
+#[test]
+fn patterns_of_sort_and_channels_of_shards_need_the_rights_that_redis_asks_for() {
+    let Some(pair) = pair() else {
+        println!("skipped: redis-server is not installed");
+        return;
+    };
+    let mut both = [pair.ours.connect(), pair.theirs.connect()];
+    for line in [
+        "RPUSH akey 2 1",
+        "SET victim secret",
+        "ACL SETUSER some on nopass ~a* resetchannels &ch* +@all",
+        "ACL SETUSER all on nopass %R~* %W~a* +@all",
+        "AUTH some x",
+        "SORT akey",
+        "SORT akey BY nosort",
+        "SORT akey BY nosort GET *",
+        "SORT akey BY nosort GET #",
+        "SORT akey BY w*",
+        "SORT_RO akey GET * ALPHA",
+        "SORT akey STORE victim BY store ALPHA",
+        "SORT akey BY store ALPHA",
+        "SORT akey STORE astored",
+        "EVAL x -9223372036854775808 victim",
+        "SPUBLISH channel x",
+        "SPUBLISH other x",
+        "SSUBSCRIBE other",
+        "ACL DRYRUN some SSUBSCRIBE channel",
+        "ACL DRYRUN some SPUBLISH other x",
+        "AUTH all x",
+        "SORT akey BY nosort GET w*",
+        "SORT akey BY w* STORE astored",
+        "SORT akey BY w* STORE victim",
+        "AUTH default x",
+        "GET victim",
+        "LRANGE astored 0 -1",
+    ] {
+        let [ours, theirs] = both.each_mut().map(|client| client.say(line));
+        assert_eq!(ours, theirs, "{line}");
+    }
+}

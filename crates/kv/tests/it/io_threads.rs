@@ -157,6 +157,64 @@ fn requests_that_were_parsed_before_a_script_took_long_are_executed_once_behind_
 }
 
 #[test]
+fn what_came_in_one_batch_with_a_script_that_takes_long_ends_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(directory.path(), "io-threads 4\nbusy-reply-threshold 500\n");
+    let mut first = served.connect();
+    let mut all: Vec<Client> = (0..CLIENTS).map(|_| served.connect()).collect();
+    hold_up(&mut first);
+    for (number, client) in all.iter_mut().enumerate() {
+        match number {
+            0 => client.send(&[b"EVAL", b"while true do end", b"0"]).unwrap(),
+            _ => client.send(&[b"SCRIPT", b"KILL"]).unwrap(),
+        }
+    }
+    assert_eq!(first.read().unwrap(), Value::Nil);
+    assert!(error(&all[0].read().unwrap()).contains("Script killed"));
+    let said: Vec<Value> = all[1..].iter_mut().map(|client| client.read().unwrap()).collect();
+    assert!(said.contains(&text("OK")), "{said:?}");
+    assert_eq!(number(&mut first, "connected_clients"), CLIENTS as u64 + 1);
+}
+
+#[test]
+fn who_is_killed_takes_nothing_any_more_and_is_counted_no_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(directory.path(), "io-threads 2\n");
+    let (mut killer, mut waits) = (served.connect(), served.connect());
+    let Value::Int(id) = waits.say("CLIENT ID") else { panic!("no number") };
+    waits.send(&[b"BLPOP", b"list", b"0"]).unwrap();
+    while number(&mut killer, "blocked_clients") == 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut bytes = request(&[b"CLIENT", b"KILL", b"ID", id.to_string().as_bytes()]);
+    bytes.extend(request(&[b"RPUSH", b"list", b"precious"]));
+    bytes.extend(request(&[b"LRANGE", b"list", b"0", b"-1"]));
+    bytes.extend(request(&[b"CLIENT", b"KILL", b"ID", id.to_string().as_bytes()]));
+    killer.out.write_all(&bytes).unwrap();
+    assert_eq!(killer.read().unwrap(), Value::Int(1));
+    assert_eq!(killer.read().unwrap(), Value::Int(1));
+    assert_eq!(killer.read().unwrap(), Value::List(vec![text("precious")]));
+    assert_eq!(killer.read().unwrap(), Value::Int(0));
+    assert_eq!(number(&mut killer, "connected_clients"), 1);
+}
+
+#[test]
+fn clients_that_go_in_a_batch_are_not_counted_and_nor_are_the_others_forgotten() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = server(directory.path(), "io-threads 4\n");
+    let mut first = served.connect();
+    let mut all: Vec<Client> = (0..CLIENTS).map(|_| served.connect()).collect();
+    hold_up(&mut first);
+    for (number, client) in all.iter_mut().enumerate() {
+        client.send(&[if number % 6 == 5 { &b"QUIT"[..] } else { b"PING" }]).unwrap();
+    }
+    first.read().unwrap();
+    all.iter_mut().for_each(|client| drop(client.read().unwrap()));
+    let left = CLIENTS - CLIENTS / 6 + 1;
+    assert_eq!(number(&mut first, "connected_clients"), left as u64);
+}
+
+#[test]
 fn a_number_of_threads_is_said_at_the_start_and_within_bounds() {
     let directory = tempfile::tempdir().unwrap();
     let served = server(directory.path(), "io-threads 3\n");

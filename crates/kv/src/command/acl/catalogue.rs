@@ -1,12 +1,12 @@
 //! What rules can name: every command of Redis 7.0, with its categories and where its keys are.
 //!
 //! `catalogue.txt` has what COMMAND of Redis 7.0.15 says, also of commands that are not here: a
-//! rule that is taken there is taken here, `ACL LIST` puts the same categories together, and COMMAND
-//! says the same (`described.rs`). A line is a name (`command|subcommand`), the number of arguments,
-//! the flags, the places of the first and last key and their distance, the categories, and the key
-//! specifications: `BEGIN:FIND:FLAGS`, BEGIN a place, or a word and the place from which it is looked
-//! for; FIND `range/LAST/STEP/LIMIT` or `count/PLACE/FIRST/STEP`; either `?` where only the command
-//! itself knows.
+//! rule that is taken there is taken here, `ACL LIST` puts the same categories together, and
+//! COMMAND says the same (`described.rs`). A line is a name (`command|subcommand`), the number of
+//! arguments, the flags, the places of the first and last key and their distance, the categories,
+//! and the key specifications: `BEGIN:FIND:FLAGS`, BEGIN a place, or a word and the place from
+//! which it is looked for; FIND `range/LAST/STEP/LIMIT` or `count/PLACE/FIRST/STEP`; either `?`
+//! where only the command itself knows; FLAGS `not_key` where it is a channel.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -83,6 +83,8 @@ pub(crate) struct Spec {
     pub(in super::super) find: Find,
     pub(in super::super) flags: Vec<&'static str>,
     access: u8,
+    /// It is no channel.
+    is_key: bool,
 }
 
 /// All commands, by name.
@@ -121,7 +123,8 @@ fn spec(text: &'static str) -> Option<Spec> {
         "insert" | "delete" | "update" => all | WRITES,
         _ => all,
     });
-    Some(Spec { begin, find, flags, access })
+    let is_key = !flags.contains(&"not_key");
+    Some(Spec { begin, find, flags, access, is_key })
 }
 
 /// A line of the catalogue.
@@ -180,7 +183,7 @@ impl Command {
 
     /// Whether it can have keys.
     pub(in super::super) fn has_keys(&self) -> bool {
-        !self.keys.is_empty()
+        self.keys.iter().any(|spec| spec.is_key)
     }
 
     /// The names of its categories.
@@ -202,7 +205,7 @@ impl Command {
         let has = |from: usize, names: &[&str]| {
             args.iter().skip(from).any(|one| names.contains(&word(one).as_str()))
         };
-        let found = self.keys.iter().flat_map(|spec| {
+        let found = self.keys.iter().filter(|spec| spec.is_key).flat_map(|spec| {
             let flags = match self.name {
                 "set" if has(3, &["get"]) => vec!["RW", "access", "update"],
                 "set" => vec!["OW", "update"],
@@ -217,18 +220,32 @@ impl Command {
         found
     }
 
-    /// Where SORT stores what it found: the last STORE counts.
+    /// Where SORT stores what it found: the last STORE counts. What other options take is no option.
     fn stores_at(&self, args: &Arguments<'_>) -> Option<usize> {
-        let is_store = |at: &usize| word(args[*at]) == "store";
-        let store = (2..args.len().saturating_sub(1)).rev().find(is_store);
-        store.map(|at| at + 1).filter(|_| self.name == "sort")
+        if self.name != "sort" {
+            return None;
+        }
+        let (mut at, mut found) = (2, None);
+        while let Some(option) = args.get(at) {
+            let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+            at += match () {
+                () if is("limit") => 3,
+                () if is("by") || is("get") => 2,
+                () if is("store") => {
+                    found = (at + 1 < args.len()).then_some(at + 1).or(found);
+                    2
+                }
+                () => 1,
+            };
+        }
+        found
     }
 
     /// The keys among the arguments of this command: their places, and what is done with them.
     pub(super) fn keys(&self, args: &Arguments<'_>) -> Vec<(usize, u8)> {
         let is = |at: usize, name: &str| args.get(at).is_some_and(|one| word(one) == name);
         let mut found = Vec::new();
-        for spec in &self.keys {
+        for spec in self.keys.iter().filter(|spec| spec.is_key) {
             found.extend(spec.keys(args).into_iter().map(|at| (at, spec.access)));
         }
         match self.name {
@@ -277,7 +294,7 @@ impl Spec {
             Find::Count { at, first: begin, step } => {
                 let number = usize::try_from(first + at).ok().and_then(|at| args.get(at));
                 let number = number.and_then(|text| integer(text)).unwrap_or(0);
-                let number = isize::try_from(number).unwrap_or(0).min(count);
+                let number = isize::try_from(number).unwrap_or(0).clamp(0, count);
                 (first + begin, first + begin + (number - 1) * step, step)
             }
         };
@@ -309,6 +326,14 @@ mod tests {
             ("eval return 2 a b c", "3rw 4rw"),
             ("zunionstore d 2 a b weights 1 2", "1w 3r 4r"),
             ("sort k store d", "1r 3w"),
+            ("sort k store d by store e", "1r 3w"),
+            ("sort k by store desc", "1r"),
+            ("sort k get store limit 0 store store d", "1r 8w"),
+            ("sort k store", "1r"),
+            ("eval return -9223372036854775808 a", ""),
+            ("eval return 0 a", ""),
+            ("spublish c m", ""),
+            ("ssubscribe c d", ""),
             ("bitop and d a b", "2w 3r 4r"),
             ("xgroup create k g 0", "2w"),
             ("ping", ""),

@@ -430,6 +430,16 @@ pub(super) fn refuse_queued(
     )))
 }
 
+/// Whether the client may read any key with this command, as SORT's patterns need it.
+pub(super) fn may_read_all_keys(context: &Context<'_>, args: &Arguments<'_>) -> bool {
+    let row = args.first().and_then(|name| lookup(name));
+    let (Some(row), Some(place)) = (row, row.and_then(|row| catalogue().of(row.name, args))) else {
+        return false;
+    };
+    let free = row.flags & flag::WITHOUT_AUTH != 0;
+    context.keys.for_primary || context.session.identity.user.reads_all_keys(place, free, args)
+}
+
 /// Whether the client may execute a command.
 pub(super) fn may(context: &mut Context<'_>, row: &Row, args: &Arguments<'_>) -> bool {
     check(context, row, args).is_ok()

@@ -457,6 +457,15 @@ impl User {
         Err(denied)
     }
 
+    /// Whether it may run a command, and read any key with it.
+    pub(super) fn reads_all_keys(&self, place: usize, free: bool, args: &Arguments<'_>) -> bool {
+        let reads_all = |one: &Selector| {
+            let all = |(pattern, allowed): &(Vec<u8>, u8)| pattern == b"*" && allowed & READS != 0;
+            one.all_keys || one.keys.iter().any(all)
+        };
+        self.selectors.iter().any(|one| reads_all(one) && one.check(place, free, args).is_ok())
+    }
+
     /// Its flags, in Redis's order.
     pub(super) fn flags(&self) -> Vec<&'static str> {
         let mut all = vec![if self.on { "on" } else { "off" }];
