@@ -37,8 +37,9 @@ set_up_redis() {
         remedy="apt-get install redis-server"
         return 1
     fi
-    # Servers start in directories of their own.
-    redis=$(realpath "$redis")
+    # Servers start in directories of their own. Not where a link leads: Debian's redis-server is one
+    # program with redis-check-rdb, which goes by its name.
+    redis=$(realpath -s "$redis")
     "$redis" --version 2>/dev/null | grep -q "v=$version " && return 0
     why="$redis is not version $version, which says which tests count"
     remedy="it with TIERSMITH_REDIS=FILE, a redis-server $version"
