@@ -2,8 +2,8 @@
 //! server beside a real Redis, and a real Valkey where there is one.
 //!
 //! `cargo bench -p tiersmith-kv --bench throughput -- [--quick] [--recovery] [--io-threads]`; it
-//! writes `target/bench/throughput.json`; `--recovery`: space and recovery only; `--io-threads`: only
-//! this server and Redis with 1, 2 and 4 I/O threads.
+//! writes `target/bench/throughput.json`; `--recovery`: space and recovery only; `--io-threads`:
+//! only this server and Redis with 1, 2 and 4 I/O threads.
 //! Needs `redis-server` and `redis-benchmark`. The peer `valkey-server` is the one that the
 //! environment variable `TIERSMITH_VALKEY` names, else that of the PATH, else left out.
 //!

@@ -31,7 +31,7 @@ const LINES: &[(&str, &[&str])] = &[
             "    Say which library this connection uses.",
             "SETNAME <name>",
             "    Name this connection.",
-            "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> ...] [OPTIN] [OPTOUT] [NOLOOP]",
+            "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <p> ...] [OPTIN|OPTOUT] [NOLOOP]",
             "    Be told of changes of the keys that this connection has read.",
             "TRACKINGINFO",
             "    How this connection tracks keys.",

@@ -220,7 +220,7 @@ impl Command {
         found
     }
 
-    /// Where SORT stores what it found: the last STORE counts. What other options take is no option.
+    /// Where SORT stores what it found: the last STORE counts. What options take are no options.
     fn stores_at(&self, args: &Arguments<'_>) -> Option<usize> {
         if self.name != "sort" {
             return None;
