@@ -330,8 +330,8 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} images ({} distinct, {} more left out as known) at {} cuts ({} of them in full), {} \
-             violations, {:.1} s",
+            "{} images ({} distinct, {} more left out as known) at {} cuts ({} of them in full), \
+             {} violations, {:.1} s",
             self.images,
             self.distinct,
             self.known,
