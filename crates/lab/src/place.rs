@@ -439,7 +439,8 @@ fn medium(wishes: &Wishes, on: &FileSystem) -> Medium {
     }
 }
 
-/// Whether a tier of so many bytes has room in a directory: a quarter of what is free stays free.
+/// Whether a tier of so many bytes has room in a directory: a quarter of what is free stays free,
+/// in memory half of it.
 fn fits(needed: u64, dir: &Path) -> bool {
     let memory = FileSystem::of(dir).in_memory().then(memory_available);
     bytes_free(dir) / 4 * 3 >= needed && memory.is_none_or(|free| free / 2 >= needed)

@@ -45,25 +45,27 @@ fn measure(mapping: &Mapping, len: u64) {
     let half = len / 2;
     assert!(mapping.claim(0, half as usize));
     let data: Vec<u8> = (0..64 * 1024).map(|byte| (byte * 7) as u8).collect();
-    let on = On { map: mapping, half, data: &data };
+    let halves = Halves { map: mapping, half, data: &data };
     let sizes = [512, 4096, 8192];
-    let mut cases: Vec<Case<'_>> = sizes.into_iter().flat_map(|size| on.writes_of(size)).collect();
-    cases.extend(on.other_writes());
-    cases.extend(on.views_and_claims());
-    cases.extend(on.reads());
+    let mut cases: Vec<Case<'_>> =
+        sizes.into_iter().flat_map(|size| halves.writes_of(size)).collect();
+    cases.extend(halves.other_writes());
+    cases.extend(halves.views_and_claims());
+    cases.extend(halves.reads());
     run(cases);
 }
 
 /// What is measured on. The first half is claimed for writes, the second is viewed. Records go to a
 /// small part of the first.
 #[derive(Clone, Copy)]
-struct On<'a> {
+struct Halves<'a> {
     map: &'a Mapping,
+    /// The bytes of a half.
     half: u64,
     data: &'a [u8],
 }
 
-impl<'a> On<'a> {
+impl<'a> Halves<'a> {
     fn slot(self, random: u64, size: u64) -> u64 {
         random % ((self.half - (1 << 20)) / size) * size + (1 << 20)
     }

@@ -103,7 +103,7 @@ impl Drop for Undo<'_> {
     }
 }
 
-/// The device, of which a file is none.
+/// What sysfs says of a DAX device; nothing of a file, which is none.
 fn device(
     sysfs: &Path,
     path: &Path,
@@ -118,7 +118,7 @@ fn device(
     }
 }
 
-/// How what was found can be accessed, of what was asked for.
+/// How to access what was found: as was asked for, and a DAX device as one.
 fn access_to(path: &Path, asked: Access, device: Option<&DaxDevice>) -> Result<Access, Error> {
     let access = match (asked, device) {
         (Access::Dax, Some(_)) => Access::DevDax,

@@ -303,8 +303,10 @@ struct Parsing {
     /// When the process was started, in clock ticks after boot, and on which boot.
     started: u64,
     booted: String,
-    opened: u64,
+    opened_unix_ns: u64,
+    /// Whether it was written when the last connection was closed.
     closed: bool,
+    /// Whether its last line was there.
     ended: bool,
 }
 
@@ -340,7 +342,7 @@ impl Parsing {
             counters: Vec::new(),
         };
         let booted = String::new();
-        Parsing { found, started: 0, booted, opened: 0, closed: true, ended: false }
+        Parsing { found, started: 0, booted, opened_unix_ns: 0, closed: true, ended: false }
     }
 
     /// Takes a line by its fields; nothing if it is not as this program writes it.
@@ -354,7 +356,7 @@ impl Parsing {
                 (found.process, self.started, self.booted) =
                     (id.parse().ok()?, start.parse().ok()?, name(boot)?);
             }
-            ["opened", ns] => self.opened = ns.parse().ok()?,
+            ["opened", ns] => self.opened_unix_ns = ns.parse().ok()?,
             ["written", ns, at_close] => {
                 (found.written_boot_ns, self.closed) = (ns.parse().ok()?, flag(at_close)?)
             }
@@ -398,7 +400,7 @@ impl Parsing {
 
     /// All of it; nothing if lines are missing.
     fn whole(self) -> Option<Statistics> {
-        let Parsing { mut found, started, booted, opened, closed, ended } = self;
+        let Parsing { mut found, started, booted, opened_unix_ns: opened, closed, ended } = self;
         if !ended || found.process == 0 || opened == 0 {
             return None;
         }

@@ -84,8 +84,8 @@ pub(super) fn find(of: &Interval) -> Option<Finding> {
 }
 
 /// What to do, by where the ratio goes and how many blocks were taken out of the tier. The store
-/// keeps some room free for writers: it is full when it takes blocks out. Who does not count them
-/// does not say.
+/// keeps some room free for writers: the tier is full when it takes blocks out. A source that
+/// does not count them leaves that open.
 fn advice(moves: Option<Moves>, evicted: Option<u64>) -> &'static str {
     match (moves, evicted) {
         (Some(Moves::Up), _) => {

@@ -1,6 +1,9 @@
 //! Instance activity: counters and levels, and the system statistics of RAC.
 //!
-//! Invariant: a name that is taken is not taken again with another figure; that is listed.
+//! Invariant: the first figure of a name is taken; where another one differs, the name is among
+//! what was left out.
+//!
+//! Deliberately absent: the statistics of the operating system (`build.rs` takes those).
 
 use super::build::{Taking, cell, short};
 use super::{MOST_NAMES, value};
@@ -83,7 +86,7 @@ impl Taking<'_> {
         }
     }
 
-    /// RAC: a row for each instance, and a sum.
+    /// RAC prints a row for each instance: their sums are counters.
     fn sums_of_instances(&mut self) {
         for index in self.with(&[&["I#"], &["Logical Reads"], &["Txns"]]).into_iter().take(1) {
             let grid = &self.grids[index];
@@ -133,6 +136,7 @@ impl Taking<'_> {
         }
     }
 
+    /// Takes a counter; without a value it is one that the report hides.
     pub(super) fn count(&mut self, name: &str, value: Option<u64>) {
         if name.is_empty() {
             return;

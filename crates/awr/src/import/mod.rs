@@ -12,7 +12,7 @@
 //! | `text.rs` | tables of a text report, found by their lines of dashes |
 //! | `value.rs` | numbers, times and dates as the reports print them |
 //! | `build.rs` | which table holds what |
-//! | `activity.rs` | statistics, counted or as they stood |
+//! | `activity.rs` | instance activity: counters and levels |
 //! | `printed.rs` | tables that are kept as they are printed: advisories, histograms, segments, statements |
 //! | `model.rs` | the time model, and the sums of wait classes |
 //! | `class.rs` | names of wait events, and their classes |

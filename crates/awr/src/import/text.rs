@@ -95,9 +95,9 @@ fn heading(line: &str) -> Option<String> {
 /// A report that is being read, line by line.
 struct Reading<'a> {
     lines: Vec<&'a str>,
-    /// The next line.
+    /// The line that is looked at.
     at: usize,
-    /// Cells that are read.
+    /// How many cells were read.
     cells: usize,
     left_out: LeftOut,
 }

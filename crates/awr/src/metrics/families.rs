@@ -347,7 +347,7 @@ fn of_host(to: &mut Families, host: &HostStat) {
 }
 
 /// A label alone, as most figures of the host have it.
-fn one(label: &'static str, value: &str) -> Labels {
+fn label(label: &'static str, value: &str) -> Labels {
     vec![(label, value.to_owned())]
 }
 
@@ -371,13 +371,13 @@ fn of_processors(to: &mut Families, host: &HostStat) {
                 Unit::Seconds,
                 "Processor time of the machine, of all processors together.",
             );
-            to.add(spec, &one("mode", mode), Value::Nanoseconds(time));
+            to.add(spec, &label("mode", mode), Value::Nanoseconds(time));
         }
     }
     if let Some(load) = &host.load {
         for (over, value) in [("1m", load.one), ("5m", load.five), ("15m", load.fifteen)] {
             let spec = gauge("host_load", Unit::None, "Threads that ran or wanted to, on average.");
-            to.add(spec, &one("over", over), Value::Number(value));
+            to.add(spec, &label("over", over), Value::Number(value));
         }
     }
     if let Some(queue) = &host.queue {
@@ -387,7 +387,7 @@ fn of_processors(to: &mut Families, host: &HostStat) {
                 Unit::None,
                 "Threads that run or wait for a processor, and threads that wait for a disk.",
             );
-            to.add(spec, &one("state", state), Value::Whole(value));
+            to.add(spec, &label("state", state), Value::Whole(value));
         }
     }
 }
@@ -439,7 +439,7 @@ fn of_disk(to: &mut Families, disk: &DiskStat) {
         );
     }
     if let (Some(flushes), Some(flush_ms)) = (disk.flushes, disk.flush_ms) {
-        let labels = one("disk", &disk.name);
+        let labels = label("disk", &disk.name);
         let help = "Requests that made what was written to a disk before durable.";
         to.add(counter("host_disk_flushes", Unit::None, help), &labels, Value::Whole(flushes));
         to.add(
@@ -453,5 +453,5 @@ fn of_disk(to: &mut Families, disk: &DiskStat) {
         Unit::Seconds,
         "Time in which a request of a disk was under way.",
     );
-    to.add(spec, &one("disk", &disk.name), ms(disk.busy_ms));
+    to.add(spec, &label("disk", &disk.name), ms(disk.busy_ms));
 }

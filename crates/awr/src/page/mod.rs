@@ -87,52 +87,6 @@ pub struct Page {
     footer: String,
 }
 
-/// The titles of a table; `diff` is its column of differences.
-fn head(out: &mut String, table: &Table, diff: Option<usize>) {
-    for (index, column) in table.columns.iter().enumerate() {
-        let class = match column.align {
-            Align::Right if diff == Some(index) => " class=\"figure diff\"",
-            Align::Right => " class=\"figure\"",
-            _ => "",
-        };
-        let _ = write!(out, "<th scope=\"col\"{class} title=\"{}\">", escape(&column.explanation));
-        out.push_str(&escape(&column.title));
-        if column.unit_is_shown() {
-            let _ = write!(out, " <span class=\"unit\">({})</span>", escape(&column.unit));
-        }
-        out.push_str("</th>");
-    }
-    out.push_str("</tr></thead>\n<tbody>\n");
-}
-
-fn body_row(out: &mut String, table: &Table, row: &[Cell], diff: Option<usize>) {
-    out.push_str("<tr>");
-    for (index, column) in table.columns.iter().enumerate() {
-        let cell = row.get(index).unwrap_or(&Cell::Empty);
-        let shown = cell.shown();
-        // A word that no line holds may break anywhere; others keep their letters together.
-        let long = shown.split(char::is_whitespace).any(|word| word.chars().count() > LONG_WORD);
-        let class = match column.align {
-            Align::Right if diff == Some(index) => "figure diff",
-            Align::Right => "figure",
-            _ if shown.chars().count() > LONG_TEXT => "words wide",
-            _ if long => "words long",
-            _ => "words",
-        };
-        // What the script sorts by, where the figure as it is shown cannot be compared.
-        let value = match cell.value() {
-            Some(value) if column.align == Align::Right => format!(" data-v=\"{value}\""),
-            _ => String::new(),
-        };
-        let shown = escape(&shown);
-        let _ = match index {
-            0 => write!(out, "<th scope=\"row\" class=\"{class}\"{value}>{shown}</th>"),
-            _ => write!(out, "<td class=\"{class}\"{value}>{shown}</td>"),
-        };
-    }
-    out.push_str("</tr>\n");
-}
-
 impl Page {
     /// An empty page.
     pub fn new(title: impl Into<String>) -> Page {
@@ -249,10 +203,11 @@ impl Page {
             out,
             "<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
              aria-label=\"{caption}\">\n<table{class}>\n\
-             <caption>{caption}</caption>\n<thead><tr>"
+             <caption>{caption}</caption>"
         );
         let diff = table.columns.iter().position(|column| column.title.contains("Diff"));
         head(out, table, diff);
+        out.push_str("<tbody>\n");
         if table.rows.is_empty() {
             let width = table.columns.len().max(1);
             let _ = writeln!(
@@ -369,6 +324,53 @@ impl Page {
         let _ = write!(out, "<SCRIPT>{SORT}</SCRIPT>\n</body>\n</html>\n");
         out
     }
+}
+
+/// The titles of a table; `diff` is its column of differences.
+fn head(out: &mut String, table: &Table, diff: Option<usize>) {
+    out.push_str("<thead><tr>\n");
+    for (index, column) in table.columns.iter().enumerate() {
+        let class = match column.align {
+            Align::Right if diff == Some(index) => " class=\"figure diff\"",
+            Align::Right => " class=\"figure\"",
+            _ => "",
+        };
+        let _ = write!(out, "<th scope=\"col\"{class} title=\"{}\">", escape(&column.explanation));
+        out.push_str(&escape(&column.title));
+        if column.unit_is_shown() {
+            let _ = write!(out, " <span class=\"unit\">({})</span>", escape(&column.unit));
+        }
+        out.push_str("</th>");
+    }
+    out.push_str("</tr></thead>\n");
+}
+
+fn body_row(out: &mut String, table: &Table, row: &[Cell], diff: Option<usize>) {
+    out.push_str("<tr>");
+    for (index, column) in table.columns.iter().enumerate() {
+        let cell = row.get(index).unwrap_or(&Cell::Empty);
+        let shown = cell.shown();
+        // A word that no line holds may break anywhere; others keep their letters together.
+        let long = shown.split(char::is_whitespace).any(|word| word.chars().count() > LONG_WORD);
+        let class = match column.align {
+            Align::Right if diff == Some(index) => "figure diff",
+            Align::Right => "figure",
+            _ if shown.chars().count() > LONG_TEXT => "words wide",
+            _ if long => "words long",
+            _ => "words",
+        };
+        // What the script sorts by, where the figure as it is shown cannot be compared.
+        let value = match cell.value() {
+            Some(value) if column.align == Align::Right => format!(" data-v=\"{value}\""),
+            _ => String::new(),
+        };
+        let shown = escape(&shown);
+        let _ = match index {
+            0 => write!(out, "<th scope=\"row\" class=\"{class}\"{value}>{shown}</th>"),
+            _ => write!(out, "<td class=\"{class}\"{value}>{shown}</td>"),
+        };
+    }
+    out.push_str("</tr>\n");
 }
 
 #[cfg(test)]

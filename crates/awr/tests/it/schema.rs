@@ -85,8 +85,26 @@ impl Schemas {
                     });
                 missing.map(|name| format!("{at}: {name} is missing"))
             }
-            "properties" | "additionalProperties" | "prefixItems" | "items" => {
-                self.wrong_inside(value, (word, of), words, file, at)
+            "properties" => {
+                let known = fields(value)
+                    .filter_map(|(place, name, value)| Some((place, value, of.get(name)?)));
+                self.wrong_inside(known, file, at)
+            }
+            "additionalProperties" => {
+                let known = words.get("properties");
+                let is_known = |name: &str| known.is_some_and(|known| known.get(name).is_some());
+                let others = fields(value).filter(|(_, name, _)| !is_known(name));
+                self.wrong_inside(others.map(|(place, _, value)| (place, value, of)), file, at)
+            }
+            "prefixItems" => {
+                let pairs = items(value).zip(of.as_array().unwrap());
+                self.wrong_inside(pairs.map(|((place, value), of)| (place, value, of)), file, at)
+            }
+            "items" => {
+                let prefix = words.get("prefixItems");
+                let prefix = prefix.map_or(0, |prefix| prefix.as_array().unwrap().len());
+                let others = items(value).skip(prefix);
+                self.wrong_inside(others.map(|(place, value)| (place, value, of)), file, at)
             }
             "anyOf" | "oneOf" => {
                 let schemas = of.as_array().unwrap().iter();
@@ -97,46 +115,17 @@ impl Schemas {
         }
     }
 
-    /// What is wrong with a field or an item of a value.
-    fn wrong_inside(
+    /// What is wrong with the first field or item that is wrong. Each has its place in the value,
+    /// which is at `at`, and its schema.
+    fn wrong_inside<'a>(
         &self,
-        value: &Value,
-        (word, of): (&String, &Value),
-        words: &serde_json::Map<String, Value>,
+        mut parts: impl Iterator<Item = (String, &'a Value, &'a Value)>,
         file: &Value,
         at: &str,
     ) -> Option<String> {
-        match word.as_str() {
-            "properties" => value.as_object().and_then(|fields| {
-                let known =
-                    fields.iter().filter_map(|(name, value)| Some((name, value, of.get(name)?)));
-                known.into_iter().find_map(|(name, value, schema)| {
-                    self.wrong(value, schema, file, &format!("{at}.{name}"))
-                })
-            }),
-            "additionalProperties" => value.as_object().and_then(|fields| {
-                let known = words.get("properties");
-                let mut others = fields.iter().filter(|(name, _)| {
-                    known.is_none_or(|known| known.get(name.as_str()).is_none())
-                });
-                others
-                    .find_map(|(name, value)| self.wrong(value, of, file, &format!("{at}.{name}")))
-            }),
-            "prefixItems" => value.as_array().and_then(|items| {
-                let pairs = items.iter().zip(of.as_array().unwrap()).enumerate();
-                pairs.into_iter().find_map(|(index, (value, schema))| {
-                    self.wrong(value, schema, file, &format!("{at}[{index}]"))
-                })
-            }),
-            "items" => value.as_array().and_then(|items| {
-                let first =
-                    words.get("prefixItems").map_or(0, |prefix| prefix.as_array().unwrap().len());
-                items.iter().enumerate().skip(first).find_map(|(index, value)| {
-                    self.wrong(value, of, file, &format!("{at}[{index}]"))
-                })
-            }),
-            other => panic!("{other} is of no field and no item"),
-        }
+        parts.find_map(|(place, value, schema)| {
+            self.wrong(value, schema, file, &format!("{at}{place}"))
+        })
     }
 
     fn report_is_sound(&self, report: &Report) -> Value {
@@ -150,6 +139,18 @@ impl Schemas {
         assert_eq!(self.wrong(&json, &self.snapshot, &self.snapshot, "snapshot"), None);
         json
     }
+}
+
+/// The fields of an object: the place, the name and the value of each.
+fn fields(value: &Value) -> impl Iterator<Item = (String, &String, &Value)> {
+    let fields = value.as_object().into_iter().flatten();
+    fields.map(|(name, value)| (format!(".{name}"), name, value))
+}
+
+/// The items of a list, each with its place.
+fn items(value: &Value) -> impl Iterator<Item = (String, &Value)> {
+    let items = value.as_array().into_iter().flatten().enumerate();
+    items.map(|(index, value)| (format!("[{index}]"), value))
 }
 
 /// What is wrong with a value of which each branch says what it finds wrong.

@@ -72,6 +72,12 @@ fn peak_mib() -> u64 {
     line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap_or(0) / 1024
 }
 
+/// Fails if the process has grown much since its peak was `before_mib`.
+fn grew_little(before_mib: u64) {
+    let grown = peak_mib().saturating_sub(before_mib);
+    assert!(grown < 512, "{grown} MiB");
+}
+
 /// Bytes that mean nothing, the same in every run.
 fn junk(seed: u64) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -145,8 +151,7 @@ fn a_postgresql_that_lies_is_an_error_in_time_and_in_little_memory() {
         let error = error_of(&pg(garbage.path()));
         assert!(error.contains("cannot") && !error.contains('\u{1b}'), "{error}");
     }
-    let grown = peak_mib().saturating_sub(before);
-    assert!(grown < 512, "{grown} MiB");
+    grew_little(before);
 }
 
 fn redis(dir: &Path) -> String {
@@ -177,8 +182,7 @@ fn a_redis_that_lies_is_an_error_in_time_and_in_little_memory() {
         let error = error_of(&redis(endless.path()));
         assert!(error.contains("cannot") && !error.contains('\u{1b}'), "{error}");
     }
-    let grown = peak_mib().saturating_sub(before);
-    assert!(grown < 512, "{grown} MiB");
+    grew_little(before);
 }
 
 #[test]
@@ -317,8 +321,7 @@ fn a_mysql_that_lies_is_an_error_in_time_and_in_little_memory() {
         let error = error_of(&mysql(garbage.path()));
         assert!(error.contains("cannot") && !error.contains('\u{1b}'), "{error}");
     }
-    let grown = peak_mib().saturating_sub(before);
-    assert!(grown < 512, "{grown} MiB");
+    grew_little(before);
 }
 
 #[test]
@@ -345,12 +348,12 @@ fn an_answer_of_mysql_without_end_is_given_up_and_its_connection_closed() {
     for _ in 0..2 {
         ended.recv_timeout(Duration::from_secs(150)).unwrap();
     }
-    let grown = peak_mib().saturating_sub(before);
-    assert!(grown < 512, "{grown} MiB");
+    grew_little(before);
 }
 
 #[test]
 fn an_answer_of_mysql_that_is_not_of_its_protocol_is_an_error_that_says_why() {
+    let before = peak_mib();
     let row_end = packet(3, &[0xfe, 0, 0, 2, 0]);
     for (sent, word) in [
         // More columns than any memory holds, and than any question of ours has.
@@ -384,10 +387,12 @@ fn an_answer_of_mysql_that_is_not_of_its_protocol_is_an_error_that_says_why() {
         let error = lie_of(&mysql(lying.path()));
         assert!(error.contains(word), "{word}: {error}");
     }
+    grew_little(before);
 }
 
 #[test]
 fn a_login_of_mysql_that_is_not_of_its_protocol_is_an_error_that_says_why() {
+    let before = peak_mib();
     for (sent, word) in [
         (packet(0, b"\x0a8"), "greet"),
         (packet(0, b"\xff\x10\x04Too many connections"), "Too many"),
@@ -422,4 +427,5 @@ fn a_login_of_mysql_that_is_not_of_its_protocol_is_an_error_that_says_why() {
         let error = lie_of(&mysql(lying.path()));
         assert!(error.contains(word), "{word}: {error}");
     }
+    grew_little(before);
 }

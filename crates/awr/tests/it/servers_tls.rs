@@ -489,10 +489,6 @@ impl Maria<'_> {
         self.url("careful", "localhost", &more)
     }
 
-    fn control(&self) -> mysql::Conn {
-        control(self.server)
-    }
-
     fn who_is_let_in_encrypted_and_who_in_clear(&self) {
         let server = self.server;
         let (ca, other) = (self.made.path("ca.crt"), self.made.path("other.crt"));
@@ -556,7 +552,7 @@ impl Maria<'_> {
         let server = self.server;
         let read_again = if is_mariadb { "FLUSH SSL" } else { "ALTER INSTANCE RELOAD TLS" };
         self.made.show("expired.crt");
-        match self.control().query_drop(read_again) {
+        match control(server).query_drop(read_again) {
             Ok(()) => {
                 refused(server, &self.identity(), &MY_PASSWORD, &["expired on 2020-02-01", "Renew"])
             }
@@ -569,9 +565,9 @@ impl Maria<'_> {
             }
         }
         self.made.show("common.crt");
-        self.control().query_drop(read_again).unwrap();
+        control(server).query_drop(read_again).unwrap();
         let_in(server, &self.identity(), &MY_PASSWORD);
-        self.control().query_drop("SET GLOBAL require_secure_transport = ON").unwrap();
+        control(server).query_drop("SET GLOBAL require_secure_transport = ON").unwrap();
         refused(
             server,
             &self.url("plain", "localhost", "ssl-mode=DISABLED"),
@@ -581,6 +577,7 @@ impl Maria<'_> {
     }
 }
 
+/// A connection of root's, which is in clear.
 fn control(server: &Server) -> mysql::Conn {
     let socket = server.path("my.sock");
     mysql::Conn::new(mysql::OptsBuilder::new().socket(socket.to_str()).user(Some("root"))).unwrap()

@@ -100,10 +100,10 @@ pub(super) fn of(case: &Case) -> Result<Vec<Opponent>, String> {
             Err(format!("sysbench, which stands beside {}, does not know SQLite", load.name()))
         }
         OltpReadOnly | OltpReadWrite | OltpWriteOnly => {
-            one(SYSBENCH, false, on_sysbench(case), transactions, SYSBENCH_DIFFERS)
+            one(SYSBENCH, false, by_sysbench(case), transactions, SYSBENCH_DIFFERS)
         }
         ReadOnly | ReadWrite | WriteOnly => {
-            one(SYSBENCH, true, of_sysbench(case), transactions, SYSBENCH_DIFFERS)
+            one(SYSBENCH, true, by_our_clients(case), transactions, SYSBENCH_DIFFERS)
         }
         Tpcb => one(PGBENCH, true, with(OwnTpcb), transactions, PGBENCH_DIFFERS),
         SimpleUpdate => one(PGBENCH, true, with(OwnSimpleUpdate), transactions, PGBENCH_DIFFERS),
@@ -147,7 +147,7 @@ fn with_load(case: &Case, load: Load) -> Case {
 }
 
 /// A load of our own transactions, run by sysbench on as many tables of its own.
-fn on_sysbench(case: &Case) -> Case {
+fn by_sysbench(case: &Case) -> Case {
     let mut other = with_load(
         case,
         match case.load() {
@@ -162,7 +162,7 @@ fn on_sysbench(case: &Case) -> Case {
 }
 
 /// A load of sysbench, run by our clients on as many tables of ours.
-fn of_sysbench(case: &Case) -> Case {
+fn by_our_clients(case: &Case) -> Case {
     let mut other = with_load(
         case,
         match case.load() {

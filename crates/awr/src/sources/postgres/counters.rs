@@ -212,16 +212,15 @@ fn checkpoints(snapshot: &mut Snapshot, answers: &Answers) {
     }
 }
 
-/// Pages that clients' backends and others besides the two writers wrote. From 17 on, `pg_stat_io`
-/// has them.
+/// Pages that neither the checkpointer nor the background writer wrote. `writer` is the row of
+/// pg_stat_bgwriter, which lacks them from 17 on; pg_stat_io has them then.
 fn written_by_backends(snapshot: &Snapshot, answers: &Answers, writer: &Row) -> Option<u64> {
     number(writer, "buffers_backend").or_else(|| {
         let others = rows(answers, "io").iter().filter(|row| {
             let who = text(row, "backend_type");
             text(row, "object") == "relation" && who != "checkpointer" && who != "background writer"
         });
-        let page = snapshot.source.settings.get("block_size").and_then(|size| size.parse().ok());
-        let page = page.filter(|size: &u64| *size > 0).unwrap_or(8192);
+        let page = page_bytes(snapshot);
         sum(&others.collect::<Vec<_>>(), |row| {
             // From 18 on, one write may be of many pages and is counted once; its bytes are told.
             let pages = |requests: &str, bytes: &str| {

@@ -1,4 +1,4 @@
-//! The fields of rows, as PostgreSQL gives them in JSON. A field that a version does not have is
+//! The fields of rows, as PostgreSQL gives them in JSON. A number that a version does not have is
 //! absent, and never zero.
 
 use serde_json::Value;
@@ -31,6 +31,7 @@ pub(super) fn milliseconds(row: &Row, field: &str) -> Option<u64> {
     row.get(field)?.as_f64().and_then(ms_to_ns)
 }
 
+/// A text; empty if the version does not have the field, or it is null.
 pub(super) fn text(row: &Row, field: &str) -> String {
     match row.get(field) {
         Some(Value::String(text)) => text.clone(),

@@ -136,7 +136,7 @@ pub(in super::super) fn of_postgres(
     let (need, asked) = places.level(&mode, of_system)?;
     decided.direct = places.direct(&mode, need == Need::Always || is_socket)?;
     decided.newest_only = places.newest_only()?;
-    places.refuse_demands(|counts| match counts {
+    places.refuse_demands(|place| match place {
         Where::OnSockets => is_socket,
         Where::OverNetworks => !is_socket,
         Where::InTls => !is_socket && need != Need::Never,
@@ -154,14 +154,15 @@ pub(in super::super) fn of_postgres(
 }
 
 impl Places<'_> {
-    /// A word that is there and empty is a mistake, and not the weakest word: it is found not to be
-    /// known. An environment variable that is empty counts as none, as everywhere here.
+    /// The value of a word. One that is there and empty is a mistake, and not the weakest word: it
+    /// is found not to be known. An environment variable that is empty counts as none, as
+    /// everywhere here.
     fn given(&self, key: &str, variable: &str) -> Option<String> {
         let found = self.address.encryption.get(key).or_else(|| self.service.get(key)).cloned();
         found.or_else(|| self.surroundings.variable(variable).map(str::to_owned))
     }
 
-    /// Where a file of libpq's lies that nobody names.
+    /// Where libpq looks for a file that nobody names.
     fn in_home(&self, name: &str) -> Option<PathBuf> {
         Some(Path::new(self.surroundings.variable("HOME")?).join(".postgresql").join(name))
     }
@@ -258,7 +259,7 @@ impl Places<'_> {
         }
     }
 
-    /// Refuses the words of [`DEMANDS`] that count and demand something.
+    /// Refuses a word of [`DEMANDS`] that demands something in a place that counts.
     fn refuse_demands(&self, counts: impl Fn(Where) -> bool) -> Result<()> {
         for (key, variable, harmless, place) in DEMANDS {
             let demand =
@@ -273,7 +274,7 @@ impl Places<'_> {
         Ok(())
     }
 
-    /// Refuses lists of revoked certificates that are named, and warns of one that is not.
+    /// Refuses a list of revoked certificates that is named, and warns of the usual one.
     fn refuse_revocations(&self) -> Result<()> {
         let named =
             self.given("sslcrl", "PGSSLCRL").or_else(|| self.given("sslcrldir", "PGSSLCRLDIR"));

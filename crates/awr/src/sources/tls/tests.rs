@@ -466,7 +466,7 @@ fn words_of_mysql_that_nobody_knows_or_that_contradict_each_other_are_refused() 
 }
 
 #[test]
-fn versions_of_tls_are_those_that_mysql_is_told() {
+fn only_tls_1_3_counts_where_tls_version_names_nothing_else() {
     let newest = |versions: &str| {
         let options = BTreeMap::from([("tls-version".to_owned(), versions.to_owned())]);
         let address = Address::parse("mysql://h/").unwrap();
@@ -506,7 +506,7 @@ fn the_key_of_a_mysql_server_is_asked_for_where_that_is_said_or_read_from_a_file
 }
 
 #[test]
-fn a_file_of_mysql_that_cannot_be_read_is_no_file_without_words() {
+fn a_my_cnf_that_cannot_be_read_is_an_error_that_says_so() {
     let home = OfMySql::new();
     std::fs::create_dir(home.0.path().join(".my.cnf")).unwrap();
     let asking = super::super::Asking::default();

@@ -64,7 +64,7 @@ impl Reading {
         let line = line.strip_suffix('\n').ok_or("it has no end")?;
         match line.strip_prefix("# ") {
             Some(rest) => self.descriptor(rest),
-            None => self.sample(sample(line)?),
+            None => self.add(sample(line)?),
         }
     }
 
@@ -109,7 +109,7 @@ impl Reading {
         Ok(())
     }
 
-    fn sample(&mut self, sample: Sample) -> Result<(), String> {
+    fn add(&mut self, sample: Sample) -> Result<(), String> {
         let (name, kind, _) =
             self.family.as_ref().ok_or_else(|| "a sample before its family".to_owned())?;
         let suffix = sample

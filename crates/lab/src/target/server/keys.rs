@@ -92,13 +92,17 @@ impl Times {
 }
 
 impl Run<'_> {
-    /// Tells the share done; whether to stop. `left`: requests that no client has taken yet.
-    fn look(&self, began: Instant, left: &AtomicU64) -> bool {
+    /// The share that is done, of 1; `left`: requests that no client has taken yet.
+    fn share_done(&self, began: Instant, left: u64) -> f64 {
         let share = match self.amount {
             Amount::Time(time) => began.elapsed().as_secs_f64() / time.as_secs_f64().max(1e-3),
-            Amount::Count(count) => 1.0 - left.load(Ordering::Relaxed) as f64 / count.max(1) as f64,
+            Amount::Count(count) => 1.0 - left as f64 / count.max(1) as f64,
         };
-        (self.progress)(share.min(1.0));
+        share.min(1.0)
+    }
+
+    /// Whether the time is over, or the user stops it.
+    fn is_over(&self, began: Instant) -> bool {
         (self.stopped)() || matches!(self.amount, Amount::Time(time) if began.elapsed() >= time)
     }
 }
@@ -146,7 +150,8 @@ pub(super) fn run(server: &Server, run: &Run<'_>) -> Result<Found> {
             })
             .collect();
         while !threads.iter().all(|thread| thread.is_finished()) && !stop.load(Ordering::SeqCst) {
-            if run.look(began, &left) {
+            (run.progress)(run.share_done(began, left.load(Ordering::Relaxed)));
+            if run.is_over(began) {
                 stop.store(true, Ordering::SeqCst);
             }
             std::thread::sleep(match run.amount {
