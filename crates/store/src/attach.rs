@@ -30,8 +30,7 @@ use crate::medium::held::Held;
 use crate::medium::{Medium, OnSectors, open_to_read};
 use crate::names::slots::FileCounts;
 use crate::note::{Note, names_lent_in};
-use crate::plain::named::refuse_unfit;
-use crate::plain::{LentDir, PlainDir};
+use crate::plain::{LentDir, PlainDir, named};
 use crate::planted::Planted;
 use crate::profile::Profile;
 use crate::stats::RecoveryReport;
@@ -133,7 +132,7 @@ fn map_and_attach(
     let path = real.path().to_path_buf();
     let synced = options.lent_synced;
     for given in tiers.iter().filter_map(|spec| spec.lent_in.as_ref()) {
-        refuse_unfit(given, synced)?;
+        named::refuse_unfit(given, synced)?;
     }
     let mut mapped = Vec::new();
     for (spec, places) in tiers.iter().zip(places) {
@@ -341,38 +340,51 @@ pub(crate) fn attach_mapped(
             })
             .unwrap_or_else(|| random.uuid()),
     };
-    let mut counted = None;
-    let mut moved = Vec::new();
-    let mut tiers = Vec::new();
+    // Before a tier is written: a place for plain files that cannot be had leaves all as it was.
+    let mut planned = Vec::new();
     for (spec, tier) in found {
         let fresh = !reopened
             // One of ours that says `attaching` is complete and empty: formatting it again could be
             // cut, and leave a home whose note names a tier that is not there.
             || tier.superblocks.as_ref().is_none_or(|sb| sb[0].state == TierState::Detached);
-        let superblocks = match tier.superblocks {
-            Some(sb) if !fresh => sb,
-            before => {
-                let before = before.unwrap_or_default();
+        let random = fresh.then(|| random.three());
+        let given = tier.superblocks.as_ref().map(|sb| sb[0].tier_uuid);
+        let uuid = random.map(open::uuid_of).or(given).unwrap_or_default();
+        let durability = open::durability(&tier.members, &spec);
+        let holds_dirty = durability.may_hold_only_copy();
+        let lent_dir = if holds_dirty { lent_dir(&spec, uuid)? } else { None };
+        planned.push((spec, tier, random, lent_dir));
+    }
+    let mut counted = None;
+    let mut moved = Vec::new();
+    let mut tiers = Vec::new();
+    for (spec, tier, random, lent_dir) in planned {
+        let before = tier.superblocks.unwrap_or_default();
+        let superblocks = match random {
+            None => before,
+            Some(random) => {
                 let files = match counted {
                     Some(files) => files,
                     None => *counted.insert(FileCounts::of(&*home, &profile)?),
                 };
                 let files = files.for_tier(&spec);
-                open::format(&tier.members, before, &spec, attachment, random.three(), ids, files)?
+                open::format(&tier.members, before, &spec, attachment, random, ids, files)?
             }
         };
         // A tier in state `attaching` is not formatted again, and was held like one that is.
         tier.members.iter().filter_map(|m| m.medium.on_sectors()).for_each(OnSectors::formatted);
         let mut tier = open::assemble(tier.members, superblocks, &spec, &options)?;
         if tier.holds_dirty() {
-            tier.lent_dir = lent_dir(&spec, tier.uuid())?;
+            tier.lent_dir = lent_dir;
             tier.lent_in = spec.lent_in.as_ref().map(|given| given.directory.clone());
             let noted = note.iter().flat_map(|note| &note.tiers).find(|n| n.name == tier.name);
             let before = noted.and_then(|noted| Some(noted.lent_in.as_ref()?.0.clone()));
-            let before = before.filter(|before| Some(before) != tier.lent_in.as_ref());
-            moved.extend(before.map(|before| (before, tier.uuid())));
+            let left = |before: &PathBuf| {
+                tier.lent_in.as_ref().is_none_or(|now| !named::may_be_one(before, now))
+            };
+            moved.extend(before.filter(left).map(|before| (before, tier.uuid())));
         }
-        tiers.push((tier, fresh));
+        tiers.push((tier, random.is_some()));
     }
     for (tier, _) in &tiers {
         check_redo_fits(tier, &profile)?;

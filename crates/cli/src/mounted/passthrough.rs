@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
+use tiersmith_dir::Dir;
 use tiersmith_store::{LentIn, TierSpec};
 
 use super::cloud_disk;
@@ -65,21 +66,24 @@ fn refused(named: &Path, why: &str) -> Error {
     Error::Usage(format!("--passthrough-dir {}: {why}. Nothing was changed", named.display()))
 }
 
-/// Where the directory is, without links.
+/// Where the directory is, without links: those on the way are followed where they are trusted, as
+/// on the way to a tier.
 fn fitting(named: &Path, place: &Place, at: &Path) -> Result<PathBuf> {
     let refuse = |why: &str| Err(refused(named, why));
-    let directory = match named.canonicalize() {
+    // Whatever name in it: what is opened is the directory.
+    let found = Dir::holding(&named.join("any")).and_then(|(dir, _)| dir.where_it_is());
+    let directory = match found {
         Ok(found) => found,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             return refuse("there is no such directory; make it on flash, for this user alone");
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => {
+            return refuse("that is no directory");
         }
         Err(e) => return refuse(&e.to_string()),
     };
     if directory.to_str().is_none() {
         return refuse("its path has bytes that are not UTF-8; give another one");
-    }
-    if !directory.is_dir() {
-        return refuse("that is no directory");
     }
     let mounts = Mounts::read();
     let within = [place.path(), &place.vault(), at];

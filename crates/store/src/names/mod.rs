@@ -456,8 +456,9 @@ impl Namespace {
         let stat = at.stat(&*self.env.home).map_err(Error::io("cannot stat", path))?;
         let victim = self.find(&stat).filter(|_| stat.nlink <= 1);
         let settled = self.hold_open(victim.as_ref(), settled)?;
-        self.before_last_name_goes(victim.as_ref());
-        let gone = at.unlink(&*self.env.home).map_err(Error::io("cannot unlink", path));
+        let gone = self
+            .before_last_name_goes(victim.as_ref())
+            .and_then(|()| at.unlink(&*self.env.home).map_err(Error::io("cannot unlink", path)));
         if let Some(file) = self.find(&stat) {
             self.homeward.mark_changed(&file);
         }
@@ -484,17 +485,18 @@ impl Namespace {
         }
     }
 
-    /// Step 1.
-    pub(crate) fn before_last_name_goes(&self, victim: Option<&Arc<FileState>>) {
-        if let Some(placed) = victim.and_then(|f| f.placed.as_ref()) {
-            if placed.tier.planted.is(Planted::UnlinkFreesFirst) {
-                placed.free_slot();
-                return;
-            }
-            if !placed.tier.planted.is(Planted::UnlinkUnsaid) {
-                placed.set_flag(UNLINKING, true);
-            }
+    /// Step 1. The name stays when the medium did not take that down: the next attach would miss
+    /// a file that the tier has newer blocks of.
+    pub(crate) fn before_last_name_goes(&self, victim: Option<&Arc<FileState>>) -> Result<()> {
+        let Some(placed) = victim.and_then(|f| f.placed.as_ref()) else { return Ok(()) };
+        if placed.tier.planted.is(Planted::UnlinkFreesFirst) {
+            placed.free_slot();
+            return Ok(());
         }
+        if !placed.tier.planted.is(Planted::UnlinkUnsaid) {
+            placed.set_flag(UNLINKING, true);
+        }
+        self.homeward.word_is_kept(&placed.tier)
     }
 
     /// Steps 3 to 5, or back to before step 1 when home refused.

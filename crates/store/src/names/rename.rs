@@ -60,13 +60,13 @@ impl Namespace {
         });
         let victim = victim.and_then(|stat| self.find(&stat));
         let settled = self.hold_open(victim.as_ref(), settled)?;
-        self.before_last_name_goes(victim.as_ref());
+        let announced = self.before_last_name_goes(victim.as_ref());
         let mut new_paths = self.moved(&moved, from, to);
         let exchanged = target.filter(|_| flags == RenameFlags::Exchange);
         if let Some(other) = &exchanged {
             new_paths.extend(self.moved(other, to, from));
         }
-        let gone = {
+        let gone = announced.and_then(|()| {
             // Files are opened by their paths: not while home has one name and the file the other.
             let _renaming = self.home_files.renaming();
             let gone = rename();
@@ -77,7 +77,7 @@ impl Namespace {
                 }
             }
             gone.map_err(Error::io("cannot rename", from))
-        };
+        });
         if gone.is_ok() {
             for (file, path) in &new_paths {
                 self.now_called(file, path);

@@ -52,6 +52,9 @@ pub(crate) fn refuse_unfit(given: &LentIn, syncs: bool) -> Result<()> {
     let path = &given.directory;
     let dir = Dir::open(path).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => unfit(path, format!("it is not there. {REMEDY}")),
+        io::ErrorKind::NotADirectory => {
+            unfit(path, format!("it is a link, or no directory. {REMEDY}"))
+        }
         _ => unfit(path, e.to_string()),
     })?;
     if let Some(why) = why_not_kept(path) {
@@ -60,16 +63,20 @@ pub(crate) fn refuse_unfit(given: &LentIn, syncs: bool) -> Result<()> {
             format!("{why}, and a power cut would take what only the redo has; name one on flash"),
         ));
     }
-    try_out(&dir, syncs).map_err(|e| unfit(path, format!("a file was tried there: {e}")))
+    match try_out(&dir, syncs) {
+        // What may be lent there is the only copy: no room for more is no reason to keep it back.
+        Err(e) if !given.is_new && is_full(&e) => Ok(()),
+        tried => tried.map_err(|e| unfit(path, format!("a file was tried there: {e}"))),
+    }
+}
+
+fn is_full(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Makes a file as a plain file is made, and removes it.
 fn try_out(dir: &Dir, syncs: bool) -> io::Result<()> {
-    let name = format!(".tiersmith-try-{}", std::process::id());
-    let file = dir.make_file(&name, 0o600, None)?;
-    // Its name goes first: a kill leaves nothing.
-    dir.remove(&name)?;
-    let fd = OwnedFd::from(file);
+    let fd = OwnedFd::from(make_to_try(dir)?);
     filled(&fd, None, syncs, 4096)?;
     match is_only_opening(fd.as_fd()) {
         Ok(true) => Ok(()),
@@ -77,6 +84,29 @@ fn try_out(dir: &Dir, syncs: bool) -> io::Result<()> {
         Err(e) => {
             Err(io::Error::other(format!("its file system does not say who has a file open ({e})")))
         }
+    }
+}
+
+/// A file whose name is gone already: a kill leaves nothing, or in the moment between an empty file.
+fn make_to_try(dir: &Dir) -> io::Result<std::fs::File> {
+    // In another container a process may have the same number, and have one there now.
+    let mut names = (0..100).map(|n| format!(".tiersmith-try-{}-{n}", std::process::id()));
+    loop {
+        let Some(name) = names.next() else { return Err(io::ErrorKind::AlreadyExists.into()) };
+        match dir.make_file(&name, 0o600, None) {
+            Ok(file) => return dir.remove(&name).map(|()| file),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Whether two paths may lead to one directory, as those of a file system that is mounted twice.
+pub(crate) fn may_be_one(one: &Path, other: &Path) -> bool {
+    let found = |path| Dir::open(path).and_then(|dir| dir.found());
+    match (found(one), found(other)) {
+        (Ok(one), Ok(other)) => one.same_file(&other),
+        _ => true,
     }
 }
 
@@ -106,6 +136,7 @@ impl PlainDir {
     ) -> Result<(Self, bool)> {
         let refused = |e: io::Error| unfit(&given.directory, e.to_string());
         let place = Self::within(&given.directory, tier, syncs).map_err(refused)?;
+        let refused = |e| unfit(&given.directory, format!("{}: {e}", place.path.display()));
         match place.directory() {
             Ok(_) => Ok((place, false)),
             Err(e) if e.kind() == io::ErrorKind::NotFound && given.is_new => {
@@ -170,6 +201,11 @@ mod tests {
             return;
         }
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "a trial is left");
+        // One of a process of this number that was killed, or is in another container.
+        let left = dir.path().join(format!(".tiersmith-try-{}-0", std::process::id()));
+        std::fs::write(&left, "").unwrap();
+        refuse_unfit(&given(dir.path(), true), false).unwrap();
+        std::fs::remove_file(&left).unwrap();
         let (ours, other) = ([7; 16], [8; 16]);
         let missing = PlainDir::found_within(&given(dir.path(), false), ours, false).unwrap_err();
         assert!(missing.to_string().contains("is not there. If its file"), "{missing}");

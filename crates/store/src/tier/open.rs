@@ -356,6 +356,14 @@ fn log_places<'a>(
     })
 }
 
+/// The uuid of the tier that [`format`] makes with these random numbers.
+pub(crate) fn uuid_of(random: [u64; 3]) -> [u8; 16] {
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&random[0].to_le_bytes());
+    uuid[8..].copy_from_slice(&random[1].to_le_bytes());
+    uuid
+}
+
 /// Writes empty structures and superblocks in state `Attaching`; the home has so many `files` for
 /// this tier.
 ///
@@ -387,9 +395,7 @@ pub(crate) fn format(
     let slots = spec.slot_count(len, files);
     // A device does not grow.
     let reachable = members.iter().map(|m| m.medium.max_len()).min().unwrap_or(len);
-    let mut tier_uuid = [0; 16];
-    tier_uuid[..8].copy_from_slice(&random[0].to_le_bytes());
-    tier_uuid[8..].copy_from_slice(&random[1].to_le_bytes());
+    let tier_uuid = uuid_of(random);
     let superblocks: Vec<Superblock> = (0..members.len() as u32)
         .map(|n| Superblock {
             state: TierState::Attaching,
@@ -504,6 +510,15 @@ fn newest_last(member: &Member) -> [u64; 2] {
     if a > b { [second, first] } else { [first, second] }
 }
 
+/// When a write to a tier of these members is durable.
+pub(crate) fn durability(members: &[Member], spec: &TierSpec) -> Durability {
+    if spec.medium == Medium::Ephemeral {
+        return Durability::Never;
+    }
+    let each = members.iter().map(|member| member.medium.durability());
+    each.fold(Durability::OnReturn, Durability::and)
+}
+
 /// A tier in DRAM, its allocator empty until the maps have been read.
 pub(crate) fn assemble(
     members: Vec<Member>,
@@ -529,13 +544,7 @@ pub(crate) fn assemble(
         member.medium.mapped().set_metadata_range(*start);
     }
     let first = &superblocks[0];
-    let durability = match spec.medium {
-        Medium::Ephemeral => Durability::Never,
-        _ => members
-            .iter()
-            .map(|member| member.medium.durability())
-            .fold(Durability::OnReturn, Durability::and),
-    };
+    let durability = durability(&members, spec);
     let allocator = Census::new(&geometry, first.data_start).into_allocator();
     // The allocator has nothing before the maps are read.
     let frames_of = |len| geometry.units(len) * geometry.unit_frames();

@@ -187,6 +187,52 @@ fn a_tier_on_flash_lends_in_the_named_directory_alone_and_finds_it_again_or_refu
 }
 
 #[test]
+fn a_tier_is_as_it_was_when_its_own_directory_cannot_be_made() {
+    let Some(place) = Place::new() else { return };
+    let seeded = |home: &str| {
+        let options = Options { seed: Some(7), ..options() };
+        attach(&place.path(home), &[place.spec(Some("besides"))], options)
+    };
+    seeded("db").unwrap().detach().unwrap();
+    // Of a tier that is made anew, what another program needs may be in the first blocks.
+    let before = fs::read(place.path("fast")).unwrap();
+    let home = seeded("db").unwrap();
+    let own = place.left_in("besides").remove(0);
+    home.detach().unwrap();
+    fs::write(place.path("fast"), &before).unwrap();
+    // Another tier gets the same uuid, and something else has the name of its directory.
+    fs::write(&own, "mine").unwrap();
+    fs::create_dir(place.path("other")).unwrap();
+    for home in ["db", "other"] {
+        let said = seeded(home).unwrap_err().to_string();
+        assert!(said.contains(own.to_str().unwrap()), "{said}");
+        assert!(said.contains("Not a directory") && said.contains("Nothing was changed"), "{said}");
+        assert!(fs::read(place.path("fast")).unwrap() == before, "the tier was formatted");
+        assert!(!place.path(home).join(".tiersmith").exists(), "{home} has a note");
+    }
+    assert_eq!(fs::read(&own).unwrap(), b"mine");
+    fs::remove_file(own).unwrap();
+    seeded("db").unwrap().detach().unwrap();
+}
+
+#[test]
+fn a_named_directory_is_the_same_by_another_path_and_none_by_a_link() {
+    let Some(place) = Place::new() else { return };
+    std::os::unix::fs::symlink(place.path("."), place.path("way")).unwrap();
+    drop(place.attach_in(Some("besides")).unwrap());
+    // Nothing is lent, and the tier's own directory is empty; the note has the other path then.
+    drop(place.attach_in(Some("way/besides")).unwrap());
+    assert_eq!(place.left_in("besides").len(), 1, "the tier's own directory is gone");
+    drop(place.again().unwrap());
+    fs::rename(place.path("besides"), place.path("moved")).unwrap();
+    std::os::unix::fs::symlink("moved", place.path("besides")).unwrap();
+    let said = place.again().unwrap_err().to_string();
+    assert!(said.contains("it is a link") && said.contains("--passthrough-dir"), "{said}");
+    place.attach_in(Some("moved")).unwrap().detach().unwrap();
+    assert_eq!(place.left_in("moved").len(), 0);
+}
+
+#[test]
 fn a_directory_for_lent_files_is_refused_in_memory_and_for_a_tier_that_is_not_on_flash() {
     let Some(place) = Place::new() else { return };
     let given =
@@ -220,6 +266,10 @@ impl Machine {
     }
 
     fn attach(&self) -> AttachedHome {
+        self.try_to_attach().unwrap()
+    }
+
+    fn try_to_attach(&self) -> Result<AttachedHome, Error> {
         let device = self.disk.clone();
         let member = TestMember {
             mapping: Arc::new(Mapping::in_memory(&[0; 4096], 0)),
@@ -228,7 +278,29 @@ impl Machine {
         };
         let tiers = vec![(spec("/simulated/fast".into(), Medium::Flash), vec![member])];
         let (home, lent) = (self.home.clone(), self.lent.clone());
-        attach_simulated_lending(home, lent, tiers, &profile(), options()).unwrap()
+        attach_simulated_lending(home, lent, tiers, &profile(), options())
+    }
+
+    /// With two files of redo that are synced, and one of them lent and written by the kernel.
+    fn lent() -> (Self, AttachedHome) {
+        let machine = Self::new();
+        let home = machine.attach();
+        for (name, fill) in [("0.seg", 3), ("1.seg", 4)] {
+            let file = home.open(name, OpenMode::CREATE).unwrap();
+            file.write(0, &vec![fill; LEN]).unwrap();
+            file.sync().unwrap();
+        }
+        let file = home.open("0.seg", OpenMode::WRITE).unwrap();
+        kernel_write(&file.lend().unwrap().unwrap(), 0, &[5; 4096]).unwrap();
+        (machine, home)
+    }
+
+    /// Both files, as [`Machine::lent`] left them.
+    fn check(home: &AttachedHome, how: &str) {
+        let mut expected = vec![3; LEN];
+        expected[..4096].fill(5);
+        assert!(contents(home, "0.seg") == expected, "{how}");
+        assert!(contents(home, "1.seg") == vec![4; LEN], "{how}");
     }
 
     /// The plain files that there are, with their bytes.
@@ -249,17 +321,12 @@ fn a_log_that_fails_leaves_every_plain_file_and_whoever_writes_is_told() {
     ];
     for (what, step) in steps {
         for nth in 1.. {
-            let machine = Machine::new();
-            let home = machine.attach();
+            let (machine, home) = Machine::lent();
             let probe = home.open("probe.db", OpenMode::CREATE).unwrap();
             probe.write(0, &[1; 4096]).unwrap();
-            for (name, fill) in [("0.seg", 3), ("1.seg", 4)] {
-                let file = home.open(name, OpenMode::CREATE).unwrap();
-                file.write(0, &vec![fill; LEN]).unwrap();
-                file.sync().unwrap();
-            }
-            let file = home.open("0.seg", OpenMode::WRITE).unwrap();
-            kernel_write(&file.lend().unwrap().unwrap(), 0, &[5; 4096]).unwrap();
+            // What nobody has open is gone for good when it is removed.
+            let open = |name| (what != "unlink").then(|| home.open(name, OpenMode::WRITE).unwrap());
+            let (file, other) = (open("0.seg"), home.open("1.seg", OpenMode::WRITE).unwrap());
             let before = machine.plains();
             machine.disk.fail_nth_sync(nth);
             let done = step(&home);
@@ -272,26 +339,65 @@ fn a_log_that_fails_leaves_every_plain_file_and_whoever_writes_is_told() {
             }
             let now = machine.plains();
             assert!(before.iter().all(|one| now.contains(one)), "{what} {nth}: {before:?} {now:?}");
+            // The first sync is that of the word that says it.
+            let begun = if what == "unlink" { nth > 1 } else { false };
+            assert_eq!(done.as_ref().is_ok_and(|done| *done), begun, "{what} {nth}");
+            let stays = machine.home.paths().iter().any(|path| &**path == Path::new("0.seg"));
+            assert_eq!(stays, !begun, "{what} {nth}: at home");
             if what == "lend" {
-                assert!(!matches!(done, Ok(true)), "the kernel has a file: {nth}");
                 assert_eq!(now.len(), 2, "{what} {nth}: the line may say lent by now");
+                if nth == 1 {
+                    let stats = home.stats().lending;
+                    assert_eq!(stats.files, 1, "it has become lent");
+                    assert!(stats.refused.unwrap().contains("nothing more is written"));
+                }
             }
+            // Nothing more becomes lent: no plain file is made, and none is handed out.
+            assert!(other.lend().is_err(), "{what} {nth}: the kernel has a file");
+            assert_eq!(machine.plains(), now, "{what} {nth}: a plain file was made or is gone");
             // No write or sync of a lent file succeeds that might not count.
             if what == "give back" {
-                assert!(done.is_err(), "{nth}");
+                let file = file.as_ref().unwrap();
                 assert!(file.write(0, &[6; 10]).is_err() && file.sync().is_err(), "{nth}");
                 assert!(file.lend().is_err(), "{nth}");
             }
-            drop((file, probe, home));
+            drop((file, other, probe, home));
             let home = machine.attach();
-            if what != "unlink" && what != "truncate" {
-                let mut expected = vec![3; LEN];
-                expected[..4096].fill(5);
-                assert!(contents(&home, "0.seg") == expected, "{what} {nth}");
-                assert!(contents(&home, "1.seg") == vec![4; LEN], "{what} {nth}");
+            if what != "unlink" && what != "truncate" || what == "unlink" && nth == 1 {
+                Machine::check(&home, &format!("{what} {nth}"));
             }
             home.detach().unwrap();
             assert_eq!(machine.plains(), [], "{what} {nth}: a plain file is left after detach");
+        }
+    }
+}
+
+#[test]
+fn a_log_that_fails_in_recovery_leaves_plain_files_that_its_last_word_says_are_of_no_use() {
+    let mut failed = 0;
+    for cut in 1.. {
+        for nth in 1.. {
+            let (machine, home) = Machine::lent();
+            machine.disk.fail_nth_sync(cut);
+            let given_back = home.give_back("0.seg");
+            machine.disk.fail_nth_sync(0);
+            if given_back.is_ok() {
+                assert!(cut > 1 && failed > 0);
+                return;
+            }
+            drop(home);
+            // Now the log says one thing, and after a power cut it may say another.
+            let before = machine.plains();
+            machine.disk.fail_nth_sync(nth);
+            let attached = machine.try_to_attach();
+            machine.disk.fail_nth_sync(0);
+            if let Ok(home) = attached {
+                Machine::check(&home, &format!("{cut} {nth}"));
+                break;
+            }
+            failed += 1;
+            assert_eq!(machine.plains(), before, "{cut} {nth}");
+            Machine::check(&machine.attach(), &format!("{cut} {nth}, then"));
         }
     }
 }
