@@ -64,6 +64,9 @@ const fn setting(
 /// Why settings about how durable writes are cannot be changed.
 const DURABLE: &str = "every write is durable in the tier";
 
+/// Why `io-threads-do-reads` cannot be changed.
+const READS: &str = "the threads that send replies also read requests";
+
 const SETTINGS: &[Setting] = &[
     setting("aclfile", "", Takes::Text, false),
     setting("acllog-max-len", "128", Takes::Number(0, 1 << 20), true),
@@ -78,6 +81,7 @@ const SETTINGS: &[Setting] = &[
     setting("hash-max-listpack-entries", "512", Takes::Number(0, 1 << 62), true),
     setting("hash-max-listpack-value", "64", Takes::Bytes, true),
     setting("io-threads", "1", Takes::Number(1, 128), false),
+    setting("io-threads-do-reads", "yes", Takes::Fixed(&["yes"], READS), false),
     setting("latency-monitor-threshold", "0", Takes::Number(0, 1 << 40), true),
     setting("latency-tracking", "yes", Takes::YesNo, true),
     setting("latency-tracking-info-percentiles", "50 99 99.9", Takes::Percentiles, true),

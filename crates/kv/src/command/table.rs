@@ -266,7 +266,7 @@ rows! {
         "ttl" 2 RF, k::ttl, "The seconds until a key expires";
         "type" 2 RF, k::type_of, "The type of a value";
         "unlink" -2 WFX, k::del, "Remove keys";
-        "wait" 3 0, q::wait, "Wait until replicas have what this client wrote";
+        "wait" 3 N, q::wait, "Wait until replicas have what this client wrote";
     }
     "transactions" {
         "discard" 1 FAST | NOT_QUEUED | N, t::discard, "Forget a transaction";

@@ -105,6 +105,8 @@ pub struct Server {
     deaf: bool,
     /// Clients that have got what they waited for, and may have sent more.
     resumed: Vec<u64>,
+    /// Nobody has sent anything since the loop looked before.
+    idle: bool,
     /// Requests that were read and are not executed yet; empty between two clients.
     ahead: Ahead,
     /// Read and send for a batch of clients.
@@ -217,6 +219,7 @@ impl Server {
             looked: Instant::now(),
             deaf: false,
             resumed: Vec::new(),
+            idle: true,
             ahead: Ahead::default(),
             threads,
             read: Vec::new(),
@@ -263,6 +266,7 @@ impl Server {
                 Err(errno) => return Err(system("wait for clients")(errno)),
             }
             let _ = self.shared.events.record(waits::IDLE, start);
+            self.idle = ready.is_empty();
             let late = self.keys.heap().planted().is(Planted::AnsweredBeforeCommit);
             if late {
                 self.commit();

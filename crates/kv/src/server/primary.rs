@@ -74,6 +74,8 @@ pub(super) struct Primary {
     copying: Option<Copying>,
     /// The copy can go on at once.
     pub(super) busy: bool,
+    /// Until when clients come before the copy.
+    rests_until: Instant,
     pinged: Instant,
     signed: Instant,
     /// Since when there is no replica.
@@ -87,6 +89,7 @@ impl Primary {
             backlog: Backlog::default(),
             copying: None,
             busy: false,
+            rests_until: now,
             pinged: now,
             signed: now,
             alone_since: now,
@@ -236,7 +239,15 @@ impl Server {
             self.primary.copying = Some(copying);
             return;
         }
-        match self.read_copy(&mut copying) {
+        let began = Instant::now();
+        if !self.idle && began < self.primary.rests_until {
+            (self.primary.busy, self.primary.copying) = (true, Some(copying));
+            return;
+        }
+        let read = self.read_copy(&mut copying);
+        // While clients are served, a copy gets half of the time, however small their batches are.
+        self.primary.rests_until = began + 2 * began.elapsed();
+        match read {
             Ok(read) => {
                 let done = self.give_copy(&mut copying, read);
                 self.primary.busy = !done;

@@ -103,7 +103,7 @@ fn only_keys_that_expire_go_where_the_policy_says_so() {
 #[test]
 fn without_a_policy_what_needs_space_is_refused_and_nothing_goes() {
     let directory = tempfile::tempdir().unwrap();
-    let (_served, mut client) = limited(directory.path(), "noeviction");
+    let (served, mut client) = limited(directory.path(), "noeviction");
     let mut keys = 0;
     while set(&mut client, &format!("k{keys}"), "") == text("OK") {
         keys += 1;
@@ -112,6 +112,13 @@ fn without_a_policy_what_needs_space_is_refused_and_nothing_goes() {
     assert!(keys > 2000, "{keys}");
     assert_eq!(client.say("DBSIZE"), Value::Int(keys));
     assert!(error(client.say("RPUSH l 1")).starts_with("OOM"));
+    // Another reason to refuse a command comes first, as in Redis.
+    assert!(error(client.say("RPUSH l")).starts_with("ERR wrong number of arguments"));
+    assert!(error(client.say("XGROUP SOME s g")).starts_with("ERR unknown subcommand"));
+    client.say("ACL SETUSER reader on nopass ~* +get +auth");
+    let mut reader = served.connect();
+    assert_eq!(reader.say("AUTH reader any"), text("OK"));
+    assert!(error(reader.say("SET x 1")).starts_with("NOPERM"));
     assert_eq!(client.say("STRLEN k0"), Value::Int(1000));
     let script = |client: &mut Client, text: &str| client.ask(&[b"EVAL", text.as_bytes(), b"0"]);
     assert_eq!(script(&mut client, "return redis.call('strlen', 'k1')"), Value::Int(1000));

@@ -47,16 +47,16 @@ pub(super) const WRITES: u8 = 2;
 /// A command or subcommand.
 #[derive(Debug)]
 pub(crate) struct Command {
-    pub(in super::super) name: &'static str,
-    pub(in super::super) arity: i64,
-    pub(in super::super) flags: Vec<&'static str>,
+    pub(crate) name: &'static str,
+    pub(crate) arity: i64,
+    pub(crate) flags: Vec<&'static str>,
     /// First key, last key (negative: from the end), step.
-    pub(in super::super) places: [i64; 3],
+    pub(crate) places: [i64; 3],
     /// A bit for each category.
     pub(super) categories: u32,
     /// Its subcommands, as places in the catalogue.
     pub(super) children: Vec<usize>,
-    pub(in super::super) keys: Vec<Spec>,
+    pub(crate) keys: Vec<Spec>,
 }
 
 /// Where keys begin.
@@ -79,9 +79,9 @@ pub(crate) enum Find {
 /// A key specification.
 #[derive(Clone, Debug)]
 pub(crate) struct Spec {
-    pub(in super::super) begin: Begin,
-    pub(in super::super) find: Find,
-    pub(in super::super) flags: Vec<&'static str>,
+    pub(crate) begin: Begin,
+    pub(crate) find: Find,
+    pub(crate) flags: Vec<&'static str>,
     access: u8,
     /// It is no channel.
     is_key: bool,
@@ -182,30 +182,39 @@ impl Command {
     }
 
     /// Whether it can have keys.
-    pub(in super::super) fn has_keys(&self) -> bool {
+    pub(crate) fn has_keys(&self) -> bool {
         self.keys.iter().any(|spec| spec.is_key)
     }
 
+    /// Whether it is a subcommand that says how the command is used.
+    pub(crate) fn helps(&self) -> bool {
+        self.name.ends_with("|help")
+    }
+
     /// The names of its categories.
-    pub(in super::super) fn categories(&self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn categories(&self) -> impl Iterator<Item = &'static str> {
         (0..CATEGORIES.len()).filter(|one| self.is_in(*one)).map(|one| CATEGORIES[one])
     }
 
     /// Whether it is refused where the memory is full.
-    pub(in super::super) fn takes_space(&self) -> bool {
+    pub(crate) fn takes_space(&self) -> bool {
         self.flags.contains(&"denyoom")
     }
 
     /// The keys among the arguments of this command: their places, and what is done with them, in
-    /// the words of Redis.
-    pub(in super::super) fn keys_with_flags(
+    /// the words of Redis; nothing: there are fewer arguments than a number of keys says.
+    pub(crate) fn keys_with_flags(
         &self,
         args: &Arguments<'_>,
-    ) -> Vec<(usize, Vec<&'static str>)> {
+    ) -> Option<Vec<(usize, Vec<&'static str>)>> {
+        let specs = || self.keys.iter().filter(|spec| spec.is_key);
+        if specs().any(|spec| spec.lacks_keys(args)) {
+            return None;
+        }
         let has = |from: usize, names: &[&str]| {
             args.iter().skip(from).any(|one| names.contains(&word(one).as_str()))
         };
-        let found = self.keys.iter().filter(|spec| spec.is_key).flat_map(|spec| {
+        let found = specs().flat_map(|spec| {
             let flags = match self.name {
                 "set" if has(3, &["get"]) => vec!["RW", "access", "update"],
                 "set" => vec!["OW", "update"],
@@ -217,7 +226,7 @@ impl Command {
         });
         let mut found: Vec<_> = found.collect();
         found.extend(self.stores_at(args).map(|at| (at, vec!["OW", "update"])));
-        found
+        Some(found)
     }
 
     /// Where SORT stores what it found: the last STORE counts. What options take are no options.
@@ -263,6 +272,23 @@ impl Command {
 }
 
 impl Spec {
+    /// Whether it wants keys that are not there.
+    fn lacks_keys(&self, args: &Arguments<'_>) -> bool {
+        match (self.begin, self.find) {
+            (Begin::At(from), Find::Count { at, first, step }) => {
+                let number = usize::try_from(from + at).ok().and_then(|at| args.get(at));
+                let number = number.and_then(|text| integer(text));
+                let last = number.and_then(|number| {
+                    let number = isize::try_from(number).ok().filter(|number| *number > 0)?;
+                    (number - 1).checked_mul(step)?.checked_add(from + first)
+                });
+                last.is_none_or(|last| last >= args.len() as isize)
+            }
+            (Begin::At(from), Find::Range { .. }) => from >= args.len() as isize,
+            _ => false,
+        }
+    }
+
     fn keys(&self, args: &Arguments<'_>) -> Vec<usize> {
         let count = args.len() as isize;
         let first = match self.begin {

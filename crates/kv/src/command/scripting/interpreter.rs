@@ -715,7 +715,9 @@ impl Caller<'_, '_> {
             return Err(Refusal::Said("ERR Unknown Redis command called from script"));
         }
         let resets = row.name == "cluster" && words[1].eq_ignore_ascii_case(b"reset");
-        if row.flags & flag::NOT_IN_SCRIPT != 0 || resets {
+        // Some subcommands of what is refused are not: those that help.
+        let helps = || acl::described_with(row.name, words).is_some_and(|one| one.helps());
+        if (row.flags & flag::NOT_IN_SCRIPT != 0 && !helps()) || resets {
             return Err(Refusal::Said("ERR This Redis command is not allowed from script"));
         }
         acl::refuse_in_script(&mut self.context, row, words)?;
