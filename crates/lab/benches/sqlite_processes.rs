@@ -5,14 +5,17 @@
 //! `target/bench/sqlite_processes.json`. Needs root and `/dev/fuse`.
 //!
 //! Each process commits updates of one row, one after another: WAL, `synchronous = FULL`, the
-//! default checkpoint, and a busy timeout, since SQLite lets one process write at a time. The home
-//! is in the build folder; the tier is in `/dev/shm` where it has room and stands for persistent
-//! memory (EMULATED). On tmpfs nothing survives a power cut. The places take turns, round by round.
+//! default checkpoint, and a busy timeout, since SQLite lets one process write at a time. Homes are
+//! in the build folder; tiers are in `/dev/shm` where it has room and stand for persistent memory
+//! (EMULATED). One home has its pages in the page cache, as the profile `sqlite` has by itself, and
+//! one is attached with atomic pages. On tmpfs nothing survives a power cut. The places take turns,
+//! round by round.
 //!
 //! | key of `ratios` | is |
 //! |---|---|
 //! | `sqlite_N_processes_over_disk` | commits per second of N processes together, mounted home over disk: more is better |
 //! | `sqlite_N_processes_over_tmpfs` | the same over tmpfs |
+//! | `sqlite_N_processes_atomic_over_tmpfs` | the same with atomic pages |
 //!
 //! Deliberately absent: the VFS, which serves one process (`crates/sqlite/benches/commits.rs`).
 
@@ -36,7 +39,8 @@ use tiersmith_store::Profile;
 type Failed = Box<dyn Error>;
 
 const PROCESSES: [u32; 3] = [1, 2, 4];
-const PLACES: [&str; 3] = ["on the disk", "on tmpfs", "in the mounted home"];
+const PLACES: [&str; 4] =
+    ["on the disk", "on tmpfs", "in the mounted home", "in a mounted home with atomic pages"];
 const ROWS: u32 = 10_000;
 /// In the environment of a process that commits: its database, for how many milliseconds, its
 /// number.
@@ -71,8 +75,8 @@ fn main() -> ExitCode {
 
 fn measure(report: &mut Report, leftovers: &Leftovers) -> Result<(), Failed> {
     let wishes = place::Wishes {
-        home_bytes: 64 << 20,
-        tier_bytes: TIER_BYTES,
+        home_bytes: 128 << 20,
+        tier_bytes: 2 * TIER_BYTES,
         members: 1,
         ..place::Wishes::default()
     };
@@ -80,29 +84,35 @@ fn measure(report: &mut Report, leftovers: &Leftovers) -> Result<(), Failed> {
     let TierPlace::Directory(tier) = &places.tier else {
         return Err("the tier is no directory".into());
     };
-    let (disk, memory, home) =
-        (places.home.join("disk"), tier.join("plain"), places.home.join("home"));
-    for dir in [&disk, &memory, &home] {
-        std::fs::create_dir(dir)?;
-    }
-    let attach = mounted::Wishes {
-        profile: Profile::named("sqlite")?,
-        member: tier.join("member"),
-        bytes: TIER_BYTES,
-        medium: places.medium,
-        holds_nothing: false,
-        atomic_pages: true,
-        home_model: None,
-    };
-    let mount = MountedHome::new(&home, &attach, leftovers)?;
+    let dirs = [
+        places.home.join("disk"),
+        tier.join("plain"),
+        places.home.join("home"),
+        places.home.join("atomic"),
+    ];
+    dirs.iter().try_for_each(std::fs::create_dir)?;
     if places.emulated() {
         report.warn("the tier is EMULATED: memory stands for persistent memory".to_owned());
     }
-    report.note(mount.remark().unwrap_or_default());
+    let mut mounts = Vec::new();
+    for (home, atomic_pages) in dirs[2..].iter().zip([false, true]) {
+        let attach = mounted::Wishes {
+            profile: Profile::named("sqlite")?,
+            member: tier.join(format!("member{}", mounts.len())),
+            bytes: TIER_BYTES,
+            medium: places.medium,
+            holds_nothing: false,
+            atomic_pages,
+            home_model: None,
+        };
+        let mount = MountedHome::new(home, &attach, leftovers)?;
+        report.note(mount.remark().unwrap_or_default());
+        mounts.push(mount);
+    }
     report.version("sqlite", rusqlite::version());
     report.config("home_is_on", places.home_is_on.kind.as_str());
     report.config("tier_is_on", places.tier_is_on.kind.as_str());
-    let databases = [&disk, &memory, &home].map(|dir| dir.join("app.db"));
+    let databases = dirs.map(|dir| dir.join("app.db"));
     for database in &databases {
         fill(database)?;
     }
@@ -117,19 +127,19 @@ fn measure(report: &mut Report, leftovers: &Leftovers) -> Result<(), Failed> {
     }
     for processes in PROCESSES {
         let group = group(processes);
-        for (key, peer) in [("disk", PLACES[0]), ("tmpfs", PLACES[1])] {
-            let key = format!("sqlite_{processes}_processes_over_{key}");
-            report.ratio_of_medians(&key, (&group, PLACES[2]), (&group, peer));
+        for (key, place, peer) in [
+            ("over_disk", PLACES[2], PLACES[0]),
+            ("over_tmpfs", PLACES[2], PLACES[1]),
+            ("atomic_over_tmpfs", PLACES[3], PLACES[1]),
+        ] {
+            let key = format!("sqlite_{processes}_processes_{key}");
+            report.ratio_of_medians(&key, (&group, place), (&group, peer));
         }
     }
-    for database in &databases {
-        let sound: String =
-            open(database)?.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
-        if sound != "ok" {
-            return Err(format!("{}: integrity_check: {sound}", database.display()).into());
-        }
+    databases.iter().try_for_each(|database| is_sound(database))?;
+    for mount in mounts {
+        mount.unmount()?;
     }
-    mount.unmount()?;
     Ok(())
 }
 
@@ -152,6 +162,16 @@ fn fill(database: &Path) -> rusqlite::Result<()> {
         filling.execute("INSERT INTO rows VALUES (?1, 0, hex(zeroblob(50)))", [id])?;
     }
     filling.commit()
+}
+
+/// What is in a database after the run is what must be there.
+fn is_sound(database: &Path) -> Result<(), Failed> {
+    let sound: String =
+        open(database)?.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
+    if sound != "ok" {
+        return Err(format!("{}: integrity_check: {sound}", database.display()).into());
+    }
+    Ok(())
 }
 
 /// Commits per second of so many processes together.

@@ -83,6 +83,7 @@ impl MountedHome {
         let (sync_on_write, _) = tiersmith_mount::sync_on_write_for(wishes.profile.name());
         let asked = tiersmith_mount::Options {
             sync_on_write: sync_on_write && !wishes.holds_nothing && !wishes.medium.is_on_disk(),
+            sync_in_redo_only: true,
             atomic_pages: wishes.atomic_pages,
             xattrs_if_any: tiersmith_mount::xattrs_if_any_for(wishes.profile.name()),
             ..tiersmith_mount::Options::default()

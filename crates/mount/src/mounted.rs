@@ -132,13 +132,22 @@ pub fn mount(home: AttachedHome, at: &Path, options: &Options) -> Result<Mounted
 /// Mounts the home with as many connections as its options need.
 fn mount_parts(home: &AttachedHome, at: &Path, options: &Options) -> Result<Mounted, Error> {
     let point = || Point::find(home, at);
-    if options.atomic_pages {
+    let lent = lent_directory(home, options);
+    let syncs_apart = options.sync_on_write && options.sync_in_redo_only && lent.is_some();
+    if options.atomic_pages && !syncs_apart {
         let connection = Connection { at, part: Part::default(), point: &point };
         return connect(home, options, &connection);
     }
-    let redo = redo_directory(home, options);
-    let part = Part { without: redo.clone(), write_back: true, ..Part::default() };
-    let rest = Options { sync_on_write: false, passthrough: false, lend: false, ..options.clone() };
+    let redo = lent.filter(|directory| is_there(home, directory));
+    let write_back = !options.atomic_pages;
+    let part = Part { without: redo.clone(), write_back, ..Part::default() };
+    let rest = Options {
+        sync_on_write: false,
+        passthrough: options.passthrough && !write_back,
+        // Redo that comes to a home without its directory.
+        lend: options.lend && !write_back && redo.is_none(),
+        ..options.clone()
+    };
     let mut mounted = connect(home, &rest, &Connection { at, part, point: &point })?;
     mounted.options = options.clone();
     mounted.report.redo_at = redo;
@@ -146,14 +155,18 @@ fn mount_parts(home: &AttachedHome, at: &Path, options: &Options) -> Result<Moun
     Ok(mounted)
 }
 
-/// The directory of the redo that can be lent, if it is to have a connection of its own:
-/// passthrough and pages that the kernel writes back exclude each other on one.
-fn redo_directory(home: &AttachedHome, options: &Options) -> Option<PathBuf> {
+/// The directory of the redo that can be lent, if it may have a connection of its own: passthrough
+/// and pages that the kernel writes back exclude each other on one, and so do writes that are
+/// durable on return and names that wait for a sync.
+fn lent_directory(home: &AttachedHome, options: &Options) -> Option<PathBuf> {
     let may = options.lend && rustix::process::geteuid().is_root();
-    let directory = home.profile().lent_directory().filter(|_| may)?.to_path_buf();
-    let top = home.directory()?.try_clone_to_owned().ok()?;
+    home.profile().lent_directory().filter(|_| may).map(Path::to_path_buf)
+}
+
+fn is_there(home: &AttachedHome, directory: &Path) -> bool {
+    let top = home.directory().and_then(|top| top.try_clone_to_owned().ok());
     // A link leads out of the home, and is followed by the program that meets it.
-    part_of(&top, &directory).is_ok().then_some(directory)
+    top.is_some_and(|top| part_of(&top, directory).is_ok())
 }
 
 /// What is mounted where.

@@ -44,6 +44,11 @@ pub struct Options {
     /// made, renamed or linked; `fsync` of a file then never leaves the kernel. That a name is gone
     /// is durable after the sync of its directory.
     pub sync_on_write: bool,
+    /// [`Options::sync_on_write`] holds for the directory of the redo that is lent and for nothing
+    /// else, where there can be a connection for it: commits send no `fsync`, and all other names
+    /// wait for theirs. Where that directory is missing, a server has yet to be set up there, and
+    /// until the next mount it holds for nothing.
+    pub sync_in_redo_only: bool,
     /// Each block of a data file is one whole version, whatever happens. Without it, data files are
     /// in the kernel's page cache until they are synced, as on any file system: faster, and for
     /// databases that find and mend a torn page themselves. Then [`Options::sync_on_write`] and
@@ -91,6 +96,7 @@ impl Default for Options {
             passthrough: true,
             lend: true,
             sync_on_write: false,
+            sync_in_redo_only: false,
             atomic_pages: true,
             xattrs_if_any: false,
             allow_other: rustix::process::geteuid().is_root(),
@@ -124,7 +130,7 @@ pub struct Report {
     pub fsync_reaches_server: bool,
     /// Whether each block of a data file is one whole version: [`Options::atomic_pages`].
     pub atomic_pages: bool,
-    /// Without atomic pages, the directory of lent redo, which has a connection of its own.
+    /// The directory of lent redo, if it has a connection of its own.
     pub redo_at: Option<PathBuf>,
     /// Somebody has unmounted that directory alone.
     pub redo_gone: bool,

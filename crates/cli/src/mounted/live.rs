@@ -78,17 +78,12 @@ fn atomic() -> bool {
 impl Door {
     /// How pages are kept, for people.
     fn pages(&self) -> Vec<String> {
-        if self.atomic_pages {
-            return vec![format!(
-                "pages:     atomic: each is one whole version after a crash ({})",
-                self.pages_why
-            )];
-        }
-        let mut said = vec![format!(
-            "pages:     in the page cache, durable at fsync, and not atomic: the database mends \
-             torn ones ({})",
-            self.pages_why
-        )];
+        let how = if self.atomic_pages {
+            "atomic: each is one whole version after a crash"
+        } else {
+            "in the page cache, durable at fsync, and not atomic: the database mends torn ones"
+        };
+        let mut said = vec![format!("pages:     {how} ({})", self.pages_why)];
         if let Some(redo) = &self.redo_at {
             said.push(format!(
                 "           {} is a mount of its own; unmount with `tiersmith unmount` or `umount \

@@ -163,8 +163,9 @@ impl Plan {
         let chosen = profile(wish, note.as_ref(), believed, &files)?;
         let at = mount_point(wish, &place, door)?;
         let mount = mount_options(wish, door)?;
-        let noted_sync = wish.sync_on_write.or_else(|| noted(door, key::SYNC));
-        let (sync_on_write, sync_why) = sync_on_write(wish, door, chosen.profile.name())?;
+        let synced = wish.sync_on_write.or_else(|| noted(door, key::SYNC));
+        let synced = synced.unwrap_or(SyncOnWrite::Auto);
+        let (sync_on_write, sync_why) = sync_on_write(synced, chosen.profile.name());
         let xattrs = wish.xattrs.or_else(|| noted(door, key::XATTRS)).unwrap_or(Xattrs::Auto);
         let by_profile = tiersmith_mount::xattrs_if_any_for(chosen.profile.name());
         let xattrs_if_any = xattrs == Xattrs::Auto && by_profile;
@@ -221,7 +222,7 @@ impl Plan {
             cache,
             write_budget,
             lent_max_bytes,
-            lent_synced: noted_sync == Some(SyncOnWrite::Always),
+            lent_synced: synced == SyncOnWrite::Always,
             lent_rest: tiersmith_store::Options::LENT_REST,
             members_of: Some(tier::whose()),
             ..tiersmith_store::Options::default()
@@ -235,6 +236,7 @@ impl Plan {
             store,
             mount: tiersmith_mount::Options {
                 sync_on_write,
+                sync_in_redo_only: synced == SyncOnWrite::Auto,
                 xattrs_if_any,
                 allow_other: rustix::process::geteuid().is_root(),
                 fsname: FS_NAME.into(),
@@ -508,13 +510,8 @@ fn mount_options(
 }
 
 /// Whether every change is durable on return, and why.
-fn sync_on_write(
-    wish: &Attach,
-    door: &BTreeMap<String, String>,
-    profile: &str,
-) -> Result<(bool, String)> {
-    let wished = wish.sync_on_write.or_else(|| noted(door, key::SYNC)).unwrap_or(SyncOnWrite::Auto);
-    Ok(match wished {
+fn sync_on_write(wished: SyncOnWrite, profile: &str) -> (bool, String) {
+    match wished {
         SyncOnWrite::Always => (
             true,
             "as --sync-on-write always says; of what passes only \
@@ -523,7 +520,7 @@ fn sync_on_write(
         ),
         SyncOnWrite::Never => (false, "as --sync-on-write never says".into()),
         SyncOnWrite::Auto => auto_sync(profile),
-    })
+    }
 }
 
 /// What the mount says of a profile.

@@ -413,11 +413,14 @@ fn door(mounted: &Mounted, plan: &Plan) -> Door {
         threads: report.threads,
         sync_on_write: !report.fsync_reaches_server,
         sync_why: match &report.redo_at {
-            _ if report.atomic_pages => plan.sync_why.clone(),
             Some(redo) if plan.mount.sync_on_write => {
                 format!("in {} every change is durable when it returns", redo.display())
             }
-            _ => "the kernel keeps what is written until then".into(),
+            _ if !report.atomic_pages => "the kernel keeps what is written until then".into(),
+            None if plan.mount.sync_on_write && report.fsync_reaches_server => {
+                "the home has no directory of redo that could be a mount of its own".into()
+            }
+            _ => plan.sync_why.clone(),
         },
         atomic_pages: report.atomic_pages,
         pages_why: plan.pages_why.clone(),

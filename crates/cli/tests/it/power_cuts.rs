@@ -70,6 +70,10 @@ const CHECKS: [&str; 3] = ["heap table \"", "btree index \"", "index \""];
 /// stands beside them.
 const NO_LOOK: [&str; 4] =
     [REFUSED, SILENT, "it did not answer in", "Transport endpoint is not connected"];
+/// What is durable on return.
+const REDO: &str = "redo";
+const ALL: &str = "all";
+const NOTHING: &str = "nothing";
 /// Images to draw one from at a cut.
 const IMAGES: usize = 64;
 
@@ -99,8 +103,10 @@ fn serve(place: &Path) {
             Err(e @ (Error::Owned { .. } | Error::Busy(_))) => return println!("{REFUSED}: {e}"),
             Err(e) => return println!("it is found damaged: {e}"),
         };
+    let synced = std::env::var("TIERSMITH_TEST_SYNC").unwrap_or_default();
     let mode = tiersmith_mount::Options {
-        sync_on_write: std::env::var_os("TIERSMITH_TEST_SYNC").is_some(),
+        sync_on_write: synced != NOTHING,
+        sync_in_redo_only: synced == REDO,
         atomic_pages: std::env::var_os("TIERSMITH_TEST_WRITE_BACK").is_none(),
         allow_other: true,
         ..Default::default()
@@ -149,7 +155,7 @@ struct Machine {
 impl Machine {
     /// Switched on: the tier's image is recovered over the home, and the home is mounted. What it
     /// said last if that did not work.
-    fn start(place: &Path, sync_on_write: bool, atomic_pages: bool) -> Result<Machine, String> {
+    fn start(place: &Path, synced: &str, atomic_pages: bool) -> Result<Machine, String> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([
             full_name!("the_process_that_serves").as_str(),
@@ -158,9 +164,7 @@ impl Machine {
             "--test-threads=1",
         ]);
         command.env(PLACE, place);
-        if sync_on_write {
-            command.env("TIERSMITH_TEST_SYNC", "1");
-        }
+        command.env("TIERSMITH_TEST_SYNC", synced);
         if !atomic_pages {
             command.env("TIERSMITH_TEST_WRITE_BACK", "1");
         }
@@ -237,7 +241,8 @@ struct Run {
 
 /// How one life of the machine goes.
 struct Life {
-    sync_on_write: bool,
+    /// What is durable on return.
+    synced: &'static str,
     /// From the load on no fence does anything.
     sabotaged: bool,
     /// Which of the images; nothing: any.
@@ -310,7 +315,7 @@ impl Run {
 
     /// Switches the machine on, looks whether everything is there, and cuts the power under a load.
     fn live(&mut self, life: &Life) -> Result<String, String> {
-        let mut machine = Machine::start(self.place.path(), life.sync_on_write, self.atomic_pages)?;
+        let mut machine = Machine::start(self.place.path(), life.synced, self.atomic_pages)?;
         let server = self.checked()?;
         if life.sabotaged {
             machine.ask("sabotage", "it is sabotaged");
@@ -343,7 +348,7 @@ impl Run {
     /// words of the one that was cut off from its mount are no finding.
     fn look(&mut self) -> Result<(), String> {
         self.site.log = self.place.path().join("look.log");
-        let _machine = Machine::start(self.place.path(), false, self.atomic_pages)?;
+        let _machine = Machine::start(self.place.path(), NOTHING, self.atomic_pages)?;
         self.checked()?.stop().map_err(|e| e.to_string())
     }
 }
@@ -403,7 +408,8 @@ fn postgresql_without_full_page_writes_survives_power_cuts_and_a_medium_that_kee
     };
     for cut in 0..cuts {
         // The first as `attach` has PostgreSQL's homes mounted.
-        let life = Life { sync_on_write: cut % 2 == 0, sabotaged: false, image: None };
+        let synced = [REDO, NOTHING, ALL][(cut % 3) as usize];
+        let life = Life { synced, sabotaged: false, image: None };
         match run.live(&life) {
             Ok(said) => eprintln!("cut {cut}: {said}"),
             Err(why) => wrong(cut, &why),
@@ -411,7 +417,7 @@ fn postgresql_without_full_page_writes_survives_power_cuts_and_a_medium_that_kee
     }
     // The same look at a machine whose fences do nothing, of whose work since then nothing has
     // arrived: blind it would be worth nothing.
-    let life = Life { sync_on_write: false, sabotaged: true, image: Some(0) };
+    let life = Life { synced: NOTHING, sabotaged: true, image: Some(0) };
     let acknowledged = run.acknowledged.len();
     // It begins with the look after the last cut.
     let said = run.live(&life).unwrap_or_else(|why| wrong(cuts, &why));
@@ -436,7 +442,8 @@ fn postgresql_that_mends_torn_pages_survives_power_cuts_with_pages_in_the_page_c
     let Some(mut run) = Run::new(what, seed, false) else { return };
     eprintln!("{what}: seed {seed}, {cuts} cuts, tier EMULATED");
     for cut in 0..=cuts {
-        let life = Life { sync_on_write: cut % 2 == 0, sabotaged: false, image: None };
+        let synced = [REDO, NOTHING][(cut % 2) as usize];
+        let life = Life { synced, sabotaged: false, image: None };
         // Each life begins with the look after the cut before, and the last is only that look.
         let lived =
             if cut < cuts { run.live(&life) } else { run.look().map(|()| "all is there".into()) };

@@ -32,6 +32,7 @@ mod ring;
 mod ring_support;
 mod segment_log;
 mod smoke;
+mod synced_apart;
 mod unprivileged;
 mod user;
 mod write_back;

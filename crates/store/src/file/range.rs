@@ -262,7 +262,7 @@ impl FileIo {
                 let _moving = placed.moving.lock();
                 // Home's time moves. The flag stays until the next destaging says what home looks
                 // like: no sync is waited for here.
-                self.homeward.begin_change(file, placed, DESTAGING)?;
+                self.homeward.begin_change_now(file, placed)?;
                 let reserved = file.home.allocate(offset, len);
                 self.homeward.times_seen(file, placed)?;
                 reserved.map_err(file.io("cannot reserve space for"))?;

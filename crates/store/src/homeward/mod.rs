@@ -53,7 +53,23 @@ impl Homeward {
         self.begin_change_to(file, placed, flag, None)
     }
 
-    /// The same, with a new size of the file in the same line.
+    /// Before a change that leaves home the time at which it happens, as reserving space does.
+    /// Recovery takes any such time for ours for a while, so one line covers all that begin soon
+    /// after it, whatever times programs see meanwhile: none of them goes home.
+    pub(crate) fn begin_change_now(&self, file: &FileState, placed: &Placed) -> Result<()> {
+        let is_said = {
+            let line = &placed.meta.lock().line;
+            line.flags & DESTAGING != 0 && still_holds(line.since_ns, self.env.home.now_ns())
+        };
+        if !is_said {
+            return self.begin_change(file, placed, DESTAGING).map(drop);
+        }
+        file.home.widen_own();
+        self.times_before_change(file, placed)?;
+        self.word_is_kept(&placed.tier)
+    }
+
+    /// The same as [`Homeward::begin_change`], with a new size of the file in the same line.
     pub(crate) fn begin_change_to(
         &self,
         file: &FileState,

@@ -99,24 +99,49 @@ impl Namespace {
         unsettled.failed |= failed;
     }
 
-    /// Makes the names that a file has had so far durable. Costs nothing when they are.
+    /// Makes the names that a file has had so far durable, and those beside it and above, which the
+    /// same syncs make so: who syncs all files of a directory waits for home once. Costs nothing
+    /// when they are.
     pub(crate) fn settle(&self, file: &FileState) -> Result<()> {
         while let Some(changes) = file.name.unsettled() {
             if file.unlinked.load(Ordering::Acquire) {
                 return Ok(());
             }
             let path = file.path.lock().clone();
+            let beside = self.unsettled_beside(&path);
             let lost =
                 file.placed.as_ref().is_some_and(|p| p.tier.planted.is(Planted::NameNotSynced));
             let synced = if lost { Ok(()) } else { self.settle_name(&path, || file.home.sync()) };
             match synced {
-                Ok(()) => self.name_is_durable(file, changes),
+                Ok(()) => {
+                    self.name_is_durable(file, changes);
+                    for (file, changes) in beside {
+                        self.name_is_durable(&file, changes);
+                    }
+                }
                 // It was renamed meanwhile, or a directory above it.
                 Err(_) if file.name.unsettled() != Some(changes) => {}
                 Err(e) => return Err(e),
             }
         }
         Ok(())
+    }
+
+    /// The files whose names are in a directory that holds `path` or is above it, with how many
+    /// changes they have had. To be asked before the directories are synced.
+    fn unsettled_beside(&self, path: &Path) -> Vec<(Arc<FileState>, u64)> {
+        let mut beside = Vec::new();
+        self.unsettled.lock().named.retain(|file| {
+            let Some(file) = file.upgrade() else { return false };
+            // Counted first: a rename after that is a change more.
+            let Some(changes) = file.name.unsettled() else { return false };
+            let is_beside = file.path.lock().parent().is_some_and(|dir| path.starts_with(dir));
+            if is_beside {
+                beside.push((file, changes));
+            }
+            true
+        });
+        beside
     }
 
     /// Step 5, if nothing has happened to the file's names since there were so many changes of

@@ -106,6 +106,48 @@ fn a_file_is_settled_by_its_sync_and_a_removed_one_by_the_next_of_all() {
 }
 
 #[test]
+fn the_sync_of_one_file_settles_the_names_beside_it_and_above_and_no_others() {
+    let (home, attached) = attached(16);
+    for directory in ["one", "two"] {
+        attached.home().create_dir(Path::new(directory)).unwrap();
+    }
+    let made = ["one/a.d8", "one/b.d8", "c.d8", "two/d.d8"].map(|name| make(&attached, name));
+    let [file, beside, above, elsewhere] = made;
+    assert!(syncs(&home, || file.sync().is_ok()));
+    assert!(!beside.is_settled() && !above.is_settled(), "the sync failed");
+    file.sync().unwrap();
+    assert!(beside.is_settled() && above.is_settled() && !elsewhere.is_settled());
+    assert!(!syncs(&home, || beside.sync().is_ok() && above.sync().is_ok()));
+    assert!(syncs(&home, || elsewhere.sync().is_ok()), "its directory was not synced");
+    // What happens to a name afterwards waits again, for itself and for the background.
+    rename(&attached, "one/b.d8", "one/e.d8");
+    assert!(!beside.is_settled());
+    (0..51).for_each(|_| attached.background_step().unwrap());
+    assert!(beside.is_settled() && elsewhere.is_settled());
+}
+
+#[test]
+fn reserving_space_again_and_again_waits_for_home_only_now_and_then() {
+    let (home, attached) = attached(16);
+    let file = make(&attached, "a.d8");
+    file.sync().unwrap();
+    file.allocate(0, BLOCK as u64, false).unwrap();
+    let more = |n: u64| {
+        file.write((n - 1) * BLOCK as u64, &[1; BLOCK]).unwrap();
+        // Programs see another time than before.
+        file.stat().unwrap();
+        home.pass_time(1_000_000_000);
+        syncs(&home, || file.allocate(n * BLOCK as u64, BLOCK as u64, false).is_ok())
+    };
+    assert!((1..6).all(|n| !more(n)));
+    // What was said holds for a while only: recovery does not take any later time for ours.
+    home.pass_time(10_000_000_000);
+    assert!(more(6), "nothing was synced");
+    file.allocate(6 * BLOCK as u64, BLOCK as u64, false).unwrap();
+    assert!(!more(7));
+}
+
+#[test]
 fn the_background_settles_names_about_a_second_later() {
     let (_home, attached) = attached(16);
     let made = make(&attached, "a.d8");

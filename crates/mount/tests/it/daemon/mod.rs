@@ -14,6 +14,9 @@ const PLACE: &str = "TIERSMITH_TEST_DAEMON";
 /// Given: without atomic pages.
 pub(crate) const WRITE_BACK: &str = "TIERSMITH_TEST_WRITE_BACK";
 
+/// Given: only redo is durable on return, if anything is.
+pub(crate) const SYNC_IN_REDO: &str = "TIERSMITH_TEST_SYNC_IN_REDO";
+
 /// How many files that process may open; not given: as many as this one.
 pub(crate) const FILES: &str = "TIERSMITH_TEST_FILES";
 
@@ -115,6 +118,7 @@ fn the_process_that_serves() {
     let home = attach(&place.join("db"), &[spec], options).unwrap();
     let options = Options {
         sync_on_write: number("TIERSMITH_TEST_SYNC") == 1,
+        sync_in_redo_only: std::env::var_os(SYNC_IN_REDO).is_some(),
         atomic_pages: std::env::var_os(WRITE_BACK).is_none(),
         ..Options::default()
     };
