@@ -217,7 +217,7 @@ fn known(target: &str) -> Result<()> {
 }
 
 /// One experiment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Case {
     /// Its name: small letters, digits and hyphens.
     pub id: String,

@@ -211,10 +211,17 @@ pub(crate) struct Study {
     /// Keep the snapshots of every run in a workload repository, for `tiersmith awr`
     #[arg(long, value_name = "DIR")]
     snapshots: Option<PathBuf>,
+    /// Run the load of a task until standard input ends: what `recovery` starts, and kills
+    #[arg(long, hide = true, value_name = "FILE", exclusive = true)]
+    carry_out: Option<PathBuf>,
 }
 
 impl Study {
     pub(super) fn run(&self, leftovers: &Leftovers) -> Result<Outcome> {
+        if let Some(task) = &self.carry_out {
+            tiersmith_lab::target::sqlite::carry_out(task)?;
+            return Ok(Outcome::Good);
+        }
         // The key-value server of a study is this program.
         if let Ok(program) = std::env::current_exe() {
             server::program_is(program);

@@ -349,28 +349,56 @@ fn all_published_experiments_are_on_one_page_with_figures_or_with_the_reason_why
     nothing_left(dir.path());
 }
 
+const OF_SQLITE: [&str; 9] =
+    ["study", "recovery", "--target", "sqlite", "--no-html", "--home", "home", "--fast", "fast"];
+
+#[test]
+fn a_process_that_uses_sqlite_is_killed_and_timed_with_its_database_plain_and_in_the_tier() {
+    let dir = place();
+    let short = ["--seconds", "1", "--scale", "8M", "--emulate", "--json"];
+    let output = tiersmith(dir.path(), &[&OF_SQLITE[..], &short].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let runs = found["runs"].as_array().unwrap();
+    let cases: Vec<_> = runs.iter().map(|run| run["case"].as_str().unwrap()).collect();
+    assert_eq!(cases, ["redo-on-home", "all-on-tier"], "{found}");
+    for run in runs {
+        let recovered = &run["recovered"];
+        assert!(recovered["before_per_s"].as_f64().unwrap() > 0.0, "{run}");
+        assert!(recovered["first_answer_s"].as_f64().unwrap() > 0.0, "{run}");
+        let slots = recovered["timeline"].as_array().unwrap();
+        let at = |slot: &Value| slot["at_s"].as_f64().unwrap();
+        assert!(at(slots.first().unwrap()) < 0.0 && at(slots.last().unwrap()) > 0.0, "{run}");
+        let just_after = slots.iter().find(|slot| at(slot).abs() < 0.01).unwrap();
+        let before = slots.iter().map(|slot| slot["per_s"].as_f64().unwrap()).fold(0.0, f64::max);
+        assert!(just_after["per_s"].as_f64().unwrap() < before, "nothing was killed: {run}");
+    }
+    nothing_left(dir.path());
+}
+
+#[test]
+fn a_process_that_cannot_run_its_load_ends_the_recovery_with_its_own_words() {
+    let dir = place();
+    let task = dir.path().join("task");
+    std::fs::write(&task, "{\"case\": 1}").unwrap();
+    let output = tiersmith(dir.path(), &["study", "--carry-out", "task"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("cannot read task"), "{}", text(&output.stderr));
+    std::fs::remove_file(task).unwrap();
+    nothing_left(dir.path());
+}
+
 #[test]
 fn a_recovery_says_what_it_could_not_kill_and_refuses_a_load_it_cannot_watch() {
     let dir = place();
-    let nothing = [
-        "study",
-        "recovery",
-        "--target",
-        "sqlite",
-        "--no-html",
-        "--home",
-        "home",
-        "--fast",
-        "fast",
-    ];
-    let output = tiersmith(dir.path(), &nothing);
+    let output = tiersmith(dir.path(), &[&OF_SQLITE[..], &["--load", "ycsb-d"]].concat());
     let printed = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(printed.contains("skipped: SQLite, because it has no server to kill"), "{printed}");
-    let json = tiersmith(dir.path(), &[&nothing[..], &["--json"]].concat());
+    assert!(printed.contains("skipped: SQLite, because ycsb-d adds records"), "{printed}");
+    let json = tiersmith(dir.path(), &[&OF_SQLITE[..], &["--load", "ycsb-d", "--json"]].concat());
     let found: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(found["not_run"][0][0], "SQLite");
-    let refused = tiersmith(dir.path(), &[&nothing[..], &["--load", "slob"]].concat());
+    let refused = tiersmith(dir.path(), &[&OF_SQLITE[..], &["--load", "slob"]].concat());
     assert_eq!(refused.status.code(), Some(2));
     assert!(
         text(&refused.stderr).contains("the setting load = slob is refused"),

@@ -27,17 +27,21 @@ pub fn program_is(path: PathBuf) {
     let _ = PROGRAM.set(path);
 }
 
+/// The program that runs, if it is `tiersmith` and can be started again; or why not.
+pub(crate) fn this_program() -> std::result::Result<PathBuf, String> {
+    let path = PROGRAM.get().ok_or(
+        "the program that runs is not tiersmith, which is started again for it; run `tiersmith \
+         study`",
+    )?;
+    if is_program(path) {
+        return Ok(path.clone());
+    }
+    Err(format!("the running program is not at {} any more; start it anew", path.display()))
+}
+
 /// The program, if the account of the server can start it; or why not.
 fn program() -> std::result::Result<PathBuf, String> {
-    let path = PROGRAM.get().ok_or(
-        "the program that runs is not tiersmith, which has the server; run `tiersmith study`",
-    )?;
-    if !is_program(path) {
-        return Err(format!(
-            "the running program is not at {} any more; start it anew",
-            path.display()
-        ));
-    }
+    let path = this_program()?;
     let above = path.parent().unwrap_or(Path::new("/"));
     if let Some(account) = account(&Kv).map_err(|e| e.to_string())? {
         can_reach(above, &account).map_err(|_| {
@@ -49,7 +53,7 @@ fn program() -> std::result::Result<PathBuf, String> {
             )
         })?;
     }
-    Ok(path.clone())
+    Ok(path)
 }
 
 /// The product.

@@ -36,6 +36,7 @@ pub use account::{account, make_reachable};
 pub use client::{Client, Deadlock, Range};
 pub use find::{Programs, find, find_in};
 pub use kv::program_is;
+pub(crate) use kv::this_program;
 pub use running::{Server, create};
 pub(crate) use sql::REDO_SYNC;
 

@@ -1,10 +1,10 @@
 //! Recovery with a stopwatch: each server is killed under load, on the home's storage and with its
-//! files in the tier, and started again at once. `tiersmith kv` has Redis beside it.
+//! files in the tier, and started again at once. `tiersmith kv` has Redis beside it. Of SQLite, the
+//! process that uses it is killed.
 //!
 //! **Invariant**: after each run what must be in the database is there, or there is an error and no
 //! figure.
-//! **Deliberately absent**: SQLite, which has no server to kill: the program that uses it would
-//! have to be killed; power cuts, which end the daemon as well (the crash suite).
+//! **Deliberately absent**: power cuts, which end the daemon as well (the crash suite).
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,12 +19,15 @@ use super::{Options, Progress, text, trust};
 use crate::case::{self, Load, SQLITE};
 use crate::error::{During, Error, Result};
 use crate::place::{self, Leftovers};
+use crate::server;
 use crate::size::ByteSize;
 use crate::target::recovery::{FULL_SHARE, Recovered, Watch};
 use crate::target::{self, Ground, Kind};
 
 /// The cases: without the tier, and with everything in it.
 const CASES: [&str; 2] = ["server-on-home", "server-all-on-mount"];
+/// Those of SQLite.
+const OF_SQLITE: [&str; 2] = ["redo-on-home", "all-on-tier"];
 /// Those of the key-value server: itself, and a Redis that promises the same.
 pub(super) const OF_KV: [&str; 3] =
     ["keys-on-home-redis-always", "keys-on-mount-redis-always", "keys-on-tier"];
@@ -120,10 +123,8 @@ pub fn run(wanted: &Wanted, leftovers: &Leftovers, progress: &dyn Progress) -> R
         if wanted.target.as_ref().is_some_and(|only| only != kind.name()) {
             continue;
         }
-        if kind.name() == SQLITE {
-            let why = "it has no server to kill: a commit is durable in the file of the program \
-                       that uses it";
-            recovery.not_run.push((kind.title().into(), why.into()));
+        if let Some(why) = cannot_be_watched(*kind, load) {
+            recovery.not_run.push((kind.title().into(), why));
             continue;
         }
         match kind.version() {
@@ -134,9 +135,25 @@ pub fn run(wanted: &Wanted, leftovers: &Leftovers, progress: &dyn Progress) -> R
     Ok(recovery)
 }
 
+/// Why SQLite cannot be killed under the load by this program.
+fn cannot_be_watched(kind: &dyn Kind, load: Load) -> Option<String> {
+    match load {
+        _ if kind.name() != SQLITE => None,
+        Load::YcsbD | Load::YcsbE => Some(format!(
+            "{} adds records, and only the killed process would know which were acknowledged",
+            load.name()
+        )),
+        _ => server::this_program().err(),
+    }
+}
+
 /// The options of a study that would load the same.
 fn options(kind: &dyn Kind, load: Load, wanted: &Wanted) -> Result<Options> {
-    let names = if kind.name() == KV { &OF_KV[..] } else { &CASES };
+    let names = match kind.name() {
+        KV => &OF_KV[..],
+        SQLITE => &OF_SQLITE,
+        _ => &CASES,
+    };
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut options = Options::new(case::choose_for(kind.name(), &names, false)?);
     options.load = Some(load);
@@ -279,9 +296,9 @@ pub(super) fn table(recovery: &Recovery) -> Table {
         recovery.load
     ));
     table.note(
-        "Only the server is killed; the daemon of a mount goes on. Times are to within 50 ms: a \
-         server that \
-         starts is asked every 30 ms.",
+        "Only the server is killed; the daemon of a mount goes on. Of SQLite it is the program \
+         that uses it, and with it whoever serves the tier. Times are to within 50 ms: a server \
+         that starts is asked every 30 ms.",
     );
     if is_emulated(recovery) {
         table.note("EMULATED: the tier only stands for persistent memory.");
@@ -388,7 +405,7 @@ fn over_time(
         of: OverTime {
             title: format!("{}: {what}", plain.target),
             explanation: format!(
-                "The area is {}, the line {}. The server is killed {SHOWN_BEFORE_S:.0} s from the \
+                "The area is {}, the line {}. The kill is {SHOWN_BEFORE_S:.0} s from the \
                  beginning.",
                 plain.case, tiered.case
             ),

@@ -2,12 +2,16 @@
 //!
 //! **Invariant**: an operation counts after the kill only if it began when the killed database was
 //! gone: what was answered before may still be on its way, and a signal takes its time.
-//! **Deliberately absent**: the killing (`server/recover.rs`).
+//! **Deliberately absent**: the killing (`server/recover.rs`, `sqlite/recover.rs`).
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tiersmith_awr::events::Histogram;
+
+use crate::error::{Error, Result};
 
 /// Of a second, the length of a slot of the timeline.
 pub const SLOT: Duration = Duration::from_millis(100);
@@ -15,6 +19,9 @@ pub const SLOT: Duration = Duration::from_millis(100);
 pub const FULL_SHARE: f64 = 0.9;
 /// Over how long throughput is looked at to call it full.
 pub const WINDOW: Duration = Duration::from_millis(500);
+
+/// How long is waited between two looks.
+pub(crate) const LOOK: Duration = Duration::from_millis(5);
 
 /// How a recovery is watched.
 pub struct Watch<'a> {
@@ -58,14 +65,177 @@ pub struct Slot {
 /// One operation: when it ended, from the beginning of the load, and how long it took.
 pub(crate) type Seen = (Duration, Duration);
 
+/// When the database was killed; times are from the beginning of the load.
+pub(crate) struct Times {
+    pub(crate) before_per_s: f64,
+    pub(crate) killed: Duration,
+    pub(crate) gone: Duration,
+    pub(crate) full: Option<Duration>,
+}
+
+/// What the load does, for whoever watches it.
+pub(crate) struct Meter {
+    pub(crate) began: Instant,
+    stop: AtomicBool,
+    killed: AtomicBool,
+    done: AtomicU64,
+    seen: Mutex<Vec<Seen>>,
+    failed: Mutex<Option<Error>>,
+}
+
+impl Meter {
+    /// Of a load that begins now.
+    pub(crate) fn now() -> Meter {
+        Meter {
+            began: Instant::now(),
+            stop: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
+            done: AtomicU64::new(0),
+            seen: Mutex::new(Vec::new()),
+            failed: Mutex::new(None),
+        }
+    }
+
+    /// Whether the load is to end.
+    pub(crate) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+
+    /// An operation was acknowledged.
+    pub(crate) fn count(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// These operations were counted.
+    pub(crate) fn add(&self, seen: Vec<Seen>) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).extend(seen);
+    }
+
+    /// A client got an error: before the kill, it ends the run.
+    pub(crate) fn note(&self, error: Error) {
+        if !self.killed.load(Ordering::SeqCst) {
+            self.note_always(error);
+        }
+    }
+
+    /// An error that ends the run.
+    pub(crate) fn note_always(&self, error: Error) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.stop();
+    }
+
+    /// The error that ended the run.
+    pub(crate) fn failed(&self) -> Option<Error> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Waits until then, or until the load is to end.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub(crate) fn wait_until(&self, due: Instant, watch: &Watch<'_>) -> Result<()> {
+        while Instant::now() < due && !self.stopped() {
+            if (watch.stopped)() {
+                return Err(Error::Interrupted);
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Waits, has the database killed and started again, and waits until the load is served as
+    /// before.
+    ///
+    /// # Errors
+    /// What `kill_and_start` says, which is told by `gone` when nothing of the killed one runs;
+    /// [`Error::Interrupted`], also after [`Meter::note`].
+    pub(crate) fn watch(
+        &self,
+        watch: &Watch<'_>,
+        kill_and_start: impl FnOnce(&mut dyn FnMut()) -> Result<()>,
+    ) -> Result<Times> {
+        self.wait_until(self.began + watch.before / 2, watch)?;
+        let half = (Instant::now(), self.done.load(Ordering::Relaxed));
+        self.wait_until(self.began + watch.before, watch)?;
+        let done = self.done.load(Ordering::Relaxed) - half.1;
+        let before_per_s = done as f64 / half.0.elapsed().as_secs_f64();
+        if self.stopped() {
+            // The error of a client says why.
+            return Err(Error::Interrupted);
+        }
+        self.killed.store(true, Ordering::SeqCst);
+        let killed = self.began.elapsed();
+        let mut gone = killed;
+        kill_and_start(&mut || gone = self.began.elapsed())?;
+        let until = self.began + killed + watch.patience;
+        let full = self.full_again(FULL_SHARE * before_per_s, until, watch)?;
+        Ok(Times { before_per_s, killed, gone, full })
+    }
+
+    /// Waits until the throughput of a window is full again; when that was.
+    fn full_again(
+        &self,
+        wanted_per_s: f64,
+        until: Instant,
+        watch: &Watch<'_>,
+    ) -> Result<Option<Duration>> {
+        let mut samples = vec![(self.began.elapsed(), self.done.load(Ordering::Relaxed))];
+        while Instant::now() < until && !self.stopped() {
+            self.wait_until(Instant::now() + 4 * LOOK, watch)?;
+            let now = (self.began.elapsed(), self.done.load(Ordering::Relaxed));
+            samples.push(now);
+            let Some(then) = samples.iter().rev().find(|(at, _)| *at + WINDOW <= now.0) else {
+                continue;
+            };
+            let per_s = (now.1 - then.1) as f64 / (now.0 - then.0).as_secs_f64();
+            if per_s >= wanted_per_s {
+                return Ok(Some(now.0));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The result of a run.
+    ///
+    /// # Errors
+    /// Nobody was answered after the kill.
+    pub(crate) fn recovered(
+        &self,
+        times: &Times,
+        keys: Option<u64>,
+        (watch, database): (&Watch<'_>, &std::path::Path),
+    ) -> Result<Recovered> {
+        let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+        let first = first_answer(&seen, times.killed, times.gone).ok_or_else(|| Error::Target {
+            what: "the first answer after the kill".into(),
+            database: database.into(),
+            reason: format!(
+                "there was none in {} s; give more --seconds",
+                watch.patience.as_secs()
+            ),
+        })?;
+        Ok(Recovered {
+            before_per_s: times.before_per_s,
+            first_answer_s: first.as_secs_f64(),
+            full_s: times.full.map(|at| (at - times.killed).as_secs_f64()),
+            keys,
+            timeline: timeline(&seen, times.killed),
+        })
+    }
+}
+
 /// The first operation that began when the killed database was gone; when it ended, from the kill.
-pub(crate) fn first_answer(seen: &[Seen], killed: Duration, gone: Duration) -> Option<Duration> {
+fn first_answer(seen: &[Seen], killed: Duration, gone: Duration) -> Option<Duration> {
     let began_after = seen.iter().filter(|(ended, took)| ended.saturating_sub(*took) >= gone);
     began_after.map(|(ended, _)| *ended - killed).min()
 }
 
 /// The operations as slots, the kill at zero.
-pub(crate) fn timeline(seen: &[Seen], killed: Duration) -> Vec<Slot> {
+fn timeline(seen: &[Seen], killed: Duration) -> Vec<Slot> {
     let slot_of = |ended: Duration| {
         let from_kill = ended.as_secs_f64() - killed.as_secs_f64();
         (from_kill / SLOT.as_secs_f64()).floor() as i64

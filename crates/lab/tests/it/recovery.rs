@@ -104,7 +104,10 @@ fn what_cannot_be_killed_is_said_and_a_load_that_cannot_be_watched_is_refused() 
         recovery::run(&wanted("sqlite", dir.path()), &Leftovers::default(), &Silent).unwrap();
     assert!(recovery.runs.is_empty());
     let text = recovery::render_text(&recovery);
-    assert!(text.contains("skipped: SQLite, because it has no server to kill"), "{text}");
+    assert!(text.contains("skipped: SQLite, because the program that runs is not"), "{text}");
+    let adding = Wanted { load: Some(Load::YcsbD), ..wanted("sqlite", dir.path()) };
+    let recovery = recovery::run(&adding, &Leftovers::default(), &Silent).unwrap();
+    assert!(recovery.not_run[0].1.contains("ycsb-d adds records"), "{:?}", recovery.not_run);
     let slob = Wanted { load: Some(Load::Slob), ..wanted("postgres", dir.path()) };
     let refused = recovery::run(&slob, &Leftovers::default(), &Silent).unwrap_err().to_string();
     assert!(refused.contains("the setting load = slob"), "{refused}");

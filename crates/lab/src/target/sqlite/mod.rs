@@ -9,6 +9,7 @@
 //! **Deliberately absent**: several processes; the VFS owns an attached database for one process.
 
 pub mod load;
+mod recover;
 mod session;
 
 use std::fs::{self, File};
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use rusqlite::{Connection, OpenFlags};
+use serde::{Deserialize, Serialize};
 use tiersmith_awr::events::{Registry, Totals, WaitClass};
 use tiersmith_awr::{Snapshot, Source, WaitStat, statistic};
 use tiersmith_sqlite::place::Place;
@@ -30,8 +32,11 @@ use crate::error::{During, Error, Result};
 use crate::place::Places;
 use crate::run::{self, Measured, Plans};
 use crate::sql::{Sql, SqliteSql, Table};
+use crate::target::recovery::{Recovered, Watch};
 use crate::target::room;
 use crate::workload::slob;
+
+pub use recover::carry_out;
 
 /// Numbers the instances of a process, so that snapshots of two runs cannot be mixed up.
 static INSTANCES: AtomicU64 = AtomicU64::new(0);
@@ -173,6 +178,10 @@ impl Opened for OpenedSqlite<'_> {
         }
     }
 
+    fn recover(&mut self, watch: &Watch<'_>) -> Result<Option<Recovered>> {
+        self.target.watched(&self.spots, watch).map(Some)
+    }
+
     /// A member that is not the study's own is freed by detaching.
     fn close(self: Box<Self>) -> Result<()> {
         let OpenedSqlite { target, spots, places } = *self;
@@ -226,7 +235,7 @@ struct Database {
 }
 
 /// One database to open.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Spot {
     /// The database file.
     pub path: PathBuf,
