@@ -13,6 +13,14 @@ fn server(directory: &Path, conf: &str) -> Served {
     Served::start(directory)
 }
 
+/// A server, somebody who holds it up, and the clients of a batch.
+fn crowd(directory: &Path, conf: &str) -> (Served, Client, Vec<Client>) {
+    let served = server(directory, conf);
+    let first = served.connect();
+    let all = (0..CLIENTS).map(|_| served.connect()).collect();
+    (served, first, all)
+}
+
 fn error(value: &Value) -> &str {
     match value {
         Value::Error(said) => said,
@@ -38,9 +46,8 @@ fn number(client: &mut Client, name: &str) -> u64 {
 fn the_requests_of_a_batch_are_answered_in_order_by_any_number_of_threads() {
     for threads in [1, 2, 3, 8] {
         let directory = tempfile::tempdir().unwrap();
-        let served = server(directory.path(), &format!("io-threads {threads}\n"));
-        let mut first = served.connect();
-        let mut all: Vec<Client> = (0..CLIENTS).map(|_| served.connect()).collect();
+        let (served, mut first, mut all) =
+            crowd(directory.path(), &format!("io-threads {threads}\n"));
         hold_up(&mut first);
         for (number, client) in all.iter_mut().enumerate() {
             let key = format!("key:{number}");
@@ -75,9 +82,7 @@ fn the_requests_of_a_batch_are_answered_in_order_by_any_number_of_threads() {
 #[test]
 fn what_one_of_a_batch_does_to_the_others_happens_before_their_requests() {
     let directory = tempfile::tempdir().unwrap();
-    let served = server(directory.path(), "io-threads 4\n");
-    let mut first = served.connect();
-    let mut all: Vec<Client> = (0..CLIENTS).map(|_| served.connect()).collect();
+    let (served, mut first, mut all) = crowd(directory.path(), "io-threads 4\n");
     assert_eq!(first.say("ACL SETUSER default resetkeys ~key:*"), text("OK"));
     let names: Vec<String> = (0..CLIENTS).map(|n| format!("key:{n}")).collect();
     hold_up(&mut first);
@@ -107,9 +112,9 @@ fn what_one_of_a_batch_does_to_the_others_happens_before_their_requests() {
 #[test]
 fn requests_that_were_parsed_before_a_script_took_long_are_executed_once_behind_it() {
     let directory = tempfile::tempdir().unwrap();
-    let served = server(directory.path(), "io-threads 4\nbusy-reply-threshold 1000\n");
-    let (mut first, mut killer) = (served.connect(), served.connect());
-    let mut all: Vec<Client> = (0..CLIENTS).map(|_| served.connect()).collect();
+    let (served, mut first, mut all) =
+        crowd(directory.path(), "io-threads 4\nbusy-reply-threshold 1000\n");
+    let mut killer = served.connect();
     hold_up(&mut first);
     for (number, client) in all.iter_mut().enumerate() {
         let key = format!("key:{number}");
@@ -201,9 +206,7 @@ fn who_is_killed_takes_nothing_any_more_and_is_counted_no_more() {
 #[test]
 fn clients_that_go_in_a_batch_are_not_counted_and_nor_are_the_others_forgotten() {
     let directory = tempfile::tempdir().unwrap();
-    let served = server(directory.path(), "io-threads 4\n");
-    let mut first = served.connect();
-    let mut all: Vec<Client> = (0..CLIENTS).map(|_| served.connect()).collect();
+    let (_served, mut first, mut all) = crowd(directory.path(), "io-threads 4\n");
     hold_up(&mut first);
     for (number, client) in all.iter_mut().enumerate() {
         client.send(&[if number % 6 == 5 { &b"QUIT"[..] } else { b"PING" }]).unwrap();

@@ -87,16 +87,20 @@ fn key_of_row(line: &str) -> Option<&str> {
     (keys.next().is_none() && row.matches('|').count() >= 3).then_some(key)
 }
 
-/// A key ends in the unit of its figure, or begins with it; one that does not is of a ratio.
+/// One word of a key is the unit of its figure; a key without one is of a ratio.
 fn with_unit(key: &str, value: f64) -> String {
-    let begins = [("cpu_us_", " us"), ("instructions_", "")];
-    if let Some((_, unit)) = begins.iter().find(|(begin, _)| key.starts_with(begin)) {
-        return format!("{}{unit}", figure(value));
-    }
-    let units =
-        [("_pct", "%"), ("_us", "us"), ("_ns", "ns"), ("_ms", "ms"), ("_mib", "MiB"), ("_s", "s")];
-    let unit = units.iter().find(|(end, _)| key.ends_with(end)).map_or("x", |(_, unit)| unit);
-    format!("{} {unit}", figure(value))
+    let units = [
+        ("pct", " %"),
+        ("us", " us"),
+        ("ns", " ns"),
+        ("ms", " ms"),
+        ("mib", " MiB"),
+        ("s", " s"),
+        ("instructions", ""),
+    ];
+    let mut words = key.split('_').filter(|_| !key.contains("_over_"));
+    let unit = words.find_map(|word| units.iter().find(|(unit, _)| *unit == word));
+    format!("{}{}", figure(value), unit.map_or(" x", |(_, shown)| shown))
 }
 
 /// Three significant digits.
@@ -127,18 +131,36 @@ fn machine(run: &Value) -> String {
     let machine = &run["machine"];
     let gib = machine["memory_bytes"].as_u64().unwrap_or(0).div_ceil(1 << 30);
     let mut out = format!(
-        "{}, {} processors, {gib} GiB, kernel {}; {}, revision {}.\n",
+        "{}, {} processors, {gib} GiB, kernel {};\n{}, revision {}.\n",
         text(&machine["cpu"]),
         machine["cores"],
         text(&machine["kernel"]),
         text(&run["versions"]["rustc"]),
         text(&run["versions"]["git"]),
     );
-    for (number, warning) in run["warnings"].as_array().into_iter().flatten().enumerate() {
-        let line = if number == 0 { "\n- warning" } else { "- warning" };
-        let _ = writeln!(out, "{line}: {}", shortened(&text(warning)));
+    let mut warnings: Vec<_> = run["warnings"].as_array().into_iter().flatten().map(text).collect();
+    warnings.dedup();
+    for (number, warning) in warnings.iter().enumerate() {
+        let line = format!("- warning: {}", shortened(warning));
+        let _ = writeln!(out, "{}{}", if number == 0 { "\n" } else { "" }, broken(&line));
     }
     out
+}
+
+/// An item of a list, broken at the right margin.
+fn broken(item: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in item.split(' ') {
+        let line = lines.last_mut().unwrap();
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= 100 {
+            let _ = write!(line, " {word}");
+        } else {
+            lines.push(format!("  {word}"));
+        }
+    }
+    lines.join("\n")
 }
 
 /// The ratios of a run, for the documents.
