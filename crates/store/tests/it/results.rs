@@ -251,10 +251,17 @@ fn a_kept_run_fills_its_rows_its_links_and_its_block_and_changes_nothing_else() 
         "name": "commits", "command": "cargo bench --bench commits",
         "machine": { "cpu": "A CPU", "cores": 2, "memory_bytes": 24_u64 << 30, "kernel": "6.18" },
         "versions": { "rustc": "rustc 1.95.0", "git": "abc" },
-        "warnings": ["EMULATED: tmpfs stands for persistent memory"],
+        "warnings": [
+            "EMULATED: tmpfs stands for persistent memory",
+            "io_uring is not measured: the kernel has FUSE over io_uring switched off (as root: \
+             echo Y > enable_uring)",
+            "io_uring is not measured: the kernel has FUSE over io_uring switched off (as root: \
+             echo Y > enable_uring)",
+        ],
         "samples": [{ "group": "commit", "name": "stock", "unit": "ns", "median": 6612.0,
         "p99": 9.0 }],
-        "ratios": { "commits_over_disk": 84.6, "floor_us": 1.234, "absent": null },
+        "ratios": { "commits_over_disk": 84.6, "floor_us": 1.234, "absent": null,
+        "write_us_lent": 2.49, "write_us_over_floor": 1.15 },
     });
     let file = "results/2026-01-02-commits/result.json".to_owned();
     let results = Results::from([("commits".to_owned(), (file, run))]);
@@ -283,14 +290,19 @@ the end
 
 **[cargo bench --bench commits](../results/2026-01-02-commits/result.json)**
 
-A CPU, 2 processors, 24 GiB, kernel 6.18; rustc 1.95.0, revision abc.
+A CPU, 2 processors, 24 GiB, kernel 6.18;
+rustc 1.95.0, revision abc.
 
 - warning: EMULATED: tmpfs stands for persistent memory
+- warning: io_uring is not measured: the kernel has FUSE over io_uring switched off (as root: echo Y
+  > enable_uring)
 
 | key | figure |
 |---|---|
 | `commits_over_disk` | 84.6 x |
 | `floor_us` | 1.23 us |
+| `write_us_lent` | 2.49 us |
+| `write_us_over_floor` | 1.15 x |
 
 <!-- end of results -->
 the end
