@@ -10,6 +10,7 @@
 //! is one sentence on standard error.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 mod attach;
 mod command;

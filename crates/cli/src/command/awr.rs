@@ -20,12 +20,12 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use tiersmith_awr::archive::Archive;
+use tiersmith_awr::archive::{Archive, Baseline, Gap};
 use tiersmith_awr::export::BESIDE;
 use tiersmith_awr::sources::{Address, LiveSource};
 use tiersmith_awr::{
-    AnyRepository, Entry, Interval, Report, Repository, Snapshot, SnapshotId, Source, compare,
-    figure, read_snapshot, render, report,
+    AnyRepository, Entry, Interval, Listing, Report, Repository, Snapshot, SnapshotId, Source,
+    compare, figure, read_snapshot, render, report,
 };
 use tiersmith_sqlite::place::{Place, Statistics, statistics};
 use tiersmith_store::Stats;
@@ -398,86 +398,110 @@ impl List {
         };
         let printed: Vec<Option<u64>> =
             listing.entries.iter().map(|entry| printed_number(&repository, entry)).collect();
+        let listed = Listed { listing, printed, baselines, gaps };
         if self.json {
-            let entries: Vec<_> = listing
-                .entries
-                .iter()
-                .zip(&printed)
-                .map(|(e, printed)| {
-                    json!({ "id": e.id.number(), "printed_number": printed,
+            print_json(&listed.json())?;
+        } else {
+            print(&listed.text())?;
+        }
+        let sound = listed.listing.damaged.is_empty();
+        Ok(if sound { Outcome::Good } else { Outcome::Findings })
+    }
+}
+
+/// What is in a repository.
+struct Listed {
+    listing: Listing,
+    /// Of each entry, the number that an imported report prints for it.
+    printed: Vec<Option<u64>>,
+    baselines: Vec<Baseline>,
+    gaps: Vec<Gap>,
+}
+
+impl Listed {
+    fn entries(&self) -> impl Iterator<Item = (&Entry, Option<u64>)> {
+        self.listing.entries.iter().zip(self.printed.iter().copied())
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let entries: Vec<_> = self
+            .entries()
+            .map(|(e, printed)| {
+                json!({ "id": e.id.number(), "printed_number": printed,
                 "taken_unix_ns": e.taken_unix_ns,
                 "database": e.database, "source": e.source, "instance": e.instance,
                 "path": e.path })
-                })
-                .collect();
-            let damaged: Vec<_> = listing
-                .damaged
-                .iter()
-                .map(|(path, e)| json!({ "path": path, "error": e.to_string() }))
-                .collect();
-            let baselines: Vec<_> = baselines
-                .iter()
-                .map(|b| json!({ "name": b.name, "first": b.first, "last": b.last }))
-                .collect();
-            let gaps: Vec<_> = gaps
-                .iter()
-                .map(|g| {
-                    json!({ "source": g.source, "at_unix_ns": g.at_unix_ns,
+            })
+            .collect();
+        let damaged: Vec<_> = self
+            .listing
+            .damaged
+            .iter()
+            .map(|(path, e)| json!({ "path": path, "error": e.to_string() }))
+            .collect();
+        let baselines: Vec<_> = self
+            .baselines
+            .iter()
+            .map(|b| json!({ "name": b.name, "first": b.first, "last": b.last }))
+            .collect();
+        let gaps: Vec<_> = self
+            .gaps
+            .iter()
+            .map(|g| {
+                json!({ "source": g.source, "at_unix_ns": g.at_unix_ns,
                 "reason": g.reason, "after": g.after })
-                })
-                .collect();
-            print_json(&json!({ "snapshots": entries, "damaged": damaged, "baselines": baselines,
-                "gaps": gaps }))?;
-        } else {
-            let as_printed = listing.entries.iter().filter(|entry| entry.is_as_printed()).count();
-            let all_are = as_printed > 0 && as_printed == listing.entries.len();
-            let zone = if all_are { "" } else { " (UTC)" };
-            // In a column of its own: commands take the repository's numbers.
-            let has_numbers = printed.iter().any(Option::is_some);
-            let number = |text: String| match has_numbers {
-                true => format!("{text:>10}  "),
-                false => String::new(),
-            };
-            let mut out = format!(
+            })
+            .collect();
+        json!({ "snapshots": entries, "damaged": damaged, "baselines": baselines,
+            "gaps": gaps })
+    }
+
+    fn text(&self) -> String {
+        let entries = &self.listing.entries;
+        let as_printed = entries.iter().filter(|entry| entry.is_as_printed()).count();
+        let all_are = as_printed > 0 && as_printed == entries.len();
+        let zone = if all_are { "" } else { " (UTC)" };
+        // In a column of its own: commands take the repository's numbers.
+        let has_numbers = self.printed.iter().any(Option::is_some);
+        let number = |text: String| match has_numbers {
+            true => format!("{text:>10}  "),
+            false => String::new(),
+        };
+        let mut out = format!(
+            "{:>8}  {}{:<20} {:<20} {:<36} {}\n",
+            "Snap Id",
+            number("As Printed".to_owned()),
+            format!("Snap Time{zone}"),
+            "Database",
+            "Source",
+            "Instance"
+        );
+        for (entry, printed) in self.entries() {
+            out.push_str(&format!(
                 "{:>8}  {}{:<20} {:<20} {:<36} {}\n",
-                "Snap Id",
-                number("As Printed".to_owned()),
-                format!("Snap Time{zone}"),
-                "Database",
-                "Source",
-                "Instance"
-            );
-            for (entry, printed) in listing.entries.iter().zip(&printed) {
-                out.push_str(&format!(
-                    "{:>8}  {}{:<20} {:<20} {:<36} {}\n",
-                    entry.id.number(),
-                    number(printed.map(|printed| printed.to_string()).unwrap_or_default()),
-                    figure::instant(entry.taken_unix_ns),
-                    figure::visible(&entry.database),
-                    figure::visible(&entry.source),
-                    figure::visible(&entry.instance)
-                ));
-            }
-            if as_printed > 0 {
-                out.push_str("times of imported reports are as printed, without a zone\n");
-            }
-            for baseline in &baselines {
-                let name = figure::visible(&baseline.name);
-                out.push_str(&format!(
-                    "baseline {name}: {} to {}\n",
-                    baseline.first, baseline.last
-                ));
-            }
-            for gap in &gaps {
-                let (at, source) = (figure::instant(gap.at_unix_ns), figure::visible(&gap.source));
-                out.push_str(&format!("gap at {at}: {source}: {}\n", figure::visible(&gap.reason)));
-            }
-            for (path, e) in &listing.damaged {
-                out.push_str(&format!("damaged: {}: {e}\n", path.display()));
-            }
-            print(&out)?;
+                entry.id.number(),
+                number(printed.map(|printed| printed.to_string()).unwrap_or_default()),
+                figure::instant(entry.taken_unix_ns),
+                figure::visible(&entry.database),
+                figure::visible(&entry.source),
+                figure::visible(&entry.instance)
+            ));
         }
-        Ok(if listing.damaged.is_empty() { Outcome::Good } else { Outcome::Findings })
+        if as_printed > 0 {
+            out.push_str("times of imported reports are as printed, without a zone\n");
+        }
+        for baseline in &self.baselines {
+            let name = figure::visible(&baseline.name);
+            out.push_str(&format!("baseline {name}: {} to {}\n", baseline.first, baseline.last));
+        }
+        for gap in &self.gaps {
+            let (at, source) = (figure::instant(gap.at_unix_ns), figure::visible(&gap.source));
+            out.push_str(&format!("gap at {at}: {source}: {}\n", figure::visible(&gap.reason)));
+        }
+        for (path, e) in &self.listing.damaged {
+            out.push_str(&format!("damaged: {}: {e}\n", path.display()));
+        }
+        out
     }
 }
 

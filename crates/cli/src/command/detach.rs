@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use tiersmith_sqlite::place::Standing;
+use tiersmith_sqlite::place::{Standing, Status};
 
 use super::home::{Home, Subject};
 use super::{print, print_json};
@@ -69,20 +69,7 @@ impl Detach {
                     status.database.display()
                 )));
             }
-            Subject::Database(status) => {
-                let was_attached = status.standing != Standing::Plain;
-                if was_attached {
-                    tiersmith_sqlite::register()?;
-                    tiersmith_sqlite::detach(&status.database)?;
-                }
-                mounted::Detached {
-                    path: status.database.clone(),
-                    was_attached,
-                    recovery: None,
-                    lost: Vec::new(),
-                    remarks: Vec::new(),
-                }
-            }
+            Subject::Database(status) => detach_database(&status)?,
             // A tier named and no note: as the program's API leaves it when the note was removed.
             Subject::Directory if !self.home.fast.is_empty() && self.home.note()?.is_none() => {
                 let home = self.home.attach()?;
@@ -105,6 +92,10 @@ impl Detach {
                 mounted::detach(path, &self.home.fast, give_up)?
             }
         };
+        self.say(&done)
+    }
+
+    fn say(&self, done: &mounted::Detached) -> Result<Outcome> {
         let outcome = if done.lost.is_empty() { Outcome::Good } else { Outcome::Findings };
         if self.json {
             print_json(&json!({
@@ -138,7 +129,7 @@ impl Detach {
         Ok(outcome)
     }
 
-    fn keep_both(&self, status: &tiersmith_sqlite::place::Status) -> Result<Outcome> {
+    fn keep_both(&self, status: &Status) -> Result<Outcome> {
         tiersmith_sqlite::register()?;
         let kept = tiersmith_sqlite::detach_keeping_both(&status.database)?;
         if self.json {
@@ -167,4 +158,19 @@ impl Detach {
         print(&text)?;
         Ok(Outcome::Good)
     }
+}
+
+fn detach_database(status: &Status) -> Result<mounted::Detached> {
+    let was_attached = status.standing != Standing::Plain;
+    if was_attached {
+        tiersmith_sqlite::register()?;
+        tiersmith_sqlite::detach(&status.database)?;
+    }
+    Ok(mounted::Detached {
+        path: status.database.clone(),
+        was_attached,
+        recovery: None,
+        lost: Vec::new(),
+        remarks: Vec::new(),
+    })
 }

@@ -202,6 +202,7 @@ impl Skipped {
     }
 }
 
+/// For people.
 fn text(
     found: &Found,
     health: &[Health],
@@ -210,6 +211,28 @@ fn text(
     queue: Queue,
 ) -> String {
     let mut out = String::new();
+    write_table(&mut out, &block_devices(found));
+    out.push('\n');
+    if !health.is_empty() {
+        write_table(&mut out, &health::table(health));
+        out.push('\n');
+    }
+    write_memory(&mut out, found);
+    for place in places {
+        out.push('\n');
+        write_table(&mut out, &measured(place, queue));
+        if let Some(beside) = &place.cross_check {
+            out.push('\n');
+            out.push_str(&compared(&place.path, beside, queue));
+        }
+    }
+    for one in skipped {
+        out.push_str(&format!("\nskipped: measuring {}, because {}\n", one.path, one.because));
+    }
+    out
+}
+
+fn block_devices(found: &Found) -> Table {
     let or = |value: &Option<String>| value.clone().unwrap_or_default();
     let mut disks = Table::new("Block devices")
         .text("Name", "As the kernel calls it.")
@@ -233,31 +256,15 @@ fn text(
             Cell::text(or(&disk.write_cache)),
         ]);
     }
-    write_table(&mut out, &disks);
-    out.push('\n');
-    if !health.is_empty() {
-        write_table(&mut out, &health::table(health));
-        out.push('\n');
-    }
-    let mut pmem = Table::new("Persistent memory")
-        .text("Namespace", "As the kernel calls it.")
-        .text("Access mode", "How it is presented.")
-        .figures("Size", "", "Its size.")
-        .text("Persistence domain", "Where data is safe from a power cut.")
-        .text("Device", "Its block device.");
-    for namespace in &found.namespaces {
-        pmem.row(vec![
-            Cell::text(&namespace.name),
-            Cell::text(&namespace.access_mode),
-            Cell::bytes(namespace.bytes as f64),
-            Cell::text(or(&namespace.persistence_domain)),
-            Cell::text(or(&namespace.block_device)),
-        ]);
-    }
+    disks
+}
+
+/// Memory that is there, and where a tier could be.
+fn write_memory(out: &mut String, found: &Found) {
     if found.namespaces.is_empty() {
         out.push_str("Persistent memory\n  None found.\n");
     } else {
-        write_table(&mut out, &pmem);
+        write_table(out, &namespaces(found));
     }
     for namespace in &found.namespaces {
         if matches!(namespace.access_mode.as_str(), "raw" | "sector") {
@@ -285,18 +292,26 @@ fn text(
             }
         ));
     }
-    for place in places {
-        out.push('\n');
-        write_table(&mut out, &measured(place, queue));
-        if let Some(beside) = &place.cross_check {
-            out.push('\n');
-            out.push_str(&compared(&place.path, beside, queue));
-        }
+}
+
+fn namespaces(found: &Found) -> Table {
+    let or = |value: &Option<String>| value.clone().unwrap_or_default();
+    let mut pmem = Table::new("Persistent memory")
+        .text("Namespace", "As the kernel calls it.")
+        .text("Access mode", "How it is presented.")
+        .figures("Size", "", "Its size.")
+        .text("Persistence domain", "Where data is safe from a power cut.")
+        .text("Device", "Its block device.");
+    for namespace in &found.namespaces {
+        pmem.row(vec![
+            Cell::text(&namespace.name),
+            Cell::text(&namespace.access_mode),
+            Cell::bytes(namespace.bytes as f64),
+            Cell::text(or(&namespace.persistence_domain)),
+            Cell::text(or(&namespace.block_device)),
+        ]);
     }
-    for one in skipped {
-        out.push_str(&format!("\nskipped: measuring {}, because {}\n", one.path, one.because));
-    }
-    out
+    pmem
 }
 
 fn measured(place: &Place, queue: Queue) -> Table {

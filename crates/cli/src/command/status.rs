@@ -8,6 +8,7 @@ use clap::Args;
 use serde_json::json;
 use tiersmith_block::Health;
 use tiersmith_sqlite::place::{FastSpec, Placement, Standing, Status as PlaceStatus, as_owner};
+use tiersmith_store::Attachment;
 use tiersmith_store::check::{CheckError, CheckOptions, CheckReport, Finding, Severity, check};
 
 use super::home::{Home, Subject, lent_in, names_a_tier};
@@ -182,19 +183,7 @@ impl Status {
         }
         let note = self.home.note()?;
         if note.is_none() && self.home.fast.is_empty() {
-            let left = place.has_to_remove();
-            if self.json {
-                print_json(&json!({ "home": place.path(), "standing": "plain",
-                    "interrupted_detach": left }))?;
-            } else if left {
-                print(&format!(
-                    "{path}: not attached; a detach was interrupted at its end, `tiersmith detach \
-                     {path}` removes what it left\n"
-                ))?;
-            } else {
-                print(&format!("{path}: not attached\n"))?;
-            }
-            return Ok(if left { Outcome::Findings } else { Outcome::Good });
+            return self.plain(place);
         }
         let members = self.home.members()?;
         let gone = |member: &&PathBuf| {
@@ -218,69 +207,32 @@ impl Status {
             return Ok(Outcome::Findings);
         }
         let report = look_at(place.path(), &members)?;
-        let (summary, sound) = (&report.summary, report.is_sound());
-        let emulated = note.iter().flat_map(|note| &note.tiers).any(|tier| tier.emulated);
         let disks = health::below(&members);
         if self.json {
-            let mut all = serde_json::to_value(summary).unwrap_or_default();
-            if let Some(fields) = all.as_object_mut() {
-                let _ = fields.insert("standing".into(), "attached, not mounted".into());
-                let _ = fields.insert("interrupted".into(), json!(interrupted(&summary.state)));
-                let _ = fields.insert("emulated".into(), emulated.into());
-                let _ = fields.insert("members".into(), json!(members));
-                let _ = fields.insert("disks".into(), json!(disks));
-                let _ = fields.insert(
-                    "profile".into(),
-                    json!(note.as_ref().map(|note| note.profile.clone())),
-                );
-                let _ = fields
-                    .insert("files_are_in".into(), json!(note.as_ref().map(|note| &note.files)));
-                fields.extend(findings(&report));
-            }
-            print_json(&all)?;
-            return Ok(Outcome::Findings);
-        }
-        let label = if emulated { " (EMULATED)" } else { "" };
-        let mut text = match &summary.tier[..] {
-            "" => format!(
-                "{path}: attached to a tier{label} that cannot be read; it is not mounted\n"
-            ),
-            name => {
-                format!("{path}: tier `{name}`{label} is {}; it is not mounted\n", summary.state)
-            }
-        };
-        if let Some(what) = interrupted(&summary.state).filter(|_| sound) {
-            text.push_str(&format!(
-                "  {what} was interrupted; nothing is lost, and either command below goes on\n"
-            ));
-        }
-        if !sound {
-            text.push_str(&damage(&report, &path.to_string()));
+            print_json(&at_rest_as_json(note.as_ref(), &members, &report, &disks))?;
         } else {
-            text.push_str(&format!(
-                "  home as the tier has it: {}\n  files: {}\n  in the tier: {} blocks dirty ({} \
-                 bytes), {} blocks cached; {} of {} frames used\n",
-                summary.home,
-                summary.files,
-                summary.blocks_dirty,
-                summary.dirty_bytes,
-                summary.blocks_cached,
-                summary.frames_used,
-                summary.frames_total
-            ));
+            let emulated = note.as_ref().is_some_and(is_emulated);
+            print(&at_rest_as_text(&path.to_string(), emulated, &report, &disks))?;
         }
-        if let Some(lent) = summary.lent_line() {
-            text.push_str(&format!("  {lent}\n"));
-        }
-        text.push_str(&health::lines(&disks));
-        if sound {
-            text.push_str(&format!(
-                "  to use it: `tiersmith attach {path}`, which recovers it and mounts it; to have \
-                 it plain: `tiersmith detach {path}`\n"
-            ));
-        }
-        print(&text)?;
         Ok(Outcome::Findings)
+    }
+
+    /// It is not attached.
+    fn plain(&self, place: &Place) -> Result<Outcome> {
+        let path = place.path().display();
+        let left = place.has_to_remove();
+        if self.json {
+            print_json(&json!({ "home": place.path(), "standing": "plain",
+                "interrupted_detach": left }))?;
+        } else if left {
+            print(&format!(
+                "{path}: not attached; a detach was interrupted at its end, `tiersmith detach \
+                 {path}` removes what it left\n"
+            ))?;
+        } else {
+            print(&format!("{path}: not attached\n"))?;
+        }
+        Ok(if left { Outcome::Findings } else { Outcome::Good })
     }
 }
 
@@ -363,6 +315,76 @@ fn damage(report: &CheckReport, path: &str) -> String {
     text.push_str(&format!(
         " `tiersmith check {path} --cold` lists every finding with its remedy\n"
     ));
+    text
+}
+
+fn is_emulated(note: &Attachment) -> bool {
+    note.tiers.iter().any(|tier| tier.emulated)
+}
+
+/// An attached directory that no daemon serves, for programs.
+fn at_rest_as_json(
+    note: Option<&Attachment>,
+    members: &[PathBuf],
+    report: &CheckReport,
+    disks: &[Health],
+) -> serde_json::Value {
+    let mut all = serde_json::to_value(&report.summary).unwrap_or_default();
+    if let Some(fields) = all.as_object_mut() {
+        let _ = fields.insert("standing".into(), "attached, not mounted".into());
+        let _ = fields.insert("interrupted".into(), json!(interrupted(&report.summary.state)));
+        let _ = fields.insert("emulated".into(), note.is_some_and(is_emulated).into());
+        let _ = fields.insert("members".into(), json!(members));
+        let _ = fields.insert("disks".into(), json!(disks));
+        let _ = fields.insert("profile".into(), json!(note.map(|note| note.profile.clone())));
+        let _ = fields.insert("files_are_in".into(), json!(note.map(|note| &note.files)));
+        fields.extend(findings(report));
+    }
+    all
+}
+
+/// The same for people.
+fn at_rest_as_text(path: &str, emulated: bool, report: &CheckReport, disks: &[Health]) -> String {
+    let (summary, sound) = (&report.summary, report.is_sound());
+    let label = if emulated { " (EMULATED)" } else { "" };
+    let mut text = match &summary.tier[..] {
+        "" => {
+            format!("{path}: attached to a tier{label} that cannot be read; it is not mounted\n")
+        }
+        name => {
+            format!("{path}: tier `{name}`{label} is {}; it is not mounted\n", summary.state)
+        }
+    };
+    if let Some(what) = interrupted(&summary.state).filter(|_| sound) {
+        text.push_str(&format!(
+            "  {what} was interrupted; nothing is lost, and either command below goes on\n"
+        ));
+    }
+    if !sound {
+        text.push_str(&damage(report, path));
+    } else {
+        text.push_str(&format!(
+            "  home as the tier has it: {}\n  files: {}\n  in the tier: {} blocks dirty ({} \
+             bytes), {} blocks cached; {} of {} frames used\n",
+            summary.home,
+            summary.files,
+            summary.blocks_dirty,
+            summary.dirty_bytes,
+            summary.blocks_cached,
+            summary.frames_used,
+            summary.frames_total
+        ));
+    }
+    if let Some(lent) = summary.lent_line() {
+        text.push_str(&format!("  {lent}\n"));
+    }
+    text.push_str(&health::lines(disks));
+    if sound {
+        text.push_str(&format!(
+            "  to use it: `tiersmith attach {path}`, which recovers it and mounts it; to have \
+             it plain: `tiersmith detach {path}`\n"
+        ));
+    }
     text
 }
 

@@ -259,7 +259,23 @@ impl Study {
         if names == [RECOVERY] {
             return self.recovery(leftovers);
         }
-        let mut options = Options::new(case::choose_for(self.target(), &names, self.full)?);
+        let options = self.options(case::choose_for(self.target(), &names, self.full)?);
+        self.can_write()?;
+        let line = Line::new();
+        let result = study::run(&options, leftovers.clone(), &line);
+        line.clear();
+        let result = result?;
+        let to_standard_output = self.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
+        if let Some(path) = &self.json
+            && !to_standard_output
+        {
+            write_file(path, &result.to_json()?, Readers::AsUsual)?;
+        }
+        self.show_result(&result, to_standard_output)
+    }
+
+    fn options(&self, cases: Vec<Case>) -> Options {
+        let mut options = Options::new(cases);
         options.seconds = self.seconds.unwrap_or(if self.full { FULL_SECONDS } else { SECONDS });
         options.rounds = self.rounds.unwrap_or(if self.full { FULL_ROUNDS } else { 1 });
         options.scale = self.scale;
@@ -286,18 +302,7 @@ impl Study {
         options.snapshots = self.snapshots.clone();
         options.cross_check = self.cross_check;
         options.command = called();
-        self.can_write()?;
-        let line = Line::new();
-        let result = study::run(&options, leftovers.clone(), &line);
-        line.clear();
-        let result = result?;
-        let to_standard_output = self.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
-        if let Some(path) = &self.json
-            && !to_standard_output
-        {
-            write_file(path, &result.to_json()?, Readers::AsUsual)?;
-        }
-        self.show_result(&result, to_standard_output)
+        options
     }
 
     /// Writes the page, and prints the result.

@@ -60,121 +60,166 @@ struct Room<'a> {
     hits_per_byte: f64,
 }
 
+/// Objects that are not to be pinned although they miss.
+#[derive(Default)]
+struct LeftOut {
+    /// That cost too little.
+    little: u64,
+    /// That do not fit, as they are named.
+    full: Vec<String>,
+    /// That would cost others as much.
+    displacing: u64,
+    /// That have no command.
+    odd: u64,
+}
+
 impl Advice {
     /// `objects`: the hottest first, by what a pin would save.
     pub(crate) fn of(hot: &LiveHot, objects: &[Object], over: Over) -> Advice {
-        let none = |why: String| Advice { pins: Vec::new(), why: vec![why] };
-        let all_misses: f64 = objects.iter().map(|object| object.rates(over).misses).sum();
-        let reads: f64 = objects.iter().map(|object| object.rates(over).reads()).sum();
-        if reads == 0.0 {
-            return none(format!(
-                "nothing to gain from a pin: no block was read of the files that the tier knows \
-                 now, in {:.0} s",
-                hot.known_s
-            ));
-        }
-        let place = over.place();
-        if miss_costs_us(hot, over) == Some(0.0) {
-            return none(format!(
-                "nothing to gain from a pin: a block from home takes {:.0} us, and one from the \
-                 tier {:.0} us. The home's file system seems to have these blocks in memory",
-                hot.home_read_us[place].unwrap_or_default(),
-                hot.tier_read_us[place].unwrap_or_default()
-            ));
+        if let Some(why) = nothing_to_gain(hot, objects, over) {
+            return Advice { pins: Vec::new(), why: vec![why] };
         }
         let mut rooms: Vec<Room<'_>> =
             hot.tiers.iter().map(|tier| Room::of(tier, objects, over)).collect();
-        let mut advice = Advice::default();
-        let (mut little, mut full, mut displacing, mut odd) = (0_u64, Vec::new(), 0_u64, 0_u64);
-        let missed = |object: &&Object| object.can_be_pinned() && object.rates(over).misses > 0.0;
-        let there = objects.iter().filter(missed).filter(|object| object.is_there()).count();
-        for object in objects {
-            let misses = object.avoidable();
-            let enough = object
-                .saves_ms_per_s
-                .map_or(misses >= MISSES_LEAST, |saves| saves >= SAVES_LEAST_MS_PER_S);
-            if misses <= 0.0 {
-                continue;
-            }
-            if !enough || misses < SHARE_LEAST * all_misses {
-                little += 1;
-                continue;
-            }
-            let Some(room) = rooms.iter_mut().find(|room| room.tier.name == object.tier) else {
-                continue;
-            };
-            let bytes = object.loose.size;
-            if bytes > room.pins() {
-                full.push(format!("{} ({})", messages::line(&object.name), size(bytes)));
-                continue;
-            }
-            if room.loses(object) >= misses {
-                displacing += 1;
-                continue;
-            }
-            if advice.pins.len() == PINS_MOST {
-                break;
-            }
-            let Some(command) = command(hot, object) else {
-                odd += 1;
-                continue;
-            };
-            room.take(object, bytes);
-            advice.pins.push(Advised {
-                command,
-                name: messages::line(&object.name),
-                files: object.files.len() as u64,
-                bytes,
-                misses_per_s: misses,
-                saves_ms_per_s: object.saves_ms_per_s,
-            });
+        let (pins, left_out) = choose(hot, objects, over, &mut rooms);
+        let mut why = left_out.why(&rooms);
+        if pins.is_empty() && why.is_empty() {
+            let missed =
+                |object: &&Object| object.can_be_pinned() && object.rates(over).misses > 0.0;
+            let there = objects.iter().filter(missed).filter(|object| object.is_there()).count();
+            why.push(little_to_gain(left_out.little, there, miss_costs_us(hot, over).is_some()));
+        } else if pins.is_empty() {
+            why.insert(0, "no pin that helps fits".into());
         }
-        if !full.is_empty() {
+        Advice { pins, why }
+    }
+}
+
+/// Why no pin could help, where it is seen without a look at single files.
+fn nothing_to_gain(hot: &LiveHot, objects: &[Object], over: Over) -> Option<String> {
+    let reads: f64 = objects.iter().map(|object| object.rates(over).reads()).sum();
+    if reads == 0.0 {
+        return Some(format!(
+            "nothing to gain from a pin: no block was read of the files that the tier knows \
+             now, in {:.0} s",
+            hot.known_s
+        ));
+    }
+    let place = over.place();
+    (miss_costs_us(hot, over) == Some(0.0)).then(|| {
+        format!(
+            "nothing to gain from a pin: a block from home takes {:.0} us, and one from the \
+             tier {:.0} us. The home's file system seems to have these blocks in memory",
+            hot.home_read_us[place].unwrap_or_default(),
+            hot.tier_read_us[place].unwrap_or_default()
+        )
+    })
+}
+
+/// Gives the rooms to the objects, one after another.
+fn choose(
+    hot: &LiveHot,
+    objects: &[Object],
+    over: Over,
+    rooms: &mut [Room<'_>],
+) -> (Vec<Advised>, LeftOut) {
+    let (mut pins, mut left_out) = (Vec::new(), LeftOut::default());
+    let all_misses: f64 = objects.iter().map(|object| object.rates(over).misses).sum();
+    for object in objects {
+        let misses = object.avoidable();
+        let enough = object
+            .saves_ms_per_s
+            .map_or(misses >= MISSES_LEAST, |saves| saves >= SAVES_LEAST_MS_PER_S);
+        if misses <= 0.0 {
+            continue;
+        }
+        if !enough || misses < SHARE_LEAST * all_misses {
+            left_out.little += 1;
+            continue;
+        }
+        let Some(room) = rooms.iter_mut().find(|room| room.tier.name == object.tier) else {
+            continue;
+        };
+        let bytes = object.loose.size;
+        if bytes > room.pins() {
+            left_out.full.push(format!("{} ({})", messages::line(&object.name), size(bytes)));
+            continue;
+        }
+        if room.loses(object) >= misses {
+            left_out.displacing += 1;
+            continue;
+        }
+        if pins.len() == PINS_MOST {
+            break;
+        }
+        let Some(command) = command(hot, object) else {
+            left_out.odd += 1;
+            continue;
+        };
+        room.take(object, bytes);
+        pins.push(Advised {
+            command,
+            name: messages::line(&object.name),
+            files: object.files.len() as u64,
+            bytes,
+            misses_per_s: misses,
+            saves_ms_per_s: object.saves_ms_per_s,
+        });
+    }
+    (pins, left_out)
+}
+
+impl LeftOut {
+    /// What hindered pins that would help.
+    fn why(&self, rooms: &[Room<'_>]) -> Vec<String> {
+        let mut why = Vec::new();
+        if !self.full.is_empty() {
             let room: u64 = rooms.iter().map(Room::pins).sum();
-            let more = full.len().saturating_sub(3);
+            let more = self.full.len().saturating_sub(3);
+            let named = &self.full[..self.full.len() - more];
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            full.truncate(3);
-            advice.why.push(format!(
+            why.push(format!(
                 "does not fit into the {} that pins may still take: {}{more}",
                 size(room),
-                full.join(", ")
+                named.join(", ")
             ));
         }
-        if displacing > 0 {
-            advice.why.push(format!(
-                "{displacing} more would drive out copies of other files that are hit as often as \
-                 they miss"
+        if self.displacing > 0 {
+            why.push(format!(
+                "{} more would drive out copies of other files that are hit as often as \
+                 they miss",
+                self.displacing
             ));
         }
-        if odd > 0 {
-            advice.why.push(format!(
-                "no command is given for {odd} that would help: the path of the home or of its \
-                 files has characters that are no plain text"
+        if self.odd > 0 {
+            why.push(format!(
+                "no command is given for {} that would help: the path of the home or of its \
+                 files has characters that are no plain text",
+                self.odd
             ));
         }
-        if advice.pins.is_empty() && advice.why.is_empty() {
-            advice.why.push(match little {
-                0 if there > 0 => format!(
-                    "nothing to gain from a pin: what missed ({there} of the list) is whole in the \
-                     tier by now, and stays while it is read"
-                ),
-                0 => {
-                    "nothing to gain from a pin: no file that can be pinned misses the tier".into()
-                }
-                _ => format!(
-                    "nothing to gain from a pin: no file has {:.0} % of the misses and costs {} \
-                     by them",
-                    100.0 * SHARE_LEAST,
-                    match miss_costs_us(hot, over) {
-                        Some(_) => format!("{SAVES_LEAST_MS_PER_S:.0} ms of waiting a second"),
-                        None => format!("{MISSES_LEAST:.0} read from home a second"),
-                    }
-                ),
-            });
-        } else if advice.pins.is_empty() {
-            advice.why.insert(0, "no pin that helps fits".into());
-        }
-        advice
+        why
+    }
+}
+
+/// Why there are no pins, where nothing hindered one. `little`: files that miss and cost too
+/// little; `there`: files that missed and are whole in the tier.
+fn little_to_gain(little: u64, there: usize, is_measured: bool) -> String {
+    match little {
+        0 if there > 0 => format!(
+            "nothing to gain from a pin: what missed ({there} of the list) is whole in the \
+             tier by now, and stays while it is read"
+        ),
+        0 => "nothing to gain from a pin: no file that can be pinned misses the tier".into(),
+        _ => format!(
+            "nothing to gain from a pin: no file has {:.0} % of the misses and costs {} \
+             by them",
+            100.0 * SHARE_LEAST,
+            match is_measured {
+                true => format!("{SAVES_LEAST_MS_PER_S:.0} ms of waiting a second"),
+                false => format!("{MISSES_LEAST:.0} read from home a second"),
+            }
+        ),
     }
 }
 

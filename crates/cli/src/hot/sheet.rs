@@ -35,66 +35,77 @@ pub(crate) fn text(
         us(hot.tier_read_us[over.place()])
     ));
     if !objects.is_empty() {
-        out.push_str(&format!(
-            "  {:<NAME_SHOWN$} {:<9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>9} {:>8} {:>9}\n",
-            "name",
-            "what",
-            "reads 1m",
-            "1h",
-            "miss 1m",
-            "1h",
-            "write 1h",
-            "hit %",
-            "size",
-            "in tier",
-            "saves"
-        ));
-        for object in objects.iter().take(top) {
-            out.push_str(&line(object, over));
-        }
-        let more = objects.len().saturating_sub(top) as u64 + hot.files_left_out;
-        if more > 0 {
-            out.push_str(&format!("  and {more} more (--top)\n"));
-        }
-        out.push_str(
-            "  saves: milliseconds of waiting for home a second that a pin would save at least\n",
-        );
-        if objects.iter().any(|object| object.relation.is_some()) {
-            out.push_str(
-                "  size, in tier and a pin of a relation are of its files that were read or \
-                 written; the others are cold\n",
-            );
-        }
+        out.push_str(&table(hot, objects, top, over));
     }
     for trouble in troubles {
         out.push_str(&format!("  NOT NAMED: {}\n", messages::line(trouble)));
     }
     out.push('\n');
     if !advice.pins.is_empty() {
-        let bytes: u64 = advice.pins.iter().map(|pin| pin.bytes).sum();
-        let saves: Option<f64> = advice.pins.iter().map(|pin| pin.saves_ms_per_s).sum();
-        let saves = saves
-            .map_or(String::new(), |saves| format!(", {} ms of waiting a second", rate(saves)));
-        out.push_str(&format!("  to pin what is worth it ({}{saves}):\n", size(bytes)));
-        for pin in &advice.pins {
-            out.push_str(&format!(
-                "    {}\n      # {}: {}, {} misses a second\n",
-                messages::line(&pin.command),
-                messages::line(&pin.name),
-                size_of(pin),
-                rate(pin.misses_per_s)
-            ));
-        }
-        let half_life = hot.half_lives_s[over.place()];
-        if hot.known_s < half_life {
-            out.push_str(&format!(
-                "  these rates are of {:.0} s only: look again when the load has run for longer\n",
-                hot.known_s
-            ));
-        }
+        out.push_str(&pins(hot, advice, over));
     }
     for why in &advice.why {
         out.push_str(&format!("  {}\n", messages::line(why)));
+    }
+    out
+}
+
+fn table(hot: &LiveHot, objects: &[Object], top: usize, over: Over) -> String {
+    let mut out = format!(
+        "  {:<NAME_SHOWN$} {:<9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>9} {:>8} {:>9}\n",
+        "name",
+        "what",
+        "reads 1m",
+        "1h",
+        "miss 1m",
+        "1h",
+        "write 1h",
+        "hit %",
+        "size",
+        "in tier",
+        "saves"
+    );
+    for object in objects.iter().take(top) {
+        out.push_str(&line(object, over));
+    }
+    let more = objects.len().saturating_sub(top) as u64 + hot.files_left_out;
+    if more > 0 {
+        out.push_str(&format!("  and {more} more (--top)\n"));
+    }
+    out.push_str(
+        "  saves: milliseconds of waiting for home a second that a pin would save at least\n",
+    );
+    if objects.iter().any(|object| object.relation.is_some()) {
+        out.push_str(
+            "  size, in tier and a pin of a relation are of its files that were read or \
+             written; the others are cold\n",
+        );
+    }
+    out
+}
+
+/// The commands that pin what is worth it.
+fn pins(hot: &LiveHot, advice: &Advice, over: Over) -> String {
+    let bytes: u64 = advice.pins.iter().map(|pin| pin.bytes).sum();
+    let saves: Option<f64> = advice.pins.iter().map(|pin| pin.saves_ms_per_s).sum();
+    let saves =
+        saves.map_or(String::new(), |saves| format!(", {} ms of waiting a second", rate(saves)));
+    let mut out = format!("  to pin what is worth it ({}{saves}):\n", size(bytes));
+    for pin in &advice.pins {
+        out.push_str(&format!(
+            "    {}\n      # {}: {}, {} misses a second\n",
+            messages::line(&pin.command),
+            messages::line(&pin.name),
+            size_of(pin),
+            rate(pin.misses_per_s)
+        ));
+    }
+    let half_life = hot.half_lives_s[over.place()];
+    if hot.known_s < half_life {
+        out.push_str(&format!(
+            "  these rates are of {:.0} s only: look again when the load has run for longer\n",
+            hot.known_s
+        ));
     }
     out
 }

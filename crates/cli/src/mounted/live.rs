@@ -4,6 +4,8 @@
 //! **Invariant**: an emulated tier and a modelled home are labelled wherever a figure appears.
 //! **Deliberately absent**: differences between two looks; the workload repository has those.
 
+mod text;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +15,9 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use tiersmith_lab::ByteSize;
 use tiersmith_mount::Reporter;
-use tiersmith_store::{AttachedHome, Durability, FileClass, TierStats, waits};
+use tiersmith_store::{
+    AttachedHome, Durability, FileClass, FileInTier, LendingStats, Stats, TierStats, waits,
+};
 
 use super::budget::LiveBudget;
 use super::confine::Confined;
@@ -183,6 +187,19 @@ pub(crate) struct LiveLent {
     pub(crate) refused: Option<String>,
 }
 
+impl LiveLent {
+    fn of(lending: &LendingStats) -> LiveLent {
+        LiveLent {
+            files: lending.files,
+            bytes: lending.bytes,
+            not_home_bytes: lending.not_home_bytes,
+            directories: lending.directories.clone(),
+            max_bytes: lending.max_bytes,
+            refused: lending.refused.clone(),
+        }
+    }
+}
+
 /// One tier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LiveTier {
@@ -209,6 +226,27 @@ pub(crate) struct LiveTier {
     /// What it would do at other sizes; absent where it is too small to say.
     #[serde(default)]
     pub(crate) what_if: Option<LiveWhatIf>,
+}
+
+impl LiveTier {
+    fn of(tier: &TierStats) -> LiveTier {
+        LiveTier {
+            name: tier.name.clone(),
+            emulated: tier.emulated,
+            durability: tier.durability,
+            bytes: tier.bytes,
+            usable_bytes: tier.usable_bytes,
+            free_bytes: tier.free_bytes,
+            dirty_bytes: tier.dirty_bytes,
+            cached_bytes: tier.cached_bytes,
+            map_bytes: tier.map_bytes,
+            media: tier.media.iter().flat_map(|medium| medium.lines()).map(str::to_owned).collect(),
+            failed: tier.failed.clone(),
+            table: LiveTable::of(tier),
+            write_budget: tier.write_budget.as_ref().map(LiveBudget::of),
+            what_if: tier.what_if.as_ref().map(LiveWhatIf::of),
+        }
+    }
 }
 
 /// The files that a tier knows and can know.
@@ -294,6 +332,21 @@ pub(crate) struct LiveClass {
     pub(crate) cached_bytes: u64,
 }
 
+impl LiveClass {
+    fn of(class: FileClass, files: &[FileInTier]) -> LiveClass {
+        let mut sum = LiveClass { class: class.to_string(), ..LiveClass::default() };
+        for file in files.iter().filter(|file| file.class == class) {
+            let block = file.block_size.bytes() as u64;
+            sum.files += 1;
+            sum.pinned_files += u64::from(file.pinned);
+            sum.file_bytes += file.size;
+            sum.dirty_bytes += file.dirty * block;
+            sum.cached_bytes += file.cached * block;
+        }
+        sum
+    }
+}
+
 /// Files, and how the tier treats their blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LiveCacheRule {
@@ -339,6 +392,21 @@ pub(crate) struct LiveWait {
     pub(crate) waits: u64,
     pub(crate) mean_us: f64,
     pub(crate) p99_us: f64,
+}
+
+impl LiveWait {
+    /// Of every event that was waited for.
+    fn all(stats: &Stats) -> Vec<LiveWait> {
+        let waited = stats.waits.events().filter(|(_, totals)| totals.count() > 0);
+        waited
+            .map(|(event, totals)| LiveWait {
+                event: event.name.to_owned(),
+                waits: totals.count(),
+                mean_us: totals.mean_ns().unwrap_or_default() / 1e3,
+                p99_us: totals.histogram().quantile_ns(0.99).unwrap_or_default() as f64 / 1e3,
+            })
+            .collect()
+    }
 }
 
 /// Unreadable blocks that are listed by name.
@@ -482,54 +550,13 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince, work:
     let stats = home.stats();
     let up_s = known.started.elapsed().as_secs();
     let files = home.files();
-    let of_class = |class: FileClass| {
-        let mut sum = LiveClass { class: class.to_string(), ..LiveClass::default() };
-        for file in files.iter().filter(|file| file.class == class) {
-            let block = file.block_size.bytes() as u64;
-            sum.files += 1;
-            sum.pinned_files += u64::from(file.pinned);
-            sum.file_bytes += file.size;
-            sum.dirty_bytes += file.dirty * block;
-            sum.cached_bytes += file.cached * block;
-        }
-        sum
-    };
-    let classes = vec![of_class(FileClass::Redo), of_class(FileClass::Data)];
+    let classes: Vec<LiveClass> =
+        [FileClass::Redo, FileClass::Data].map(|class| LiveClass::of(class, &files)).into();
     let counter = |id| stats.waits.counter(id);
     let (hits, misses) =
         (counter(waits::TIER_HITS) + counter(waits::ZERO_COPY), counter(waits::TIER_MISSES));
     let reads = hits + misses;
-    let waits = stats
-        .waits
-        .events()
-        .filter(|(_, totals)| totals.count() > 0)
-        .map(|(event, totals)| LiveWait {
-            event: event.name.to_owned(),
-            waits: totals.count(),
-            mean_us: totals.mean_ns().unwrap_or_default() / 1e3,
-            p99_us: totals.histogram().quantile_ns(0.99).unwrap_or_default() as f64 / 1e3,
-        })
-        .collect();
-    let tiers: Vec<LiveTier> = stats
-        .tiers
-        .iter()
-        .map(|tier| LiveTier {
-            name: tier.name.clone(),
-            emulated: tier.emulated,
-            durability: tier.durability,
-            bytes: tier.bytes,
-            usable_bytes: tier.usable_bytes,
-            free_bytes: tier.free_bytes,
-            dirty_bytes: tier.dirty_bytes,
-            cached_bytes: tier.cached_bytes,
-            map_bytes: tier.map_bytes,
-            media: tier.media.iter().flat_map(|medium| medium.lines()).map(str::to_owned).collect(),
-            failed: tier.failed.clone(),
-            table: LiveTable::of(tier),
-            write_budget: tier.write_budget.as_ref().map(LiveBudget::of),
-            what_if: tier.what_if.as_ref().map(LiveWhatIf::of),
-        })
-        .collect();
+    let tiers: Vec<LiveTier> = stats.tiers.iter().map(LiveTier::of).collect();
     Live {
         home: known.home.clone(),
         at: known.at.clone(),
@@ -550,7 +577,7 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince, work:
         hit_ratio: (reads > 0).then(|| hits as f64 / reads as f64),
         usage: LiveUsage::of(files, &stats, up_s),
         dirty_age_s_at_most: dirty.oldest_s(),
-        waits,
+        waits: LiveWait::all(&stats),
         recovery: stats.recovery.to_string(),
         background_error: stats.background_error.clone(),
         unreadable: stats
@@ -563,186 +590,9 @@ pub(super) fn look(home: &AttachedHome, known: &Known, dirty: &DirtySince, work:
         repaired_blocks: counter(waits::REPAIRED),
         scrub: work.scrub,
         moves: work.moves,
-        lent: LiveLent {
-            files: stats.lending.files,
-            bytes: stats.lending.bytes,
-            not_home_bytes: stats.lending.not_home_bytes,
-            directories: stats.lending.directories.clone(),
-            max_bytes: stats.lending.max_bytes,
-            refused: stats.lending.refused.clone(),
-        },
+        lent: LiveLent::of(&stats.lending),
         unprotected: known.look_at_pages(home),
         outside_home: OutsideHome::of_attached(home, &known.aside),
-    }
-}
-
-impl Live {
-    /// For people.
-    pub(crate) fn text(&self) -> String {
-        let mut out = format!(
-            "{}: attached, mounted at {} by process {}",
-            self.home.display(),
-            self.at.display(),
-            self.pid
-        );
-        out.push_str(&format!(" for {} s, profile {}\n", self.up_s, self.profile));
-        if self.emulated {
-            out.push_str(
-                "  EMULATED: the tier stands for persistent memory; no figure here is one \
-                          of persistent memory\n",
-            );
-        }
-        if let Some(model) = &self.home_model {
-            out.push_str(&format!(
-                "  MODELLED: home is delayed as {model} would be; for studies only\n"
-            ));
-        }
-        for rule in &self.cache {
-            out.push_str(&format!("  cache:     {rule}\n"));
-        }
-        for line in self.door.lines() {
-            out.push_str(&format!("  {line}\n"));
-        }
-        if let Some(asked) = self.door.asked() {
-            out.push_str(&format!("  asked:     {asked}\n"));
-        }
-        out.push_str(&format!("  confined:  {}\n", self.confined));
-        if self.door.lends || self.lent.files > 0 {
-            let (used, most) = (size(self.lent.bytes), size(self.lent.max_bytes));
-            let why = self
-                .lent
-                .refused
-                .as_ref()
-                .map(|why| format!("; one was not: {why}"))
-                .unwrap_or_default();
-            out.push_str(&format!(
-                "  lent:      {} files, {used} of {most} at most{why}\n",
-                self.lent.files
-            ));
-            for directory in &self.lent.directories {
-                out.push_str(&format!(
-                    "             in {}: it belongs to the tier, move or copy both\n",
-                    directory.display()
-                ));
-            }
-        }
-        for tier in &self.tiers {
-            let label = match tier.durability {
-                _ if tier.emulated => " (EMULATED)",
-                Durability::Never => " (clean copies only)",
-                Durability::OnReturn | Durability::AtSync => "",
-            };
-            let first = tier.media.first().map_or("", String::as_str);
-            out.push_str(&format!(
-                "\n  tier {}{label}: {}, {first}\n",
-                tier.name,
-                size(tier.bytes)
-            ));
-            let rows = [
-                ("newest version here (dirty)", tier.dirty_bytes),
-                ("clean copies (cached)", tier.cached_bytes),
-                ("block maps", tier.map_bytes),
-                ("free", tier.free_bytes),
-            ];
-            for (what, bytes) in rows {
-                let share = 100.0 * bytes as f64 / tier.usable_bytes.max(1) as f64;
-                out.push_str(&format!("    {what:<28} {:>10}  {share:>5.1} %\n", size(bytes)));
-            }
-            let table = &tier.table;
-            out.push_str(&format!(
-                "    {:<28} {:>10}  of {}\n",
-                "files",
-                table.files,
-                table.fits()
-            ));
-            out.push_str(&tier.write_budget.as_ref().map_or(String::new(), LiveBudget::text));
-        }
-        out.push_str(&format!(
-            "\n  {:<6} {:>7} {:>7} {:>10} {:>10} {:>10}\n",
-            "class", "files", "pinned", "size", "dirty", "cached"
-        ));
-        for class in &self.classes {
-            out.push_str(&format!(
-                "  {:<6} {:>7} {:>7} {:>10} {:>10} {:>10}\n",
-                class.class,
-                class.files,
-                class.pinned_files,
-                size(class.file_bytes),
-                size(class.dirty_bytes),
-                size(class.cached_bytes)
-            ));
-        }
-        let ratio = self
-            .hit_ratio
-            .map_or("no block was read yet".to_owned(), |ratio| format!("{:.1} %", 100.0 * ratio));
-        out.push_str(&format!(
-            "\n  hit ratio of block reads: {ratio} ({} from the tier, {} from home)\n",
-            self.hits, self.misses
-        ));
-        out.push_str(&self.usage.text());
-        for tier in &self.tiers {
-            out.push_str(&tier.what_if.as_ref().map_or(String::new(), |w| w.text(&tier.name)));
-            if tier.what_if.is_some() && tier.write_budget.is_some() {
-                out.push_str("  modelled without the write budget\n");
-            }
-        }
-        out.push_str(&format!(
-            "\n  drain lag: {} of redo not home yet\n",
-            size(self.drain_lag_bytes)
-        ));
-        match self.dirty_age_s_at_most {
-            Some(age) => out.push_str(&format!("  dirty age: at most {age} s\n")),
-            None if self.lent.not_home_bytes > 0 => {
-                out.push_str(
-                    "  dirty age: of lent files not known; of all else home has everything\n",
-                );
-            }
-            None => out.push_str("  dirty age: home has everything\n"),
-        }
-        out.push_str(
-            "  checksums: blocks of data files have them; redo has none, nor have files that the \
-             kernel writes\n",
-        );
-        out.push_str(&format!("  scrub:     {}\n", self.scrub));
-        if let Some(moves) = &self.moves {
-            out.push_str(&format!("  moving:    {moves}\n"));
-        }
-        if self.repaired_blocks > 0 {
-            out.push_str(&format!(
-                "  repaired:  {} clean copies were not what was written or could not be read, and \
-                 are read from home; look \
-                 after the medium\n",
-                self.repaired_blocks
-            ));
-        }
-        if !self.waits.is_empty() {
-            out.push_str(&format!(
-                "\n  {:<44} {:>10} {:>10} {:>10}\n",
-                "wait event", "waits", "mean us", "p99 us"
-            ));
-            for wait in &self.waits {
-                out.push_str(&format!(
-                    "  {:<44} {:>10} {:>10.1} {:>10.1}\n",
-                    wait.event, wait.waits, wait.mean_us, wait.p99_us
-                ));
-            }
-        }
-        out.push_str(&format!("\n  at attach: {}\n", self.recovery));
-        for line in self.outside_home.lines() {
-            out.push_str(&format!("  note: {line}\n"));
-        }
-        for trouble in self.trouble_with_files() {
-            out.push_str(&format!("  TO MEND: {trouble}\n"));
-        }
-        let media = self.trouble_with_media();
-        for trouble in &media {
-            out.push_str(&format!("  TO MEND: {trouble}\n"));
-        }
-        if let Some(error) = &self.background_error {
-            let so = if media.is_empty() { "; nothing is lost, it is tried again" } else { "" };
-            out.push_str(&format!("  TO MEND: background work fails: {error}{so}\n"));
-        }
-        out
     }
 }
 

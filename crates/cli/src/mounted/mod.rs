@@ -32,6 +32,7 @@ mod pages;
 mod passthrough;
 pub(crate) mod place;
 mod plan;
+mod profile;
 pub(crate) mod refuse;
 mod report;
 mod requests;

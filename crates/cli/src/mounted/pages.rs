@@ -34,25 +34,7 @@ pub(super) fn decide(
         )))
     };
     if has_clean_copies_only(home) {
-        return match wished {
-            AtomicPages::On => Err(Error::Usage(format!(
-                "cannot attach {} with --atomic-pages on: the tier has clean copies only, and \
-                 pages are as whole as the home's own file system keeps them; leave it out",
-                home.home_path().display()
-            ))),
-            _ if sync_always => Ok((
-                true,
-                "every change is durable when it returns, as --sync-on-write always says; pages \
-                 are as whole as the home's own file system keeps them"
-                    .into(),
-            )),
-            _ => Ok((
-                false,
-                "the tier has clean copies only: pages are as whole as the home's own file system \
-                 keeps them"
-                    .into(),
-            )),
-        };
+        return decide_for_clean_copies(wished, sync_always, home);
     }
     match (wished, protection) {
         (AtomicPages::On, _) => Ok((true, "as --atomic-pages on says".into())),
@@ -95,6 +77,33 @@ pub(super) fn decide(
                 "chosen because it is not proved that the database (profile {name}) mends torn \
                      pages itself"
             ),
+        )),
+    }
+}
+
+/// The same where the tier has clean copies only.
+fn decide_for_clean_copies(
+    wished: AtomicPages,
+    sync_always: bool,
+    home: &AttachedHome,
+) -> Result<(bool, String)> {
+    match wished {
+        AtomicPages::On => Err(Error::Usage(format!(
+            "cannot attach {} with --atomic-pages on: the tier has clean copies only, and \
+             pages are as whole as the home's own file system keeps them; leave it out",
+            home.home_path().display()
+        ))),
+        _ if sync_always => Ok((
+            true,
+            "every change is durable when it returns, as --sync-on-write always says; pages \
+             are as whole as the home's own file system keeps them"
+                .into(),
+        )),
+        _ => Ok((
+            false,
+            "the tier has clean copies only: pages are as whole as the home's own file system \
+             keeps them"
+                .into(),
         )),
     }
 }

@@ -16,30 +16,26 @@
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
 use tiersmith_store::home::{ATTACHMENT, RealHome};
 use tiersmith_store::{
     AttachedHome, Attachment, CacheRules, Durability, HomeModel, Medium, Profile, TierSpec,
     attachment,
 };
 
-use super::belief::{is_believed, is_trusted};
+use super::belief::is_believed;
 use super::budget;
 use super::cloud_disk;
 use super::device;
 use super::pages;
 use super::passthrough;
 use super::place::{FS_NAME, Place, Standing};
+use super::profile;
 use super::refuse;
 use super::tier::{self, Made, Wish};
 use crate::attach::{AtomicPages, Attach, Ephemeral, Lend, SyncOnWrite, Transport, Xattrs};
 use crate::error::{Error, Result};
-
-/// Most bytes of a profile's file.
-const PROFILE_MAX: u64 = 1 << 20;
 
 /// The note's keys of this program.
 pub(super) mod key {
@@ -81,14 +77,6 @@ pub(super) struct Plan {
     pub(super) remarks: Vec<String>,
 }
 
-/// A profile, where it is from, and why it was taken.
-#[derive(Debug)]
-struct Chosen {
-    profile: Profile,
-    file: Option<PathBuf>,
-    why: String,
-}
-
 impl Plan {
     /// Looks at everything and decides.
     ///
@@ -101,108 +89,33 @@ impl Plan {
         for said in [Some(path), wish.fast.as_deref(), wish.at.as_deref()].into_iter().flatten() {
             let _ = utf8(said)?;
         }
-        // Before anything is looked at inside: a mount of somebody else is not asked.
-        if place.standing(None) == Standing::Plain {
-            refuse::place(&place)?;
-        }
-        if place.standing(None) == Standing::Missing {
-            if path.is_dir() {
-                // The note of an attached home, and nothing beside it.
-                drop(RealHome::open(path).map_err(|e| Error::Usage(e.to_string()))?);
-            }
-            return Err(Error::Usage(match path.symlink_metadata() {
-                Ok(_) => format!(
-                    "{} is not a directory; a mount is for directories (an SQLite database is \
-                     attached by the URI it is opened with)",
-                    path.display()
-                ),
-                Err(_) => format!(
-                    "there is no directory {}; give the database's directory",
-                    path.display()
-                ),
-            }));
-        }
-        let note = attachment(path)?;
-        if note.is_none()
-            && let Some(why) = super::unreachable(&place)
-        {
-            return Err(Error::Usage(why));
-        }
+        let note = note_if_any(&place)?;
         let again = note.is_some();
-        let files = note
-            .as_ref()
-            .map(|note| note.files.clone())
-            .or_else(|| place.files())
-            .unwrap_or_else(|| path.into());
-        let owner = match &note {
-            Some(note) => owner_of(note)?,
-            None => std::fs::metadata(&files).map_err(|source| Error::Io {
-                what: "look at",
-                path: files.clone(),
-                source,
-            })?,
-        };
-        refuse::not_permitted(path, &owner)?;
+        let files = files_of(note.as_ref(), &place);
+        refuse::not_permitted(path, &owner(note.as_ref(), &files)?)?;
         let believed = note.as_ref().is_some_and(is_believed);
         let mut remarks = Vec::new();
-        let empty = BTreeMap::new();
-        let door = match &note {
-            Some(note) if believed => &note.door,
-            Some(note) if !note.door.is_empty() => {
-                remarks.push(format!(
-                    "the note {} was not written by root or you: its mount options are not taken \
-                     over",
-                    files.join(ATTACHMENT).display()
-                ));
-                &empty
-            }
-            _ => &empty,
-        };
+        let door = believed_options(note.as_ref(), &files, &mut remarks);
         refuse::in_use(path, &files, !again)?;
         refuse::no_fuse()?;
-        let chosen = profile(wish, note.as_ref(), believed, &files)?;
-        let at = mount_point(wish, &place, door)?;
-        let mount = mount_options(wish, door)?;
-        let synced = wish.sync_on_write.or_else(|| noted(door, key::SYNC));
+        let chosen = profile::choose(wish, note.as_ref(), believed, &files)?;
+        let at = mount_point(wish, &place, &door)?;
+        let synced = wish.sync_on_write.or_else(|| noted(&door, key::SYNC));
         let synced = synced.unwrap_or(SyncOnWrite::Auto);
-        let (sync_on_write, sync_why) = sync_on_write(synced, chosen.profile.name());
-        let xattrs = wish.xattrs.or_else(|| noted(door, key::XATTRS)).unwrap_or(Xattrs::Auto);
-        let by_profile = tiersmith_mount::xattrs_if_any_for(chosen.profile.name());
-        let xattrs_if_any = xattrs == Xattrs::Auto && by_profile;
+        let (mount, sync_why) = mount_options(wish, &door, synced, chosen.profile.name());
         let model = wish.home_model.clone().or_else(|| door.get(key::MODEL).cloned());
         let home_model = model.as_deref().map(named_model).transpose()?;
-        let (cache, cache_text) = cache_rules(wish, door, &mut remarks)?;
-        let write_budget = budget::budget(wish.write_budget, door, &mut remarks);
-        let mut noted = BTreeMap::new();
+        let (cache, cache_text) = cache_rules(wish, &door, &mut remarks)?;
+        let write_budget = budget::budget(wish.write_budget, &door, &mut remarks);
+        let mut noted = options_to_note(wish, &door, model, cache_text);
         if at != path {
             let _ = noted.insert(key::AT.to_owned(), utf8(&at)?.to_owned());
-        }
-        let numbers = [
-            (key::THREADS, wish.threads.map(|n| n.to_string())),
-            (key::TRANSPORT, wish.transport.map(word)),
-            (key::SYNC, wish.sync_on_write.map(word)),
-            (key::ATOMIC_PAGES, wish.atomic_pages.map(word)),
-            (key::XATTRS, wish.xattrs.map(word)),
-            (key::LEND, wish.lend.map(word)),
-            (key::PASSTHROUGH_MAX, wish.passthrough_max.map(|most| most.bytes().to_string())),
-            (key::MODEL, model),
-            (key::CACHE, cache_text),
-            (key::WRITE_BUDGET, wish.write_budget.map(|budget| budget.to_string())),
-        ];
-        for (key, value) in numbers {
-            if let Some(value) = value.or_else(|| door.get(key).cloned()) {
-                let _ = noted.insert(key.to_owned(), value);
-            }
         }
         // What was lent before and must not be any more is given back.
         let noted_max = door.get(key::PASSTHROUGH_MAX);
         let lent_max_bytes = if mount.lend { passthrough::most(wish, noted_max) } else { 0 };
         if note.is_none() {
-            // A home that cannot be written, say: refused before the tier's file is made.
-            RealHome::open(path).map_err(|e| tiersmith_store::Error::Home {
-                path: path.into(),
-                reason: e.to_string(),
-            })?;
+            refuse_unusable(path)?;
         }
         let (mut tiers, made) = tiers(wish, note.as_ref(), &place)?;
         passthrough::direct(wish, &mut tiers, (&place, &at), lent_max_bytes, &mut remarks)?;
@@ -210,8 +123,8 @@ impl Plan {
             remarks.extend(on_an_emptied_disk(&tiers));
             remarks.extend(note.iter().flat_map(|note| device::called_otherwise(note, &tiers)));
         }
-        device::note_names(&mut noted, door, wish.fast.as_deref(), &tiers);
-        if made.is_some() || door.get(key::MADE).is_some() {
+        device::note_names(&mut noted, &door, wish.fast.as_deref(), &tiers);
+        if made.is_some() || door.contains_key(key::MADE) {
             let _ = noted.insert(key::MADE.to_owned(), "yes".to_owned());
         }
         let store = tiersmith_store::Options {
@@ -227,21 +140,15 @@ impl Plan {
             members_of: Some(tier::whose()),
             ..tiersmith_store::Options::default()
         };
+        let (profile, profile_why) = (chosen.profile, chosen.why);
         Ok(Plan {
             at,
             tiers,
             made,
-            profile: chosen.profile,
-            profile_why: chosen.why,
+            profile,
+            profile_why,
             store,
-            mount: tiersmith_mount::Options {
-                sync_on_write,
-                sync_in_redo_only: synced == SyncOnWrite::Auto,
-                xattrs_if_any,
-                allow_other: rustix::process::geteuid().is_root(),
-                fsname: FS_NAME.into(),
-                ..mount
-            },
+            mount,
             sync_why,
             pages_why: String::new(),
             again,
@@ -368,93 +275,108 @@ fn noted<T: clap::ValueEnum>(door: &BTreeMap<String, String>, key: &str) -> Opti
     T::from_str(door.get(key)?, false).ok()
 }
 
-/// The profile: as said, as noted, or by looking into the directory.
-fn profile(
-    wish: &Attach,
-    note: Option<&Attachment>,
-    believed: bool,
-    files: &Path,
-) -> Result<Chosen> {
-    let named = |name: &str, why: String| {
-        let profile = Profile::named(name).map_err(|e| Error::Usage(e.to_string()))?;
-        Ok(Chosen { profile, file: None, why })
-    };
-    if let Some(said) = &wish.profile {
-        if !said.contains('/') && !said.ends_with(".toml") {
-            return named(said, "as --profile says".into());
-        }
-        let path = std::path::absolute(said).map_err(|source| Error::Io {
-            what: "find",
-            path: said.into(),
-            source,
-        })?;
-        let profile = read_profile(&path, false)?;
-        return Ok(Chosen {
-            profile,
-            why: format!("as --profile says, from {}", path.display()),
-            file: Some(path),
-        });
+/// The note of an attached home; `None` for a plain directory.
+///
+/// # Errors
+/// There is no directory, or it is not to be attached.
+fn note_if_any(place: &Place) -> Result<Option<Attachment>> {
+    let path = place.path();
+    // Before anything is looked at inside: a mount of somebody else is not asked.
+    if place.standing(None) == Standing::Plain {
+        refuse::place(place)?;
     }
-    if let Some(path) = note.and_then(|note| note.profile_file.clone()) {
-        if !believed {
-            return Err(Error::Usage(format!(
-                "cannot attach again: the home's note names the profile file {}, and the note was \
-                 not written by root or you; if it is the \
-                 right one, say --profile {0}",
+    if place.standing(None) == Standing::Missing {
+        if path.is_dir() {
+            // The note of an attached home, and nothing beside it.
+            drop(RealHome::open(path).map_err(|e| Error::Usage(e.to_string()))?);
+        }
+        return Err(Error::Usage(match path.symlink_metadata() {
+            Ok(_) => format!(
+                "{} is not a directory; a mount is for directories (an SQLite database is \
+                 attached by the URI it is opened with)",
                 path.display()
-            )));
-        }
-        let profile = read_profile(&path, true)?;
-        return Ok(Chosen {
-            profile,
-            why: format!("as before, from {}", path.display()),
-            file: Some(path),
-        });
+            ),
+            Err(_) => {
+                format!("there is no directory {}; give the database's directory", path.display())
+            }
+        }));
     }
-    if let Some(note) = note {
-        return named(&note.profile, "as before".into());
+    let note = attachment(path)?;
+    if note.is_none()
+        && let Some(why) = super::unreachable(place)
+    {
+        return Err(Error::Usage(why));
     }
-    match Profile::detect(files) {
-        Some(profile) => {
-            let why = format!("found by looking into the directory: {}", profile.description());
-            Ok(Chosen { profile, file: None, why })
-        }
-        None => named(
-            "generic",
-            "the directory looks like no database known here; --profile names one".into(),
-        ),
+    Ok(note)
+}
+
+/// The directory with the home's files.
+fn files_of(note: Option<&Attachment>, place: &Place) -> PathBuf {
+    note.map(|note| note.files.clone())
+        .or_else(|| place.files())
+        .unwrap_or_else(|| place.path().into())
+}
+
+/// The metadata of the directory with the home's files.
+fn owner(note: Option<&Attachment>, files: &Path) -> Result<Metadata> {
+    match note {
+        Some(note) => owner_of(note),
+        None => std::fs::metadata(files).map_err(|source| Error::Io {
+            what: "look at",
+            path: files.into(),
+            source,
+        }),
     }
 }
 
-/// Reads a profile's file. With `strict` it must be root's or this user's, and nobody else may
-/// change it.
-fn read_profile(path: &Path, strict: bool) -> Result<Profile> {
-    let cannot =
-        |source: std::io::Error| Error::Io { what: "read the profile", path: path.into(), source };
-    // Not waiting for a pipe's writer; what it is is looked at when it is open.
-    let file =
-        rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|e| cannot(e.into()))?;
-    let file = std::fs::File::from(file);
-    let metadata = file.metadata().map_err(cannot)?;
-    if !metadata.is_file() || metadata.len() > PROFILE_MAX {
-        return Err(Error::Usage(format!(
-            "{} is no profile: it is not a file of at most 1 MiB",
-            path.display()
-        )));
+/// The options of this program that the note has, when it is believed.
+fn believed_options(
+    note: Option<&Attachment>,
+    files: &Path,
+    remarks: &mut Vec<String>,
+) -> BTreeMap<String, String> {
+    match note {
+        Some(note) if is_believed(note) => note.door.clone(),
+        Some(note) if !note.door.is_empty() => {
+            remarks.push(format!(
+                "the note {} was not written by root or you: its mount options are not taken \
+                 over",
+                files.join(ATTACHMENT).display()
+            ));
+            BTreeMap::new()
+        }
+        _ => BTreeMap::new(),
     }
-    if strict && !is_trusted(&metadata) {
-        return Err(Error::Usage(format!(
-            "the home's note names the profile file {}, which others than root and you can change; \
-             look at it, and if it is right say \
-             --profile {0}",
-            path.display()
-        )));
-    }
-    let mut text = String::new();
-    file.take(PROFILE_MAX).read_to_string(&mut text).map_err(cannot)?;
-    let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    Profile::parse(&name, &text).map_err(|e| Error::Usage(format!("{}: {e}", path.display())))
+}
+
+/// What the note is to remember: what was said now, else what it said before.
+fn options_to_note(
+    wish: &Attach,
+    door: &BTreeMap<String, String>,
+    model: Option<String>,
+    cache: Option<String>,
+) -> BTreeMap<String, String> {
+    let said = [
+        (key::THREADS, wish.threads.map(|n| n.to_string())),
+        (key::TRANSPORT, wish.transport.map(word)),
+        (key::SYNC, wish.sync_on_write.map(word)),
+        (key::ATOMIC_PAGES, wish.atomic_pages.map(word)),
+        (key::XATTRS, wish.xattrs.map(word)),
+        (key::LEND, wish.lend.map(word)),
+        (key::PASSTHROUGH_MAX, wish.passthrough_max.map(|most| most.bytes().to_string())),
+        (key::MODEL, model),
+        (key::CACHE, cache),
+        (key::WRITE_BUDGET, wish.write_budget.map(|budget| budget.to_string())),
+    ];
+    let value = |key: &str, said: Option<String>| said.or_else(|| door.get(key).cloned());
+    said.into_iter().filter_map(|(key, said)| Some((key.to_owned(), value(key, said)?))).collect()
+}
+
+/// A home that cannot be written, say, is refused before the tier's file is made.
+fn refuse_unusable(home: &Path) -> Result<()> {
+    let opened = RealHome::open(home)
+        .map_err(|e| tiersmith_store::Error::Home { path: home.into(), reason: e.to_string() });
+    Ok(opened.map(drop)?)
 }
 
 fn mount_point(wish: &Attach, place: &Place, door: &BTreeMap<String, String>) -> Result<PathBuf> {
@@ -487,11 +409,24 @@ fn mount_point(wish: &Attach, place: &Place, door: &BTreeMap<String, String>) ->
     }
 }
 
+/// How it is mounted, and why every change is durable on return or not.
 fn mount_options(
     wish: &Attach,
     door: &BTreeMap<String, String>,
-) -> Result<tiersmith_mount::Options> {
-    let mut options = tiersmith_mount::Options::default();
+    synced: SyncOnWrite,
+    profile: &str,
+) -> (tiersmith_mount::Options, String) {
+    let (sync_on_write, sync_why) = sync_on_write(synced, profile);
+    let xattrs = wish.xattrs.or_else(|| noted(door, key::XATTRS)).unwrap_or(Xattrs::Auto);
+    let by_profile = tiersmith_mount::xattrs_if_any_for(profile);
+    let mut options = tiersmith_mount::Options {
+        sync_on_write,
+        sync_in_redo_only: synced == SyncOnWrite::Auto,
+        xattrs_if_any: xattrs == Xattrs::Auto && by_profile,
+        allow_other: rustix::process::geteuid().is_root(),
+        fsname: FS_NAME.into(),
+        ..tiersmith_mount::Options::default()
+    };
     let threads = wish
         .threads
         .or_else(|| door.get(key::THREADS)?.parse().ok())
@@ -506,7 +441,7 @@ fn mount_options(
             Transport::Uring => tiersmith_mount::Transport::Uring,
         };
     options.lend = wish.lend.or_else(|| noted(door, key::LEND)).unwrap_or(Lend::Auto) == Lend::Auto;
-    Ok(options)
+    (options, sync_why)
 }
 
 /// Whether every change is durable on return, and why.
@@ -740,25 +675,6 @@ fn other_members(fast: &[PathBuf], specs: &mut [TierSpec], place: &Place) -> Res
 #[allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
-
-    #[test]
-    fn a_profile_that_others_can_change_is_not_read_because_a_note_names_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("mine.toml");
-        std::fs::write(
-            &path,
-            "description = \"x\"\n[default]\nclass = \"pass\"\nblock_size = 4096\n",
-        )
-        .unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert_eq!(read_profile(&path, true).unwrap().name(), "mine");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(read_profile(&path, true).unwrap_err().to_string().contains("--profile"));
-        read_profile(&path, false).unwrap();
-        assert!(read_profile(Path::new("/dev/zero"), false).is_err());
-        assert!(read_profile(dir.path(), false).is_err());
-    }
 
     #[test]
     fn every_built_in_profile_has_a_reason_for_its_sync() {

@@ -88,11 +88,41 @@ impl Attached {
 
     /// For people.
     pub(crate) fn text(&self) -> String {
-        let members: Vec<String> =
-            self.members.iter().map(|member| member.display().to_string()).collect();
         let again = if self.again { "attached again" } else { "attached" };
         let mut out =
             format!("{}: {again}, and mounted at {}\n", self.home.display(), self.at.display());
+        self.write_kind(&mut out);
+        self.write_tier(&mut out);
+        out.push_str(&format!("  files:     {}\n", self.files.display()));
+        out.push_str(&format!("  room for:  {}\n", self.fits));
+        out.push_str(&format!("  profile:   {} ({})\n", self.profile, self.profile_why));
+        for rule in &self.cache {
+            out.push_str(&format!("  cache:     {rule}\n"));
+        }
+        if let Some(budget) = self.write_budget {
+            out.push_str(&format!(
+                "  budget:    {} a day written to the tier\n",
+                super::size(budget)
+            ));
+        }
+        for line in self.door.lines() {
+            out.push_str(&format!("  {line}\n"));
+        }
+        out.push_str(&format!("  recovery:  {}\n", self.recovery));
+        for remark in &self.remarks {
+            out.push_str(&format!("  note:      {remark}\n"));
+        }
+        let log = self
+            .log
+            .as_ref()
+            .map(|log| format!(", messages in {}", log.display()))
+            .unwrap_or_default();
+        out.push_str(&format!("  daemon:    process {}{log}\n", self.pid));
+        out
+    }
+
+    /// What the tier is, and what home pretends to be.
+    fn write_kind(&self, out: &mut String) {
         if self.emulated {
             out.push_str(
                 "  EMULATED: the tier stands for persistent memory, and a power cut may \
@@ -122,6 +152,12 @@ impl Attached {
                 "  MODELLED: home is delayed as {model} would be; for studies only\n"
             ));
         }
+    }
+
+    /// Where the tier is.
+    fn write_tier(&self, out: &mut String) {
+        let members: Vec<String> =
+            self.members.iter().map(|member| member.display().to_string()).collect();
         out.push_str(&format!(
             "  tier:      {} ({})\n",
             members.join(", "),
@@ -142,31 +178,5 @@ impl Attached {
                  storage gives\n",
             );
         }
-        out.push_str(&format!("  files:     {}\n", self.files.display()));
-        out.push_str(&format!("  room for:  {}\n", self.fits));
-        out.push_str(&format!("  profile:   {} ({})\n", self.profile, self.profile_why));
-        for rule in &self.cache {
-            out.push_str(&format!("  cache:     {rule}\n"));
-        }
-        if let Some(budget) = self.write_budget {
-            out.push_str(&format!(
-                "  budget:    {} a day written to the tier\n",
-                super::size(budget)
-            ));
-        }
-        for line in self.door.lines() {
-            out.push_str(&format!("  {line}\n"));
-        }
-        out.push_str(&format!("  recovery:  {}\n", self.recovery));
-        for remark in &self.remarks {
-            out.push_str(&format!("  note:      {remark}\n"));
-        }
-        let log = self
-            .log
-            .as_ref()
-            .map(|log| format!(", messages in {}", log.display()))
-            .unwrap_or_default();
-        out.push_str(&format!("  daemon:    process {}{log}\n", self.pid));
-        out
     }
 }

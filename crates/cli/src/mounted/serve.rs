@@ -298,7 +298,37 @@ fn mount(
         path: place.control(),
         source,
     })?;
-    let attached = Attached {
+    let attached = told(wish, plan, &stats, (fits, cache), door);
+    let made = if plan.store.door.contains_key(super::plan::key::MADE) {
+        plan.tiers.clone()
+    } else {
+        Vec::new()
+    };
+    let daemon = Daemon {
+        at: plan.at.clone(),
+        mount: plan.mount.clone(),
+        made,
+        listener: Some(listener),
+        shared,
+        reporter,
+        orders: received,
+        log,
+        place,
+        _sigbus: None,
+    };
+    Ok((daemon, mounted, attached))
+}
+
+/// What the command that started the daemon is told.
+fn told(
+    wish: &Attach,
+    plan: &Plan,
+    stats: &Stats,
+    (fits, cache): (String, Vec<LiveCacheRule>),
+    door: Door,
+) -> Attached {
+    let place = &plan.place;
+    Attached {
         home: place.path().into(),
         at: plan.at.clone(),
         files: place.aside(),
@@ -325,25 +355,7 @@ fn mount(
         fits,
         remarks: plan.remarks.clone(),
         door,
-    };
-    let made = if plan.store.door.contains_key(super::plan::key::MADE) {
-        plan.tiers.clone()
-    } else {
-        Vec::new()
-    };
-    let daemon = Daemon {
-        at: plan.at.clone(),
-        mount: plan.mount.clone(),
-        made,
-        listener: Some(listener),
-        shared,
-        reporter,
-        orders: received,
-        log,
-        place,
-        _sigbus: None,
-    };
-    Ok((daemon, mounted, attached))
+    }
 }
 
 /// Says which cache rules decide of nothing: a slip, or made for files to come.

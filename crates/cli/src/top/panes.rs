@@ -7,7 +7,7 @@ use tiersmith_awr::figure;
 
 use super::plain::sessions;
 use super::sheet::{Sheet, left, right};
-use super::view::{Event, SeenRow, Statement, View};
+use super::view::{Event, SeenRow, Statement, Tiers, View};
 
 /// Panes by the number of their key, less one.
 pub(super) const NAMES: [&str; 6] = ["Events", "Statements", "Files", "Tiers", "Host", "Sessions"];
@@ -243,8 +243,14 @@ fn tables(view: &View, order: &str) -> Sheet {
 }
 
 fn tiers(view: &View, order: &str) -> Vec<Sheet> {
-    let of = &view.tiers;
-    let mut sheets = Vec::new();
+    let mut sheets = vec![media(&view.tiers)];
+    if !view.tiers.levels.is_empty() {
+        sheets.push(levels(&view.tiers, order));
+    }
+    sheets
+}
+
+fn media(of: &Tiers) -> Sheet {
     let mut notes = Vec::new();
     if let Some(hit) = of.hit_pct {
         notes.push(format!("hit ratio {} %", figure::percent(hit)));
@@ -266,7 +272,7 @@ fn tiers(view: &View, order: &str) -> Vec<Sheet> {
     }
     let known =
         |bytes: Option<u64>| bytes.map_or("-".to_owned(), |bytes| figure::bytes(bytes as f64));
-    sheets.push(Sheet {
+    Sheet {
         title: "Tiers".to_owned(),
         columns: vec![
             left("Tier", 1),
@@ -292,7 +298,10 @@ fn tiers(view: &View, order: &str) -> Vec<Sheet> {
             })
             .collect(),
         notes,
-    });
+    }
+}
+
+fn levels(of: &Tiers, order: &str) -> Sheet {
     let mut levels: Vec<_> = of.levels.iter().collect();
     match order {
         "value" => descending(&mut levels, |level| Some(level.value as f64)),
@@ -303,10 +312,7 @@ fn tiers(view: &View, order: &str) -> Vec<Sheet> {
         "bytes" => figure::bytes(value.round()),
         _ => figure::number(value),
     };
-    if levels.is_empty() {
-        return sheets;
-    }
-    sheets.push(Sheet {
+    Sheet {
         title: format!("Levels by {order}"),
         columns: vec![left("Level", 0), right("Now", 1), right("Change/s", 2), left("Unit", 3)],
         rows: levels
@@ -326,8 +332,7 @@ fn tiers(view: &View, order: &str) -> Vec<Sheet> {
             })
             .collect(),
         notes: Vec::new(),
-    });
-    sheets
+    }
 }
 
 /// Sessions that hold others up, where there are any; sessions; and statements by what they wait

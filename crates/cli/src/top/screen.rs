@@ -158,8 +158,8 @@ impl Screen {
             }
         }
         let page = i32::try_from(self.page.max(1)).unwrap_or(i32::MAX);
-        let scrolled = |by: i32| i64::from(by);
-        let by = match action {
+        let mut by = 0;
+        match action {
             Action::Quit => return Effect::Quit,
             Action::Suspend => return Effect::Suspend,
             Action::Redraw => return Effect::Redraw,
@@ -173,59 +173,44 @@ impl Screen {
                 self.every = Duration::from_millis(step);
                 return Effect::Every(self.every);
             }
-            Action::Help => {
-                self.help = true;
-                0
-            }
-            Action::Pause => {
-                self.paused = match self.paused.take() {
-                    Some((then, _)) => {
-                        // The same interval is further from the newest by what came meanwhile.
-                        let more = if self.back > 0 { self.history.len() - then.len() } else { 0 };
-                        self.back += more;
-                        None
-                    }
-                    None => Some((self.history.clone(), self.view.clone())),
-                };
-                0
-            }
+            Action::Help => self.help = true,
+            Action::Pause => self.pause(),
             Action::Sort => {
                 self.order[self.pane] = (self.order[self.pane] + 1) % ORDERS[self.pane].len();
-                0
             }
-            Action::Next => {
-                self.pane = (self.pane + 1) % NAMES.len();
-                0
-            }
-            Action::Previous => {
-                self.pane = (self.pane + NAMES.len() - 1) % NAMES.len();
-                0
-            }
-            Action::Pane(pane) => {
-                self.pane = pane.min(NAMES.len() - 1);
-                0
-            }
-            Action::Newest => {
-                self.back = 0;
-                0
-            }
+            Action::Next => self.pane = (self.pane + 1) % NAMES.len(),
+            Action::Previous => self.pane = (self.pane + NAMES.len() - 1) % NAMES.len(),
+            Action::Pane(pane) => self.pane = pane.min(NAMES.len() - 1),
+            Action::Newest => self.back = 0,
             Action::Back(by) => {
                 let history = self.paused.as_ref().map_or(&self.history, |(history, _)| history);
                 let oldest = history.len().saturating_sub(1);
                 let back = i64::try_from(self.back).unwrap_or(i64::MAX).saturating_add(by);
                 self.back = usize::try_from(back).unwrap_or(0).min(oldest);
-                0
             }
-            Action::Scroll(rows) => scrolled(rows),
-            Action::Page(pages) => scrolled(pages.saturating_mul(page)),
-            Action::Top => i64::MIN,
-            Action::Bottom => i64::MAX,
-        };
+            Action::Scroll(rows) => by = i64::from(rows),
+            Action::Page(pages) => by = i64::from(pages.saturating_mul(page)),
+            Action::Top => by = i64::MIN,
+            Action::Bottom => by = i64::MAX,
+        }
         // Drawing takes it back to the last row there is.
         let at = i64::try_from(self.scroll[self.pane]).unwrap_or(i64::MAX);
         self.scroll[self.pane] =
             usize::try_from(at.saturating_add(by).max(0)).unwrap_or(usize::MAX);
         Effect::None
+    }
+
+    /// Pauses, or goes on.
+    fn pause(&mut self) {
+        self.paused = match self.paused.take() {
+            Some((then, _)) => {
+                // The same interval is further from the newest by what came meanwhile.
+                let more = if self.back > 0 { self.history.len() - then.len() } else { 0 };
+                self.back += more;
+                None
+            }
+            None => Some((self.history.clone(), self.view.clone())),
+        };
     }
 
     /// Draws everything.
@@ -254,12 +239,49 @@ impl Screen {
             None => newest.clone(),
         };
         let view = view.as_deref();
-        let bold = Style::default().add_modifier(Modifier::BOLD);
+        let top = self.draw_lines(buffer, area, (past, view), now_s);
+        let keys = u16::from(area.height >= 6);
+        let chart_rows = match area.height {
+            17.. => (area.height / 3).clamp(7, 16),
+            _ => 1,
+        };
+        let chart_area = Rect { y: area.y + top, height: chart_rows, ..area };
+        if chart_rows > 1 {
+            self.draw_chart(buffer, chart_area, history, view);
+        } else if let Some(view) = view {
+            self.draw_bar(buffer, chart_area, view);
+        }
+        let begin = top + chart_rows;
+        let rest =
+            Rect { y: area.y + begin, height: area.height.saturating_sub(begin + keys), ..area };
+        if keys > 0 {
+            put(
+                buffer,
+                area,
+                area.height - 1,
+                &self.keys_line(),
+                Style::default().add_modifier(Modifier::REVERSED),
+            );
+        }
+        if let Some(view) = view {
+            self.draw_panes(buffer, rest, view);
+        }
+    }
+
+    /// The lines above the chart; how many there are. `past`: the interval that was gone back to.
+    fn draw_lines(
+        &self,
+        buffer: &mut Buffer,
+        area: Rect,
+        (past, view): (Option<&Point>, Option<&View>),
+        now_s: u64,
+    ) -> u16 {
         let mut top = 0;
         let mut line = |text: &str, style: Style| {
             put(buffer, area, top, text, style);
             top += 1;
         };
+        let bold = Style::default().add_modifier(Modifier::BOLD);
         match view {
             Some(view) => {
                 let when = plain::when(view);
@@ -295,32 +317,7 @@ impl Screen {
                 (None, None) => line("", Style::default()),
             }
         }
-        let keys = u16::from(area.height >= 6);
-        let chart_rows = match area.height {
-            17.. => (area.height / 3).clamp(7, 16),
-            _ => 1,
-        };
-        let chart_area = Rect { y: area.y + top, height: chart_rows, ..area };
-        if chart_rows > 1 {
-            self.draw_chart(buffer, chart_area, history, view);
-        } else if let Some(view) = view {
-            self.draw_bar(buffer, chart_area, view);
-        }
-        let begin = top + chart_rows;
-        let rest =
-            Rect { y: area.y + begin, height: area.height.saturating_sub(begin + keys), ..area };
-        if keys > 0 {
-            put(
-                buffer,
-                area,
-                area.height - 1,
-                &self.keys_line(),
-                Style::default().add_modifier(Modifier::REVERSED),
-            );
-        }
-        if let Some(view) = view {
-            self.draw_panes(buffer, rest, view);
-        }
+        top
     }
 
     /// Whether an answer is overdue: the thread that asks may be waiting for one that never comes.

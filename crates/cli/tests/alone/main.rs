@@ -1,6 +1,7 @@
 //! Integration tests that nothing else may disturb: each waits until no other runs (`alone`).
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -43,6 +43,32 @@ fn a_recording_around_a_command_is_reported_in_every_form() {
         list.contains("baseline before: 1 to 2") && list.contains("baseline after: 3 to 4"),
         "{list}"
     );
+    reported_in_every_form(dir);
+    let compared = good(dir, &["awr", "compare", "--baseline", "before", "--baseline", "after"]);
+    assert!(compared.contains("COMPARE PERIOD REPORT"), "{compared}");
+    assert!(good(dir, &["awr", "compare", "1", "2", "3", "4"]).contains("COMPARE PERIOD"));
+    refused(dir, &["awr", "compare", "1", "2"], "needs two intervals");
+    refused(dir, &["awr", "report", "--baseline", "none"], "no baseline `none`");
+    let again = ["awr", "record", "--source", "host", "--name", "before", "--", "true"];
+    refused(dir, &again, "there is a baseline `before`");
+    files_hold_what_was_recorded(dir, &compared);
+    refused(
+        dir,
+        &["awr", "record", "--source", "host", "--source", "host", "--for", "1s"],
+        "given twice",
+    );
+    assert!(
+        good(dir, &["awr", "report", "--in", "other.db"]).contains("WORKLOAD REPOSITORY report")
+    );
+    assert!(
+        good(dir, &["awr", "purge", "--older", "0"]).contains("0 snapshots removed"),
+        "baselines stay"
+    );
+    good(dir, &["awr", "baseline", "drop", "before"]);
+    assert!(good(dir, &["awr", "purge", "--older", "0"]).contains("2 snapshots removed"));
+}
+
+fn reported_in_every_form(dir: &Path) {
     let report = good(dir, &["awr", "report"]);
     assert!(report.contains("WORKLOAD REPOSITORY report"), "{report}");
     assert!(
@@ -57,13 +83,10 @@ fn a_recording_around_a_command_is_reported_in_every_form() {
     );
     good(dir, &["awr", "report", "1", "2", "--html", "page.html"]);
     assert!(fs::read_to_string(dir.join("page.html")).unwrap().starts_with("<!DOCTYPE html>"));
-    let compared = good(dir, &["awr", "compare", "--baseline", "before", "--baseline", "after"]);
-    assert!(compared.contains("COMPARE PERIOD REPORT"), "{compared}");
-    assert!(good(dir, &["awr", "compare", "1", "2", "3", "4"]).contains("COMPARE PERIOD"));
-    refused(dir, &["awr", "compare", "1", "2"], "needs two intervals");
-    refused(dir, &["awr", "report", "--baseline", "none"], "no baseline `none`");
-    let again = ["awr", "record", "--source", "host", "--name", "before", "--", "true"];
-    refused(dir, &again, "there is a baseline `before`");
+}
+
+/// Exported and loaded again, two baselines compare as they did before.
+fn files_hold_what_was_recorded(dir: &Path, compared: &str) {
     good(dir, &["awr", "export", "--to", "files"]);
     let loaded = good(dir, &["awr", "load", "files", "--to", "other.db"]);
     assert!(loaded.contains("4 snapshots, 2 baselines, 0 gaps in other.db"), "{loaded}");
@@ -97,20 +120,6 @@ fn a_recording_around_a_command_is_reported_in_every_form() {
         said.contains("2 snapshots, 0 baselines") && said.contains("name the directory"),
         "{said}"
     );
-    refused(
-        dir,
-        &["awr", "record", "--source", "host", "--source", "host", "--for", "1s"],
-        "given twice",
-    );
-    assert!(
-        good(dir, &["awr", "report", "--in", "other.db"]).contains("WORKLOAD REPOSITORY report")
-    );
-    assert!(
-        good(dir, &["awr", "purge", "--older", "0"]).contains("0 snapshots removed"),
-        "baselines stay"
-    );
-    good(dir, &["awr", "baseline", "drop", "before"]);
-    assert!(good(dir, &["awr", "purge", "--older", "0"]).contains("2 snapshots removed"));
 }
 
 /// The snapshots that a recording says it took: from, to.

@@ -413,26 +413,7 @@ fn a_scrub_of_a_mounted_home_repairs_what_home_has_and_names_what_is_lost() {
         "{said}"
     );
 
-    let status = tiersmith(site.path(), &["status", home]);
-    let said = text(&status);
-    assert_eq!(status.status.code(), Some(1), "{said}");
-    for part in [
-        "checksums: blocks of data files have them; redo has none",
-        "scrub:     ended",
-        "repaired:  1 clean copies",
-        "is nowhere else: block 5 of base/1/1259",
-    ] {
-        assert!(said.contains(part), "{part:?} in {said}");
-    }
-    let live = &json(&tiersmith(site.path(), &["status", home, "--json"]))["live"];
-    assert_eq!(
-        (&live["repaired_blocks"], &live["scrub"]["lost"]),
-        (&1.into(), &1.into()),
-        "{live}"
-    );
-    let log = std::fs::read_to_string(attached["log"].as_str().unwrap()).unwrap();
-    assert!(log.contains("the tier's copy of block 4 of base/1/1259"), "{log}");
-    assert!(log.contains("cannot read block 5 of base/1/1259"), "{log}");
+    assert_status_and_log_name_the_blocks(&site, &attached);
     drop(file);
     let said = refused(&["detach", home]);
     assert!(said.contains("block 5 of base/1/1259") && said.contains("checksum"), "{said}");
@@ -453,6 +434,30 @@ fn a_scrub_of_a_mounted_home_repairs_what_home_has_and_names_what_is_lost() {
     site.assert_plain();
     let plain = std::fs::read(site.home.join("base/1/1259")).unwrap();
     assert!(plain[4 * 8192..][..8192] == [0xd1; 8192] && plain[5 * 8192..][..8192] == [0xd7; 8192]);
+}
+
+fn assert_status_and_log_name_the_blocks(site: &Site, attached: &Value) {
+    let home = site.home_str();
+    let status = tiersmith(site.path(), &["status", home]);
+    let said = text(&status);
+    assert_eq!(status.status.code(), Some(1), "{said}");
+    for part in [
+        "checksums: blocks of data files have them; redo has none",
+        "scrub:     ended",
+        "repaired:  1 clean copies",
+        "is nowhere else: block 5 of base/1/1259",
+    ] {
+        assert!(said.contains(part), "{part:?} in {said}");
+    }
+    let live = &json(&tiersmith(site.path(), &["status", home, "--json"]))["live"];
+    assert_eq!(
+        (&live["repaired_blocks"], &live["scrub"]["lost"]),
+        (&1.into(), &1.into()),
+        "{live}"
+    );
+    let log = std::fs::read_to_string(attached["log"].as_str().unwrap()).unwrap();
+    assert!(log.contains("the tier's copy of block 4 of base/1/1259"), "{log}");
+    assert!(log.contains("cannot read block 5 of base/1/1259"), "{log}");
 }
 
 #[test]

@@ -30,7 +30,7 @@ use crate::database::{
 };
 use crate::volume::Volume;
 use serde_json::Value;
-use tiersmith_lab::server::{self, Server, Site};
+use tiersmith_lab::server::{self, Programs, Server, Site};
 
 /// Acknowledged transactions that a round waits for before it kills.
 const ACKNOWLEDGED_MIN: u64 = 150;
@@ -120,6 +120,60 @@ impl Fast {
     }
 }
 
+/// Makes the database, without Tiersmith.
+fn create(subject: &Subject, programs: &Programs, plain: &Site) {
+    server::create(subject.product, programs, plain).unwrap();
+    let server = Server::start(subject.product, programs, plain).unwrap();
+    let mut client = server.client().unwrap();
+    for statement in subject.prepare {
+        client.batch(statement).unwrap();
+    }
+    drop(client);
+    server.stop().unwrap();
+}
+
+/// Kills; a home on a disk of its own loses power when both are killed.
+fn kill(
+    victim: Victim,
+    server: Server,
+    (place, attached): (&Place, &Value),
+    volume: Option<&mut Volume>,
+) {
+    let pid = attached["pid"].as_u64().unwrap();
+    match victim {
+        Victim::Database => server.kill(),
+        Victim::Daemon => {
+            place.kill_daemon(attached);
+            server.kill();
+        }
+        Victim::Both => {
+            daemon::kill("STOP", pid);
+            daemon::kill("KILL", pid);
+            server.kill();
+            place.kill_daemon(attached);
+            if let Some(volume) = volume {
+                volume.cut_power();
+            }
+        }
+    }
+}
+
+/// Whether the plain directory has what was acknowledged, and its dump is what it was `before`.
+fn holds_the_same(
+    subject: &Subject,
+    programs: &Programs,
+    plain: &Site,
+    acknowledged: &[u64],
+    before: Vec<u8>,
+) -> Result<(), String> {
+    let server = Server::start(subject.product, programs, plain).unwrap();
+    verify(subject, &server, programs, acknowledged)?;
+    if (subject.dump)(&server, programs) != before {
+        return Err("the dump of the plain directory is another than before".into());
+    }
+    stop_and_check(subject, server, programs, &plain.data)
+}
+
 /// `pages`: what `--atomic-pages` is. `volume`: the home is a mount point, whose disk loses power
 /// when both are killed.
 fn kill_loop_in(subject: &Subject, pages: &str, volume: bool, fast: &Fast) {
@@ -139,19 +193,11 @@ fn kill_loop_in(subject: &Subject, pages: &str, volume: bool, fast: &Fast) {
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::remove_dir(&place.home).unwrap();
     let plain = Site::new(&place.home, place.path().join("server.log"));
-    server::create(subject.product, &programs, &plain).unwrap();
+    create(subject, &programs, &plain);
     let mut mounted = plain.clone();
     mounted.settings.extend(
         subject.settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
     );
-
-    let server = Server::start(subject.product, &programs, &plain).unwrap();
-    let mut client = server.client().unwrap();
-    for statement in subject.prepare {
-        client.batch(statement).unwrap();
-    }
-    drop(client);
-    server.stop().unwrap();
     let mut volume = volume.then(|| Volume::of(&place, 512));
     if volume.as_ref().is_some_and(Option::is_none) {
         return;
@@ -168,23 +214,7 @@ fn kill_loop_in(subject: &Subject, pages: &str, volume: bool, fast: &Fast) {
         let load = Load::start(subject, &server, &next);
         load.wait_for(ACKNOWLEDGED_MIN + random.u64(0..200));
         fast.look(&place);
-        let pid = attached["pid"].as_u64().unwrap();
-        match victim {
-            Victim::Database => server.kill(),
-            Victim::Daemon => {
-                place.kill_daemon(&attached);
-                server.kill();
-            }
-            Victim::Both => {
-                daemon::kill("STOP", pid);
-                daemon::kill("KILL", pid);
-                server.kill();
-                place.kill_daemon(&attached);
-                if let Some(Some(volume)) = &mut volume {
-                    volume.cut_power();
-                }
-            }
-        }
+        kill(victim, server, (&place, &attached), volume.as_mut().and_then(Option::as_mut));
         acknowledged.extend(load.end());
         if !matches!(victim, Victim::Database) {
             attached = place.attach_again();
@@ -212,17 +242,7 @@ fn kill_loop_in(subject: &Subject, pages: &str, volume: bool, fast: &Fast) {
     server.stop().unwrap();
     good(&["detach", place.home_str()]);
     fast.clear(&place, device);
-    let server = Server::start(subject.product, &programs, &plain).unwrap();
-    if let Err(why) = verify(subject, &server, &programs, &acknowledged) {
-        violation(&format!("{name}: {why} after detach (seed {seed})"));
-    }
-    let after = (subject.dump)(&server, &programs);
-    if before != after {
-        violation(&format!(
-            "{name}: the dump of the plain directory is another than before (seed {seed})"
-        ));
-    }
-    if let Err(why) = stop_and_check(subject, server, &programs, &place.home) {
+    if let Err(why) = holds_the_same(subject, &programs, &plain, &acknowledged, before) {
         violation(&format!("{name}: {why} after detach (seed {seed})"));
     }
     assert_eq!(place.beside(), ["server.log"]);

@@ -14,6 +14,7 @@ use crate::daemon::{
     Site, blocks, can_mount, command, good, is_alive, is_mounted, json, kill, output, refused,
     text, tiersmith, wait_until,
 };
+use serde_json::Value;
 
 #[test]
 fn a_home_lives_through_attach_status_flush_pin_move_unmount_check_and_detach() {
@@ -23,21 +24,7 @@ fn a_home_lives_through_attach_status_flush_pin_move_unmount_check_and_detach() 
     let site = Site::postgres_like();
     let home = site.home_str();
     let attached = site.attach(&[]);
-    assert_eq!(
-        (&attached["profile"], &attached["emulated"], &attached["again"]),
-        (&"postgres".into(), &true.into(), &false.into())
-    );
-    assert!(
-        attached["profile_why"].as_str().unwrap().contains("looking into the directory"),
-        "{attached}"
-    );
-    assert!(is_mounted(&site.home));
-    let tier = fs::metadata(attached["members"][0].as_str().unwrap()).unwrap();
-    let owner = fs::metadata(site.path().join("db.tiersmith-home/home")).unwrap();
-    assert_eq!((tier.mode() & 0o7777, tier.uid()), (0o600, owner.uid()));
-    assert_eq!(site.beside(), ["db.tiersmith-control", "db.tiersmith-home", "db.tiersmith-log"]);
-    let control = fs::symlink_metadata(site.path().join("db.tiersmith-control")).unwrap();
-    assert_eq!(control.mode() & 0o7777, 0o600);
+    assert_attached(&site, &attached);
 
     // Data, redo and a file that passes.
     let data =
@@ -45,41 +32,8 @@ fn a_home_lives_through_attach_status_flush_pin_move_unmount_check_and_detach() 
     data.write_all_at(&[9; 8192], 8192).unwrap();
     fs::write(site.home.join("pg_wal/000000010000000000000001"), blocks(5, 8)).unwrap();
     fs::write(site.home.join("postgresql.conf"), "port = 1\n").unwrap();
-    let live = site.live();
-    assert!(
-        live["classes"][0]["class"] == "redo"
-            && live["drain_lag_bytes"].as_u64().unwrap() >= 8 * 8192,
-        "{live}"
-    );
-    assert!(live["classes"][1]["dirty_bytes"].as_u64().unwrap() >= 8192, "{live}");
-    assert_eq!(live["emulated"], true);
-    let printed = text(&good(&["status", home]));
-    assert!(
-        printed.contains("EMULATED")
-            && printed.contains("drain lag")
-            && printed.contains("requests:"),
-        "{printed}"
-    );
-
-    let pinned = json(&good(&["pin", home, "base/1/*", "--json"]));
-    assert_eq!(pinned["done"]["files"], 1, "{pinned}");
-    assert_eq!(site.live()["classes"][1]["pinned_files"], 1);
-    let moved = tiersmith(&["move", home, "base/1/1259", "--to", "home"]);
-    assert_eq!(moved.status.code(), Some(1), "a pinned file was moved: {}", text(&moved));
-    assert_eq!(json(&good(&["unpin", home, "base/1/1259", "--json"]))["done"]["files"], 1);
-    good(&["move", home, "base/1/1259", "--to", "home"]);
-    let data_class = |live: serde_json::Value| live["classes"][1].clone();
-    let class = data_class(site.live());
-    assert_eq!(
-        (class["dirty_bytes"].as_u64(), class["cached_bytes"].as_u64()),
-        (Some(0), Some(0)),
-        "{class}"
-    );
-    good(&["move", home, "base/1/1259", "--to", "tier"]);
-    assert!(data_class(site.live())["cached_bytes"].as_u64().unwrap() >= 64 * 8192);
-    assert!(refused(&["pin", home, "no/such*"]).contains("no file of"));
-    let passes = tiersmith(&["pin", home, "postgresql.conf"]);
-    assert_eq!(passes.status.code(), Some(1), "{}", text(&passes));
+    assert_status(&site);
+    pin_and_move(&site);
 
     good(&["flush", home, "pg_wal/*"]);
     good(&["flush", home]);
@@ -116,6 +70,67 @@ fn a_home_lives_through_attach_status_flush_pin_move_unmount_check_and_detach() 
     assert_eq!(fs::read_to_string(site.home.join("postgresql.conf")).unwrap(), "port = 1\n");
     assert_eq!(json(&good(&["detach", home, "--json"]))["was_attached"], false);
     assert_eq!(json(&good(&["status", home, "--json"]))["standing"], "plain");
+}
+
+/// What attach says, and what it has made.
+fn assert_attached(site: &Site, attached: &Value) {
+    assert_eq!(
+        (&attached["profile"], &attached["emulated"], &attached["again"]),
+        (&"postgres".into(), &true.into(), &false.into())
+    );
+    assert!(
+        attached["profile_why"].as_str().unwrap().contains("looking into the directory"),
+        "{attached}"
+    );
+    assert!(is_mounted(&site.home));
+    let tier = fs::metadata(attached["members"][0].as_str().unwrap()).unwrap();
+    let owner = fs::metadata(site.path().join("db.tiersmith-home/home")).unwrap();
+    assert_eq!((tier.mode() & 0o7777, tier.uid()), (0o600, owner.uid()));
+    assert_eq!(site.beside(), ["db.tiersmith-control", "db.tiersmith-home", "db.tiersmith-log"]);
+    let control = fs::symlink_metadata(site.path().join("db.tiersmith-control")).unwrap();
+    assert_eq!(control.mode() & 0o7777, 0o600);
+}
+
+/// Of redo, and of a block that was written.
+fn assert_status(site: &Site) {
+    let live = site.live();
+    assert!(
+        live["classes"][0]["class"] == "redo"
+            && live["drain_lag_bytes"].as_u64().unwrap() >= 8 * 8192,
+        "{live}"
+    );
+    assert!(live["classes"][1]["dirty_bytes"].as_u64().unwrap() >= 8192, "{live}");
+    assert_eq!(live["emulated"], true);
+    let printed = text(&good(&["status", site.home_str()]));
+    assert!(
+        printed.contains("EMULATED")
+            && printed.contains("drain lag")
+            && printed.contains("requests:"),
+        "{printed}"
+    );
+}
+
+fn pin_and_move(site: &Site) {
+    let home = site.home_str();
+    let pinned = json(&good(&["pin", home, "base/1/*", "--json"]));
+    assert_eq!(pinned["done"]["files"], 1, "{pinned}");
+    assert_eq!(site.live()["classes"][1]["pinned_files"], 1);
+    let moved = tiersmith(&["move", home, "base/1/1259", "--to", "home"]);
+    assert_eq!(moved.status.code(), Some(1), "a pinned file was moved: {}", text(&moved));
+    assert_eq!(json(&good(&["unpin", home, "base/1/1259", "--json"]))["done"]["files"], 1);
+    good(&["move", home, "base/1/1259", "--to", "home"]);
+    let data_class = |live: Value| live["classes"][1].clone();
+    let class = data_class(site.live());
+    assert_eq!(
+        (class["dirty_bytes"].as_u64(), class["cached_bytes"].as_u64()),
+        (Some(0), Some(0)),
+        "{class}"
+    );
+    good(&["move", home, "base/1/1259", "--to", "tier"]);
+    assert!(data_class(site.live())["cached_bytes"].as_u64().unwrap() >= 64 * 8192);
+    assert!(refused(&["pin", home, "no/such*"]).contains("no file of"));
+    let passes = tiersmith(&["pin", home, "postgresql.conf"]);
+    assert_eq!(passes.status.code(), Some(1), "{}", text(&passes));
 }
 
 /// Writes that were acknowledged before the daemon was killed; each block is whole.

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 
 use crate::daemon::{Site, blocks, can_mount, good, json, refused, text};
+use serde_json::Value;
 
 /// `statfs(2)`, as on x86-64 and aarch64.
 const TMPFS: i64 = 0x0102_1994;
@@ -69,6 +70,44 @@ fn a_file_in_memory_is_refused_without_emulate_and_nothing_is_left_of_it() {
     site.assert_plain();
 }
 
+fn attach(site: &Site, more: &[&str]) -> Value {
+    let mut arguments = vec!["attach", site.home_str(), "--json"];
+    arguments.extend(more);
+    json(&good(&arguments))
+}
+
+/// Writes blocks of a table, which `pin` makes copies of; what was written.
+fn write_and_pin(site: &Site) -> Vec<u8> {
+    let newest = blocks(9, 8);
+    let file = File::options().read(true).write(true).open(site.home.join("base/1/1259")).unwrap();
+    file.write_all_at(&newest, 8192).unwrap();
+    file.sync_data().unwrap();
+    drop(file);
+    good(&["pin", site.home_str(), "base/1/1259"]);
+    good(&["unpin", site.home_str(), "base/1/1259"]);
+    newest
+}
+
+/// The tier has at least so many bytes of copies, and nothing else; how many.
+fn assert_clean_copies(site: &Site, bytes: u64) -> u64 {
+    let cached = site.live()["tiers"][0]["cached_bytes"].as_u64().unwrap();
+    assert!(cached >= bytes, "{cached}");
+    assert_eq!(site.live()["tiers"][0]["dirty_bytes"], 0);
+    let status = text(&good(&["status", site.home_str()]));
+    assert!(status.contains("tier fast (clean copies only): "), "{status}");
+    cached
+}
+
+/// What it is stays, whatever is said.
+fn refuses_another_kind(site: &Site) -> Value {
+    good(&["unmount", site.home_str()]);
+    for other in ["--ephemeral=no", "--emulate", "--volatile"] {
+        let said = refused(&["attach", site.home_str(), other]);
+        assert!(said.contains("as ephemeral") && said.contains("cannot change that"), "{said}");
+    }
+    attach(site, &["--ephemeral"])
+}
+
 #[test]
 fn a_disk_that_is_emptied_at_a_stop_has_copies_that_a_kill_keeps_and_a_stop_costs_nothing_else() {
     if !can_mount("an ephemeral tier") {
@@ -81,11 +120,6 @@ fn a_disk_that_is_emptied_at_a_stop_has_copies_that_a_kill_keeps_and_a_stop_cost
         );
         return;
     }
-    let attach = |more: &[&str]| {
-        let mut arguments = vec!["attach", site.home_str(), "--json"];
-        arguments.extend(more);
-        json(&good(&arguments))
-    };
     let said = refused(&[
         "attach",
         site.home_str(),
@@ -96,50 +130,31 @@ fn a_disk_that_is_emptied_at_a_stop_has_copies_that_a_kill_keeps_and_a_stop_cost
         "on",
     ]);
     assert!(said.contains("clean copies only"), "{said}");
-    let attached = attach(&["--fast", site.fast_str(), "--size", "32M", "--ephemeral"]);
+    let attached = attach(&site, &["--fast", site.fast_str(), "--size", "32M", "--ephemeral"]);
     assert_eq!((&attached["ephemeral"], &attached["flash"]), (&true.into(), &false.into()));
     assert_eq!(attached["door"]["atomic_pages"], false);
     let member = attached["members"][0].as_str().unwrap().to_owned();
-    let table = || File::options().read(true).write(true).open(site.home.join("base/1/1259"));
-    let newest = blocks(9, 8);
-    let file = table().unwrap();
-    file.write_all_at(&newest, 8192).unwrap();
-    file.sync_data().unwrap();
-    drop(file);
-    good(&["pin", site.home_str(), "base/1/1259"]);
-    good(&["unpin", site.home_str(), "base/1/1259"]);
-    let cached = site.live()["tiers"][0]["cached_bytes"].as_u64().unwrap();
-    assert!(cached >= newest.len() as u64, "{cached}");
-    assert_eq!(site.live()["tiers"][0]["dirty_bytes"], 0);
-    let status = text(&good(&["status", site.home_str()]));
-    assert!(status.contains("tier fast (clean copies only): "), "{status}");
+    let newest = write_and_pin(&site);
+    let cached = assert_clean_copies(&site, newest.len() as u64);
     // Home has it already.
     let aside = attached["files"].as_str().unwrap();
     let at_home = fs::read(std::path::Path::new(aside).join("base/1/1259")).unwrap();
     assert!(at_home[8192..][..newest.len()] == newest[..]);
 
     site.kill_daemon(&attached);
-    let again = attach(&[]);
+    let again = attach(&site, &[]);
     assert_eq!(again["ephemeral"], true);
     assert_eq!(site.live()["tiers"][0]["cached_bytes"], cached, "it began cold");
     assert!(fs::read(site.home.join("base/1/1259")).unwrap()[8192..][..newest.len()] == newest[..]);
 
-    // What it is stays, whatever is said.
-    good(&["unmount", site.home_str()]);
-    for other in ["--ephemeral=no", "--emulate", "--volatile"] {
-        let said = refused(&["attach", site.home_str(), other]);
-        assert!(said.contains("as ephemeral") && said.contains("cannot change that"), "{said}");
-    }
-    let again = attach(&["--ephemeral"]);
-
+    site.kill_daemon(&refuses_another_kind(&site));
     // The disk is there, and of no use.
-    site.kill_daemon(&again);
     let whole = fs::read(&member).unwrap();
     fs::write(&member, vec![1; whole.len()]).unwrap();
     let said = refused(&["attach", site.home_str()]);
     assert!(said.contains("nothing is lost: name another place"), "{said}");
     fs::write(&member, &whole).unwrap();
-    let again = attach(&[]);
+    let again = attach(&site, &[]);
 
     // The machine was stopped, and its disk is not mounted.
     site.kill_daemon(&again);
@@ -153,7 +168,7 @@ fn a_disk_that_is_emptied_at_a_stop_has_copies_that_a_kill_keeps_and_a_stop_cost
         );
         assert!(!std::path::Path::new(&member).exists());
     }
-    let anew = attach(&["--fast", site.fast_str()]);
+    let anew = attach(&site, &["--fast", site.fast_str()]);
     assert_eq!(anew["ephemeral"], true);
     assert_eq!(site.live()["tiers"][0]["cached_bytes"], 0);
     assert!(fs::read(site.home.join("base/1/1259")).unwrap()[8192..][..newest.len()] == newest[..]);

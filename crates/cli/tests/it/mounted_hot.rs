@@ -271,27 +271,37 @@ fn postgresqls_tables_and_indexes_are_named_by_its_server_and_by_no_other() {
     assert!(run.status.success(), "{pin}: {}", text(&run));
     assert_eq!(object(&hot(&site, &["--url", &url]).1, table).unwrap()["pinned"], true);
 
-    // Without an address, with one that does not answer, and with one that has no tables.
-    let (code, by_path) = hot(&site, &[]);
+    names_need_an_address_that_has_tables(&site, &path, table);
+    another_cluster_is_not_named(&site, &url);
+    drop(client);
+    server.stop().unwrap();
+    good(&["detach", site.home_str()]);
+}
+
+/// Without an address, with one that does not answer, and with one that has no tables.
+fn names_need_an_address_that_has_tables(site: &Site, path: &str, table: &str) {
+    let (code, by_path) = hot(site, &[]);
     assert_eq!(code, 0);
-    assert!(object(&by_path, &path).is_some() && object(&by_path, table).is_none(), "{by_path}");
+    assert!(object(&by_path, path).is_some() && object(&by_path, table).is_none(), "{by_path}");
     for (url, why) in [
         ("postgresql:///x?host=/nowhere", "cannot"),
         ("redis://127.0.0.1:1", "has no tables"),
         ("host", "has no tables"),
     ] {
-        let (code, hot) = hot(&site, &["--url", url]);
+        let (code, hot) = hot(site, &["--url", url]);
         assert_eq!(code, 1, "{url}: {hot}");
         assert!(hot["not_named"][0].as_str().unwrap().contains(why), "{url}: {hot}");
-        assert!(object(&hot, &path).is_some(), "{url}: {hot}");
+        assert!(object(&hot, path).is_some(), "{url}: {hot}");
     }
     let said = refused(&["hot", site.home_str(), "--url", "postgresql://u:secret@h/d"]);
     assert!(said.contains("password") && !said.contains("secret"), "{said}");
+}
 
+fn another_cluster_is_not_named(site: &Site, url: &str) {
     // The same numbers mean other tables in another cluster.
     let other = Site::postgres_like();
     let _ = other.attach(&[]);
-    let (code, hot) = hot_of(&other, FILE, &["--url", &url]);
+    let (code, hot) = hot_of(&other, FILE, &["--url", url]);
     assert_eq!(code, 1, "{hot}");
     assert!(hot["not_named"][0].as_str().unwrap().contains("is not the server of"), "{hot}");
     good(&["detach", other.home_str()]);
@@ -304,15 +314,12 @@ fn postgresqls_tables_and_indexes_are_named_by_its_server_and_by_no_other() {
         if let Some(pid) = pid {
             fs::write(copy.home.join("postmaster.pid"), pid).unwrap();
         }
-        let (code, hot) = hot_of(&copy, FILE, &["--url", &url]);
+        let (code, hot) = hot_of(&copy, FILE, &["--url", url]);
         assert_eq!(code, 1, "{pid:?}: {hot}");
         let why = hot["not_named"][0].as_str().unwrap();
         assert!(why.contains("is not the server of"), "{pid:?}: {hot}");
     }
     good(&["detach", copy.home_str()]);
-    drop(client);
-    server.stop().unwrap();
-    good(&["detach", site.home_str()]);
 }
 
 #[test]

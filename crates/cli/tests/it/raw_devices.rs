@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::daemon::loops::{Loop, can_kill_at_calls, has, ran};
@@ -296,19 +296,8 @@ fn a_device_that_is_mounted_a_swap_or_below_another_is_refused_also_to_overwrite
     }
 }
 
-#[test]
-fn a_device_that_is_shrunk_damaged_or_anothers_is_refused_and_nothing_is_written() {
-    if !can_mount("the refusal of a wrong device") {
-        return;
-    }
-    let site = Site::postgres_like();
-    let Some(device) = Loop::new(&site, "disk", SMALL) else { return };
-    let name = device.path.clone();
-    let attached = json(&good(&["attach", site.home_str(), "--fast", device.str(), "--json"]));
-    let newest = write_blocks(&site, 9);
-    site.kill_daemon(&attached);
-
-    // Another home, and another device for this one.
+/// `false`, said on standard output: there is no second device.
+fn refuses_another_home_and_another_device(site: &Site, device: &Loop) -> bool {
     let other = site.path().join("other");
     fs::create_dir(&other).unwrap();
     let identity = device.identity();
@@ -320,7 +309,7 @@ fn a_device_that_is_shrunk_damaged_or_anothers_is_refused_and_nothing_is_written
         assert!(said.contains("belongs to the home") && said.contains("detach"), "{said}");
         assert_eq!(device.hash(), before, "another home's tier was written");
     }
-    let Some(blank) = Loop::new(&site, "blank", SMALL) else { return };
+    let Some(blank) = Loop::new(site, "blank", SMALL) else { return false };
     let untouched = blank.hash();
     let said = refused(&["attach", site.home_str(), "--fast", blank.str()]);
     assert!(said.contains(&format!("say --fast {}", device.str())), "{said}");
@@ -334,10 +323,11 @@ fn a_device_that_is_shrunk_damaged_or_anothers_is_refused_and_nothing_is_written
     ]);
     assert!(said.contains("the only copy"), "{said}");
     assert_eq!((blank.hash(), device.hash()), (untouched, before));
+    true
+}
 
-    drop(blank);
-
-    // Shorter than it was.
+/// The device is as long as it was afterwards; its image.
+fn refuses_a_shorter_one(site: &Site, device: Loop) -> PathBuf {
     let image = device.detach();
     let whole = fs::metadata(&image).unwrap().len();
     let shorter = |bytes: u64| File::options().write(true).open(&image).unwrap().set_len(bytes);
@@ -358,12 +348,16 @@ fn a_device_that_is_shrunk_damaged_or_anothers_is_refused_and_nothing_is_written
     shorter(whole).unwrap();
     let file = File::options().write(true).open(&image).unwrap();
     file.write_all_at(&tail, whole - (2 << 20)).unwrap();
+    image
+}
 
-    // Somebody made a swap of it, which leaves one copy of the superblock.
+/// Somebody made a swap of it, which leaves one copy of the superblock; both are put back. `false`:
+/// there is no device of that name now.
+fn refuses_a_swap(site: &Site, name: &Path, image: &Path) -> bool {
     let mut first = [0; 4096];
-    File::open(&image).unwrap().read_exact(&mut first).unwrap();
+    File::open(image).unwrap().read_exact(&mut first).unwrap();
     if has("mkswap") {
-        let Some(device) = Loop::named(&name, &image) else { return };
+        let Some(device) = Loop::named(name, image) else { return false };
         run("mkswap", &["--quiet", device.str()]);
         let before = device.hash();
         let said = refused(&["attach", site.home_str(), "--fast", device.str()]);
@@ -373,9 +367,31 @@ fn a_device_that_is_shrunk_damaged_or_anothers_is_refused_and_nothing_is_written
         // With one copy it is used; here both are put back.
         good(&["check", site.home_str(), "--cold"]);
         drop(device);
+        let file = File::options().write(true).open(image).unwrap();
         file.write_all_at(&first, 0).unwrap();
     }
-    drop(file);
+    true
+}
+
+#[test]
+fn a_device_that_is_shrunk_damaged_or_anothers_is_refused_and_nothing_is_written() {
+    if !can_mount("the refusal of a wrong device") {
+        return;
+    }
+    let site = Site::postgres_like();
+    let Some(device) = Loop::new(&site, "disk", SMALL) else { return };
+    let name = device.path.clone();
+    let attached = json(&good(&["attach", site.home_str(), "--fast", device.str(), "--json"]));
+    let newest = write_blocks(&site, 9);
+    site.kill_daemon(&attached);
+
+    if !refuses_another_home_and_another_device(&site, &device) {
+        return;
+    }
+    let image = refuses_a_shorter_one(&site, device);
+    if !refuses_a_swap(&site, &name, &image) {
+        return;
+    }
 
     // Unplugged.
     let said = refused(&["attach", site.home_str()]);

@@ -156,7 +156,7 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
         LOOKS,
     ),
     (
-        "cli/src/mounted/plan.rs",
+        "cli/src/mounted/profile.rs",
         &["fs::open("],
         "a profile: nothing waited for, and its owner looked at when it is open",
     ),
