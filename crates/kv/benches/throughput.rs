@@ -25,6 +25,8 @@
 //! | `set64_p1_io2_executing_over_alone`, ... | with two (or four) I/O threads, the CPU time of a request on the thread that executes, over that without them: what it was relieved of |
 //! | `bytes_per_pair_over_redis` | bytes in use for a key and value of 100 bytes together over those of Redis |
 
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
+
 #[path = "../../../benches/report.rs"]
 mod report;
 

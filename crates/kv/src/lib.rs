@@ -37,6 +37,7 @@
 //! Deliberately absent: writing AOF, cluster mode.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 mod aof;
 pub mod check;

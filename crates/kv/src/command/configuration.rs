@@ -533,50 +533,7 @@ pub(crate) fn config(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
                 context.reply.bulk(value.as_bytes());
             }
         }
-        ("set", pairs @ [_, _, ..]) if pairs.len().is_multiple_of(2) => {
-            let mut changed = context.shared.configuration.clone();
-            let mut seen = BTreeSet::new();
-            let failed = |name: &str, why: &str| {
-                Refusal::Words(format!(
-                    "ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"
-                ))
-            };
-            // The names of all first, and then what they are set to.
-            for pair in pairs.chunks_exact(2) {
-                let (name, value) = (word(pair[0]), String::from_utf8_lossy(pair[1]));
-                // What cannot be changed while the server runs can be said again, where Redis
-                // changes it: clients set all settings to what they were.
-                let fixed = find(&name).is_some_and(|one| {
-                    !one.changes
-                        && (matches!(one.takes, Takes::Fixed(..))
-                            || SAID_ONCE.contains(&one.name)
-                            || changed.text(one.name) != value)
-                });
-                if fixed {
-                    return Err(failed(&name, "can't set immutable config"));
-                }
-                if find(&name).is_none() {
-                    return Err(Refusal::Words(format!(
-                        "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
-                    )));
-                }
-                if !seen.insert(name.clone()) {
-                    return Err(failed(&name, "duplicate parameter"));
-                }
-            }
-            for pair in pairs.chunks_exact(2) {
-                let (name, value) = (word(pair[0]), String::from_utf8_lossy(pair[1]));
-                changed.set(&name, &value).map_err(|why| failed(&name, &why))?;
-            }
-            context.keys.set_policy(changed.hot.policy);
-            context.keys.set_notices(changed.notice_classes());
-            let password = changed.text("requirepass");
-            if password != context.shared.configuration.text("requirepass") {
-                context.shared.acl.set_password(password);
-            }
-            context.shared.configuration = changed;
-            context.reply.ok();
-        }
+        ("set", pairs @ [_, _, ..]) if pairs.len().is_multiple_of(2) => set(context, pairs)?,
         ("resetstat", []) => {
             let shared = &mut *context.shared;
             (shared.commands, shared.refused, shared.connections, shared.rejected) = (0, 0, 0, 0);
@@ -594,6 +551,53 @@ pub(crate) fn config(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             )));
         }
     }
+    Ok(())
+}
+
+/// Sets all of them, or none.
+fn set(context: &mut Context<'_>, pairs: &Arguments<'_>) -> Done {
+    let mut changed = context.shared.configuration.clone();
+    let mut seen = BTreeSet::new();
+    let failed = |name: &str, why: &str| {
+        Refusal::Words(format!(
+            "ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"
+        ))
+    };
+    // The names of all first, and then what they are set to.
+    for pair in pairs.chunks_exact(2) {
+        let (name, value) = (word(pair[0]), String::from_utf8_lossy(pair[1]));
+        // What cannot be changed while the server runs can be said again, where Redis
+        // changes it: clients set all settings to what they were.
+        let fixed = find(&name).is_some_and(|one| {
+            !one.changes
+                && (matches!(one.takes, Takes::Fixed(..))
+                    || SAID_ONCE.contains(&one.name)
+                    || changed.text(one.name) != value)
+        });
+        if fixed {
+            return Err(failed(&name, "can't set immutable config"));
+        }
+        if find(&name).is_none() {
+            return Err(Refusal::Words(format!(
+                "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+            )));
+        }
+        if !seen.insert(name.clone()) {
+            return Err(failed(&name, "duplicate parameter"));
+        }
+    }
+    for pair in pairs.chunks_exact(2) {
+        let (name, value) = (word(pair[0]), String::from_utf8_lossy(pair[1]));
+        changed.set(&name, &value).map_err(|why| failed(&name, &why))?;
+    }
+    context.keys.set_policy(changed.hot.policy);
+    context.keys.set_notices(changed.notice_classes());
+    let password = changed.text("requirepass");
+    if password != context.shared.configuration.text("requirepass") {
+        context.shared.acl.set_password(password);
+    }
+    context.shared.configuration = changed;
+    context.reply.ok();
     Ok(())
 }
 

@@ -222,44 +222,10 @@ pub(crate) fn client(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             let me = listed(session, context.shared);
             context.reply.text(&me.line);
         }
-        ("list", options) => {
-            list_myself(context);
-            let mut all: Vec<&Listed> = context.shared.listed.iter().collect();
-            match options {
-                [] => {}
-                [option, of] if word(option) == "type" => {
-                    let kind = kind_named(of)?;
-                    all.retain(|one| Some(one.kind) == kind);
-                }
-                [option, ids @ ..] if word(option) == "id" && !ids.is_empty() => {
-                    let ids: HashSet<i64> = ids.iter().filter_map(|id| integer(id)).collect();
-                    all.retain(|one| ids.contains(&(one.id as i64)));
-                }
-                _ => return Err(SYNTAX),
-            }
-            let all: String = all.into_iter().map(|one| one.line.as_str()).collect();
-            context.reply.text(&all);
-        }
+        ("list", options) => list(context, options)?,
         ("pause", [_] | [_, _]) | ("unpause", []) => super::failover::pause(context, &args[1..])?,
         ("kill", options) => kill(context, options)?,
-        ("unblock", [id, how @ ..]) if how.len() < 2 => {
-            let id = integer(id).and_then(|id| u64::try_from(id).ok());
-            let id = id.ok_or(Refusal::Said("ERR value is not an integer or out of range"))?;
-            let error = match how.first().map(|how| word(how)).as_deref() {
-                None | Some("timeout") => false,
-                Some("error") => true,
-                _ => {
-                    return Err(Refusal::Said(
-                        "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR",
-                    ));
-                }
-            };
-            let waits = context.shared.waiting.values().any(|line| line.contains(&id));
-            if waits {
-                context.shared.unblock.push((id, error));
-            }
-            context.reply.integer(i64::from(waits));
-        }
+        ("unblock", [id, how @ ..]) if how.len() < 2 => unblock(context, id, how.first())?,
         ("no-evict", [how]) => {
             session.stays = on_or_off(how)?;
             context.reply.ok();
@@ -274,6 +240,44 @@ pub(crate) fn client(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
             )));
         }
     }
+    Ok(())
+}
+
+fn list(context: &mut Context<'_>, options: &Arguments<'_>) -> Done {
+    list_myself(context);
+    let mut all: Vec<&Listed> = context.shared.listed.iter().collect();
+    match options {
+        [] => {}
+        [option, of] if word(option) == "type" => {
+            let kind = kind_named(of)?;
+            all.retain(|one| Some(one.kind) == kind);
+        }
+        [option, ids @ ..] if word(option) == "id" && !ids.is_empty() => {
+            let ids: HashSet<i64> = ids.iter().filter_map(|id| integer(id)).collect();
+            all.retain(|one| ids.contains(&(one.id as i64)));
+        }
+        _ => return Err(SYNTAX),
+    }
+    let all: String = all.into_iter().map(|one| one.line.as_str()).collect();
+    context.reply.text(&all);
+    Ok(())
+}
+
+fn unblock(context: &mut Context<'_>, id: &[u8], how: Option<&&[u8]>) -> Done {
+    let id = integer(id).and_then(|id| u64::try_from(id).ok());
+    let id = id.ok_or(Refusal::Said("ERR value is not an integer or out of range"))?;
+    let error = match how.map(|how| word(how)).as_deref() {
+        None | Some("timeout") => false,
+        Some("error") => true,
+        _ => {
+            return Err(Refusal::Said("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
+        }
+    };
+    let waits = context.shared.waiting.values().any(|line| line.contains(&id));
+    if waits {
+        context.shared.unblock.push((id, error));
+    }
+    context.reply.integer(i64::from(waits));
     Ok(())
 }
 

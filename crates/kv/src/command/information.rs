@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use super::help::help;
-use super::{Arguments, Context, Done, Refusal, SYNTAX, subcommands, word};
+use super::{Arguments, Context, Done, Refusal, SYNTAX, Shared, subcommands, word};
 use crate::format::DATABASE_COUNT;
+use crate::keyspace::Keyspace;
 
 /// The Redis whose behaviour this server follows, which clients ask for.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
@@ -31,137 +32,26 @@ pub(crate) fn info(context: &mut Context<'_>, args: &Arguments<'_>) -> Done {
 
 type Lines = Vec<(String, String)>;
 
+fn line(name: &str, value: &dyn std::fmt::Display) -> (String, String) {
+    (name.to_owned(), value.to_string())
+}
+
+fn configured(shared: &Shared, name: &str) -> (String, String) {
+    line(name, &shared.configuration.text(name))
+}
+
 fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
     let (shared, keys) = (&*context.shared, &*context.keys);
-    let heap = keys.heap();
-    let medium = heap.medium();
-    let line = |name: &str, value: &dyn std::fmt::Display| (name.to_owned(), value.to_string());
-    let configured = |name: &str| line(name, &shared.configuration.text(name));
-    let tracked = shared.tracking.counts();
-    let up = shared.started.elapsed().as_secs();
-    let label = if medium.emulated { "EMULATED" } else { medium.access.name() };
-    let keyspace = (0..DATABASE_COUNT).filter(|db| !keys.is_empty(*db)).map(|db| {
-        let (count, expires) = (keys.len(db), keys.expiring(db));
-        (format!("db{db}"), format!("keys={count},expires={expires},avg_ttl=0"))
-    });
-    let waits = shared.events.read();
-    let waits = waits.events().map(|(event, totals)| {
-        let name = format!("wait_{}", event.name.replace(' ', "_"));
-        let (class, count, us) = (event.class.name(), totals.count(), totals.total_ns() / 1000);
-        let (most_us, background) = (totals.max_ns() / 1000, u8::from(event.background));
-        let text = format!(
-            "class={class},waits={count},total_us={us},max_us={most_us},background={background}"
-        );
-        (name, text)
-    });
     vec![
-        (
-            "Server",
-            vec![
-                line("redis_version", &REDIS_VERSION),
-                line("server_name", &"tiersmith"),
-                line("tiersmith_version", &env!("CARGO_PKG_VERSION")),
-                line("redis_mode", &"standalone"),
-                line("os", &"Linux"),
-                line("arch_bits", &"64"),
-                line("process_id", &std::process::id()),
-                line("run_id", &shared.run_id),
-                line("tcp_port", &shared.configuration.text("port")),
-                line("uptime_in_seconds", &up),
-                line("uptime_in_days", &(up / 86400)),
-                line("io_threads_active", &u8::from(shared.configuration.number("io-threads") > 1)),
-            ],
-        ),
-        (
-            "Clients",
-            vec![
-                line("connected_clients", &shared.clients),
-                configured("maxclients"),
-                line("blocked_clients", &(shared.blocked + shared.held_back)),
-                line("tracking_clients", &tracked[0]),
-            ],
-        ),
-        (
-            "Memory",
-            vec![
-                line("used_memory", &keys.in_use()),
-                line(
-                    "used_memory_lua",
-                    &shared.scripts.as_ref().map_or(0, |scripts| scripts.memory()),
-                ),
-                line(
-                    "used_memory_functions",
-                    &shared.libraries.as_ref().map_or(0, |all| all.memory()),
-                ),
-                line(
-                    "number_of_functions",
-                    &shared.libraries.as_ref().map_or(0, |l| l.counts()[1]),
-                ),
-                line("number_of_libraries", &keys.library_count()),
-                line("number_of_cached_scripts", &shared.scripts.as_ref().map_or(0, |s| s.count())),
-                line("total_system_memory", &heap.size()),
-                line("mem_not_counted_for_evict", &0),
-                line("lazyfree_pending_objects", &keys.trash_buckets()),
-                configured("maxmemory"),
-                line("maxmemory_policy", &shared.configuration.text("maxmemory-policy")),
-            ],
-        ),
-        (
-            "Persistence",
-            vec![
-                line("loading", &0),
-                line("aof_enabled", &1),
-                line("rdb_bgsave_in_progress", &0),
-                line("aof_rewrite_in_progress", &0),
-                line("aof_last_write_status", &"ok"),
-                line("rdb_last_bgsave_status", &"ok"),
-            ],
-        ),
-        (
-            "Tier",
-            vec![
-                line("tier_path", &medium.path.display()),
-                line("tier_access", &medium.access.name()),
-                line("tier_label", &label),
-                line("tier_persistent", &u8::from(medium.persistent)),
-                line("tier_bytes", &medium.len),
-                line("tier_used_bytes", &heap.used()),
-                line("tier_unused_unit_bytes", &heap.unused_units()),
-                line("tier_commits", &heap.commits()),
-                line("tier_damage", &heap.broken().unwrap_or("none")),
-                line("tier_trash_buckets", &keys.trash_buckets()),
-                line("tier_recovery_us", &shared.recovery_us),
-            ],
-        ),
-        (
-            "Stats",
-            vec![
-                line("total_connections_received", &shared.connections),
-                line("rejected_connections", &shared.rejected),
-                line("total_commands_processed", &shared.commands),
-                line("total_error_replies", &shared.refused),
-                line("sync_full", &shared.syncs.full),
-                line("sync_partial_ok", &shared.syncs.partial_ok),
-                line("sync_partial_err", &shared.syncs.partial_err),
-                line("total_net_input_bytes", &shared.bytes_in),
-                line("total_net_output_bytes", &shared.bytes_out),
-                line("expired_keys", &keys.expired()),
-                line("migrate_cached_sockets", &0),
-                line("evicted_keys", &keys.evicted()),
-                line("evicted_clients", &shared.evicted_clients),
-                line("io_threaded_reads_processed", &shared.shared_reads),
-                line("io_threaded_writes_processed", &shared.shared_writes),
-                line("pubsub_channels", &shared.channels.len()),
-                line("pubsub_patterns", &shared.patterns.len()),
-                line("pubsubshard_channels", &shared.shards.len()),
-                line("tracking_total_keys", &tracked[1]),
-                line("tracking_total_items", &tracked[2]),
-                line("tracking_total_prefixes", &tracked[3]),
-            ],
-        ),
+        ("Server", of_server(shared)),
+        ("Clients", of_clients(shared)),
+        ("Memory", of_memory(shared, keys)),
+        ("Persistence", of_persistence()),
+        ("Tier", of_tier(shared, keys)),
+        ("Stats", of_stats(shared, keys)),
         ("Replication", super::replication::lines(shared, keys)),
         ("CPU", processor_times()),
-        ("Waits", waits.collect()),
+        ("Waits", of_waits(shared)),
         ("Commandstats", shared.statistics.command_lines(&shared.ticks)),
         ("Errorstats", shared.statistics.error_lines()),
         (
@@ -172,8 +62,130 @@ fn sections(context: &Context<'_>) -> Vec<(&'static str, Lines)> {
             ),
         ),
         ("Cluster", vec![line("cluster_enabled", &0)]),
-        ("Keyspace", keyspace.collect()),
+        ("Keyspace", of_keyspace(keys)),
     ]
+}
+
+fn of_server(shared: &Shared) -> Lines {
+    let up = shared.started.elapsed().as_secs();
+    vec![
+        line("redis_version", &REDIS_VERSION),
+        line("server_name", &"tiersmith"),
+        line("tiersmith_version", &env!("CARGO_PKG_VERSION")),
+        line("redis_mode", &"standalone"),
+        line("os", &"Linux"),
+        line("arch_bits", &"64"),
+        line("process_id", &std::process::id()),
+        line("run_id", &shared.run_id),
+        line("tcp_port", &shared.configuration.text("port")),
+        line("uptime_in_seconds", &up),
+        line("uptime_in_days", &(up / 86400)),
+        line("io_threads_active", &u8::from(shared.configuration.number("io-threads") > 1)),
+    ]
+}
+
+fn of_clients(shared: &Shared) -> Lines {
+    vec![
+        line("connected_clients", &shared.clients),
+        configured(shared, "maxclients"),
+        line("blocked_clients", &(shared.blocked + shared.held_back)),
+        line("tracking_clients", &shared.tracking.counts()[0]),
+    ]
+}
+
+fn of_memory(shared: &Shared, keys: &Keyspace) -> Lines {
+    vec![
+        line("used_memory", &keys.in_use()),
+        line("used_memory_lua", &shared.scripts.as_ref().map_or(0, |scripts| scripts.memory())),
+        line("used_memory_functions", &shared.libraries.as_ref().map_or(0, |all| all.memory())),
+        line("number_of_functions", &shared.libraries.as_ref().map_or(0, |l| l.counts()[1])),
+        line("number_of_libraries", &keys.library_count()),
+        line("number_of_cached_scripts", &shared.scripts.as_ref().map_or(0, |s| s.count())),
+        line("total_system_memory", &keys.heap().size()),
+        line("mem_not_counted_for_evict", &0),
+        line("lazyfree_pending_objects", &keys.trash_buckets()),
+        configured(shared, "maxmemory"),
+        line("maxmemory_policy", &shared.configuration.text("maxmemory-policy")),
+    ]
+}
+
+fn of_persistence() -> Lines {
+    vec![
+        line("loading", &0),
+        line("aof_enabled", &1),
+        line("rdb_bgsave_in_progress", &0),
+        line("aof_rewrite_in_progress", &0),
+        line("aof_last_write_status", &"ok"),
+        line("rdb_last_bgsave_status", &"ok"),
+    ]
+}
+
+fn of_tier(shared: &Shared, keys: &Keyspace) -> Lines {
+    let heap = keys.heap();
+    let medium = heap.medium();
+    let label = if medium.emulated { "EMULATED" } else { medium.access.name() };
+    vec![
+        line("tier_path", &medium.path.display()),
+        line("tier_access", &medium.access.name()),
+        line("tier_label", &label),
+        line("tier_persistent", &u8::from(medium.persistent)),
+        line("tier_bytes", &medium.len),
+        line("tier_used_bytes", &heap.used()),
+        line("tier_unused_unit_bytes", &heap.unused_units()),
+        line("tier_commits", &heap.commits()),
+        line("tier_damage", &heap.broken().unwrap_or("none")),
+        line("tier_trash_buckets", &keys.trash_buckets()),
+        line("tier_recovery_us", &shared.recovery_us),
+    ]
+}
+
+fn of_stats(shared: &Shared, keys: &Keyspace) -> Lines {
+    let tracked = shared.tracking.counts();
+    vec![
+        line("total_connections_received", &shared.connections),
+        line("rejected_connections", &shared.rejected),
+        line("total_commands_processed", &shared.commands),
+        line("total_error_replies", &shared.refused),
+        line("sync_full", &shared.syncs.full),
+        line("sync_partial_ok", &shared.syncs.partial_ok),
+        line("sync_partial_err", &shared.syncs.partial_err),
+        line("total_net_input_bytes", &shared.bytes_in),
+        line("total_net_output_bytes", &shared.bytes_out),
+        line("expired_keys", &keys.expired()),
+        line("migrate_cached_sockets", &0),
+        line("evicted_keys", &keys.evicted()),
+        line("evicted_clients", &shared.evicted_clients),
+        line("io_threaded_reads_processed", &shared.shared_reads),
+        line("io_threaded_writes_processed", &shared.shared_writes),
+        line("pubsub_channels", &shared.channels.len()),
+        line("pubsub_patterns", &shared.patterns.len()),
+        line("pubsubshard_channels", &shared.shards.len()),
+        line("tracking_total_keys", &tracked[1]),
+        line("tracking_total_items", &tracked[2]),
+        line("tracking_total_prefixes", &tracked[3]),
+    ]
+}
+
+fn of_waits(shared: &Shared) -> Lines {
+    let waits = shared.events.read();
+    let lines = waits.events().map(|(event, totals)| {
+        let name = format!("wait_{}", event.name.replace(' ', "_"));
+        let (class, count, us) = (event.class.name(), totals.count(), totals.total_ns() / 1000);
+        let (most_us, background) = (totals.max_ns() / 1000, u8::from(event.background));
+        let text = format!(
+            "class={class},waits={count},total_us={us},max_us={most_us},background={background}"
+        );
+        (name, text)
+    });
+    lines.collect()
+}
+
+fn of_keyspace(keys: &Keyspace) -> Lines {
+    let lines = (0..DATABASE_COUNT).filter(|db| !keys.is_empty(*db)).map(|db| {
+        let (count, expires) = (keys.len(db), keys.expiring(db));
+        (format!("db{db}"), format!("keys={count},expires={expires},avg_ttl=0"))
+    });
+    lines.collect()
 }
 
 /// In which the kernel counts processor time for programs, on every machine that this runs on.

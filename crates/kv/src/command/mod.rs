@@ -264,19 +264,9 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
     context.keys.heap_mut().open_reserve(row.flags & flag::FREES != 0);
     let functions = scripting::writes(arguments);
     let writes = row.flags & flag::WRITE != 0 || functions;
-    let done = match context.keys.heap().broken() {
-        Some(what) if writes => Err(Refusal::Words(broken(what))),
-        _ if context.keys.partial
-            && (row.flags & flag::READ != 0 || row.calls_functions() || writes)
-            && !row.empties() =>
-        {
-            Err(PARTIAL)
-        }
-        _ if context.keys.follows && !context.keys.for_primary && writes => Err(READ_ONLY),
-        _ if writes && !context.keys.for_primary && context.shared.lacks_replicas() => {
-            Err(Refusal::Said("NOREPLICAS Not enough good replicas to write."))
-        }
-        _ => {
+    let done = match not_allowed_now(context, row, writes) {
+        Some(refusal) => Err(refusal),
+        None => {
             // Of a command before it that nobody was to be told of.
             (context.shared.instead, context.shared.taken) = (None, None);
             admitted = true;
@@ -285,11 +275,7 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
     };
     let done = match context.keys.heap_mut().take_note() {
         None => done,
-        Some(Damage::Value(what)) => Err(Refusal::Words(format!(
-            "ERR the tier is damaged: {what}; write the key anew, or remove it, and see `tiersmith \
-             kv check`"
-        ))),
-        Some(Damage::Structure(what)) => Err(Refusal::Words(broken(&what))),
+        Some(damage) => Err(damaged(damage)),
     };
     if done.is_ok() && context.keys.feeds() {
         effects::pass_on(context, row, arguments, changes);
@@ -323,6 +309,36 @@ pub(crate) fn run(context: &mut Context<'_>, row: &Row, arguments: &Arguments<'_
     // One that waits is noted once it was done.
     if admitted && context.session.waiting.is_none() {
         note_time(context, row, arguments, ended.saturating_sub(began));
+    }
+}
+
+/// Why a command is not to run now.
+#[inline]
+fn not_allowed_now(context: &Context<'_>, row: &Row, writes: bool) -> Option<Refusal> {
+    match context.keys.heap().broken() {
+        Some(what) if writes => Some(Refusal::Words(broken(what))),
+        _ if context.keys.partial
+            && (row.flags & flag::READ != 0 || row.calls_functions() || writes)
+            && !row.empties() =>
+        {
+            Some(PARTIAL)
+        }
+        _ if context.keys.follows && !context.keys.for_primary && writes => Some(READ_ONLY),
+        _ if writes && !context.keys.for_primary && context.shared.lacks_replicas() => {
+            Some(Refusal::Said("NOREPLICAS Not enough good replicas to write."))
+        }
+        _ => None,
+    }
+}
+
+#[cold]
+fn damaged(damage: Damage) -> Refusal {
+    match damage {
+        Damage::Value(what) => Refusal::Words(format!(
+            "ERR the tier is damaged: {what}; write the key anew, or remove it, and see `tiersmith \
+             kv check`"
+        )),
+        Damage::Structure(what) => Refusal::Words(broken(&what)),
     }
 }
 

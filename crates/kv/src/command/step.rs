@@ -16,20 +16,9 @@ pub(crate) fn step(
 ) -> bool {
     // An EXEC says of each of its commands what became of it, and is not done twice.
     let once = session.multi.is_some();
-    let exec = arguments.first().is_some_and(|name| name.eq_ignore_ascii_case(b"exec"));
+    let exec = is_exec(arguments);
     if let Err(refusal) = space::keep_limit(keys, shared, session, arguments) {
-        if exec && session.multi.is_some() {
-            let reply = super::Reply { out, resp3: session.resp3 };
-            let mut context = super::Context { keys, session, shared, reply };
-            return abort(&mut context, &refusal);
-        }
-        if let Some(queued) = &mut session.multi {
-            queued.refused = true;
-        }
-        let text = refusal.text();
-        shared.reject(&text, arguments);
-        super::Reply { out, resp3: session.resp3 }.error(&text);
-        return false;
+        return refuse(keys, shared, session, arguments, out, &refusal);
     }
     if session.tracks {
         tell_what_went(keys, shared, session, out);
@@ -97,6 +86,35 @@ pub(crate) fn step(
     keys.heap_mut().commit();
     shared.clock = None;
     fits
+}
+
+/// Refuses a command before it is executed: it, or the transaction it belongs to, has no space.
+#[cold]
+fn refuse(
+    keys: &mut Keyspace,
+    shared: &mut Shared,
+    session: &mut Session,
+    arguments: &Arguments<'_>,
+    out: &mut Vec<u8>,
+    refusal: &Refusal,
+) -> bool {
+    if is_exec(arguments) && session.multi.is_some() {
+        let reply = super::Reply { out, resp3: session.resp3 };
+        let mut context = super::Context { keys, session, shared, reply };
+        return abort(&mut context, refusal);
+    }
+    if let Some(queued) = &mut session.multi {
+        queued.refused = true;
+    }
+    let text = refusal.text();
+    shared.reject(&text, arguments);
+    super::Reply { out, resp3: session.resp3 }.error(&text);
+    false
+}
+
+#[inline]
+fn is_exec(arguments: &Arguments<'_>) -> bool {
+    arguments.first().is_some_and(|name| name.eq_ignore_ascii_case(b"exec"))
 }
 
 /// Tells a client that tracks what had to go for the command that it says, before its reply.

@@ -338,16 +338,7 @@ impl<R: Read> Source<'_, R> {
             }
             20 => Content::Set(self.unpacked(packed::listpack)?),
             15 | 19 | 21 => Content::Stream(self.stream(kind)?),
-            other => {
-                let what = match other {
-                    6 | 7 => "a value of a module",
-                    _ => "a value of a type that Redis 7.0 does not have",
-                };
-                let key = String::from_utf8_lossy(&key[..key.len().min(64)]);
-                return Err(Error::Unsupported {
-                    what: format!("{what} (key \"{}\")", key.escape_debug()),
-                });
-            }
+            other => return Err(unsupported(other, key)),
         };
         self.sound(content)
     }
@@ -376,6 +367,15 @@ impl<R: Read> Source<'_, R> {
             _ => Ok(content),
         }
     }
+}
+
+fn unsupported(kind: u8, key: &[u8]) -> Error {
+    let what = match kind {
+        6 | 7 => "a value of a module",
+        _ => "a value of a type that Redis 7.0 does not have",
+    };
+    let key = String::from_utf8_lossy(&key[..key.len().min(64)]);
+    Error::Unsupported { what: format!("{what} (key \"{}\")", key.escape_debug()) }
 }
 
 /// What is wrong with bytes that are no dump of a value or of libraries.

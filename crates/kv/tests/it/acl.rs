@@ -324,6 +324,10 @@ fn users_may_do_what_they_may_do_in_redis_and_are_refused_in_the_same_words() {
     }
     let (mine, their) = (timeless(&ours.say("ACL LOG 12")), timeless(&theirs.say("ACL LOG 12")));
     assert_eq!(mine, their);
+    passwords_are_asked_for_and_not_shown(&mut ours, &mut theirs);
+}
+
+fn passwords_are_asked_for_and_not_shown(ours: &mut Client, theirs: &mut Client) {
     for line in [
         "ACL LOG RESET",
         "ACL LOG",

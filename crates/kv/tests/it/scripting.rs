@@ -303,6 +303,36 @@ fn a_script_that_takes_long_is_ended_by_script_kill_and_only_before_it_wrote() {
     assert_eq!(client.say("EXISTS half"), Value::Int(0));
 }
 
+/// What two clients say while a script of a third runs: `*` begins it, `^` kills it; `!` is said by
+/// the third.
+const STEPS: &[&str] = &[
+    // The script begins before the transaction, in its middle, before the EXEC.
+    "* MULTI|INCR n|^|INCR n|EXEC|GET n|PING text",
+    "MULTI|INCR n|*|INCR n|^|EXEC|GET n|PING text",
+    "MULTI|INCR n|*|EXEC|^|GET n|PING text|EXEC",
+    "MULTI|INCR n|*|DISCARD|DISCARD|MULTI|MULTI|^|INCR n|EXEC|GET n",
+    // What was watched is forgotten with the transaction that did not come about.
+    "WATCH n|MULTI|INCR n|*|EXEC|^|!SET n 5|MULTI|INCR n|EXEC",
+    "WATCH n|MULTI|*|DISCARD|^|!SET n 7|MULTI|INCR n|EXEC",
+    "WATCH n|*|MULTI|^|!SET n 8|INCR n|EXEC",
+    "*|WATCH n|WATCH|^|MULTI|INCR n|EXEC|GET n",
+    "*|WATCH n|^|!SET n 9|MULTI|INCR n|EXEC|GET n",
+    "*|WATCH n|MULTI|WATCH n|WATCH|^|INCR n|EXEC",
+    "WATCH n|*|UNWATCH|^|!SET n 10|MULTI|INCR n|EXEC",
+    "WATCH n|*|UNWATCH|WATCH m|^|!SET n 11|MULTI|INCR n|EXEC",
+    "*|WATCH n|UNWATCH|^|!SET n 12|MULTI|INCR n|EXEC",
+    "*|WATCH n|RESET|^|!SET n 13|MULTI|INCR n|EXEC",
+    "WATCH n|MULTI|INCR n|*|RESET|EXEC|^|!SET n 14|MULTI|INCR n|EXEC",
+    "SELECT 3|*|RESET|^|GET n|SET m 1|GET m",
+    "SUBSCRIBE c|*|RESET|^|GET n",
+    "*|MULTI|UNWATCH|REPLCONF capa eof|^|INCR n|EXEC",
+    "*|REPLCONF capa eof|REPLCONF capa|REPLCONF Nonsense x|\
+     REPLCONF listening-port x|^|GET n",
+    "*|HELLO 4|HELLO x|HELLO 2 NONSENSE|HELLO 2 SETNAME|HELLO 2 AUTH default x SETNAME y|^|\
+     CLIENT GETNAME",
+    "*|HELLO 2 SETNAME name|^|CLIENT GETNAME|RESET|CLIENT GETNAME",
+];
+
 /// The steps of Redis's own tests "MULTI and script timeout", each with the reply of a real Redis.
 #[test]
 fn transactions_beside_and_around_a_script_that_takes_long_end_as_in_redis() {
@@ -316,33 +346,7 @@ fn transactions_beside_and_around_a_script_that_takes_long_end_as_in_redis() {
         let [mut runner, mut other, mut third] = [(); 3].map(|()| server.connect());
         other.say("CONFIG SET lua-time-limit 10");
         let mut told = Vec::new();
-        for steps in [
-            // The script begins before the transaction, in its middle, before the EXEC.
-            "* MULTI|INCR n|^|INCR n|EXEC|GET n|PING text",
-            "MULTI|INCR n|*|INCR n|^|EXEC|GET n|PING text",
-            "MULTI|INCR n|*|EXEC|^|GET n|PING text|EXEC",
-            "MULTI|INCR n|*|DISCARD|DISCARD|MULTI|MULTI|^|INCR n|EXEC|GET n",
-            // What was watched is forgotten with the transaction that did not come about.
-            "WATCH n|MULTI|INCR n|*|EXEC|^|!SET n 5|MULTI|INCR n|EXEC",
-            "WATCH n|MULTI|*|DISCARD|^|!SET n 7|MULTI|INCR n|EXEC",
-            "WATCH n|*|MULTI|^|!SET n 8|INCR n|EXEC",
-            "*|WATCH n|WATCH|^|MULTI|INCR n|EXEC|GET n",
-            "*|WATCH n|^|!SET n 9|MULTI|INCR n|EXEC|GET n",
-            "*|WATCH n|MULTI|WATCH n|WATCH|^|INCR n|EXEC",
-            "WATCH n|*|UNWATCH|^|!SET n 10|MULTI|INCR n|EXEC",
-            "WATCH n|*|UNWATCH|WATCH m|^|!SET n 11|MULTI|INCR n|EXEC",
-            "*|WATCH n|UNWATCH|^|!SET n 12|MULTI|INCR n|EXEC",
-            "*|WATCH n|RESET|^|!SET n 13|MULTI|INCR n|EXEC",
-            "WATCH n|MULTI|INCR n|*|RESET|EXEC|^|!SET n 14|MULTI|INCR n|EXEC",
-            "SELECT 3|*|RESET|^|GET n|SET m 1|GET m",
-            "SUBSCRIBE c|*|RESET|^|GET n",
-            "*|MULTI|UNWATCH|REPLCONF capa eof|^|INCR n|EXEC",
-            "*|REPLCONF capa eof|REPLCONF capa|REPLCONF Nonsense x|\
-             REPLCONF listening-port x|^|GET n",
-            "*|HELLO 4|HELLO x|HELLO 2 NONSENSE|HELLO 2 SETNAME|HELLO 2 AUTH default x SETNAME y|^|\
-             CLIENT GETNAME",
-            "*|HELLO 2 SETNAME name|^|CLIENT GETNAME|RESET|CLIENT GETNAME",
-        ] {
+        for steps in STEPS.iter().copied() {
             third.say("SET n 1");
             for step in steps.split('|') {
                 let step = step.strip_prefix("* ").map_or(step, |rest| {

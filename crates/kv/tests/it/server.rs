@@ -266,6 +266,79 @@ fn a_full_tier_refuses_writes_loses_nothing_and_takes_them_again_after_a_flush()
     assert_sound(directory.path());
 }
 
+/// Commands that are sent with random arguments, some more often.
+const COMMANDS: &[&str] = &[
+    "SET",
+    "GETRANGE",
+    "SETBIT",
+    "BITPOS",
+    "SCAN",
+    "EXPIRE",
+    "COPY",
+    "OBJECT",
+    "CLIENT",
+    "CONFIG",
+    "COMMAND",
+    "HELLO",
+    "MEMORY",
+    "PUBSUB",
+    "SETRANGE",
+    "LCS",
+    "GETEX",
+    "BITOP",
+    "SWAPDB",
+    "RPUSH",
+    "SADD",
+    "ZADD",
+    "HSET",
+    "LRANGE",
+    "LPOP",
+    "LPOS",
+    "LTRIM",
+    "LSET",
+    "LREM",
+    "LINSERT",
+    "LMPOP",
+    "SPOP",
+    "SRANDMEMBER",
+    "HRANDFIELD",
+    "ZRANDMEMBER",
+    "SINTERCARD",
+    "SUNIONSTORE",
+    "SSCAN",
+    "ZRANGE",
+    "ZADD",
+    "ZCOUNT",
+    "ZPOPMIN",
+    "ZMPOP",
+    "ZUNION",
+    "ZINTERSTORE",
+    "ZRANGESTORE",
+    "ZREMRANGEBYRANK",
+    "ZSCAN",
+    "SORT",
+    "BLPOP",
+    "BLMPOP",
+    "BZPOPMAX",
+    "RENAME",
+    "DEL",
+];
+
+const ARGUMENTS: &[&[u8]] = &[
+    b"-1",
+    b"0",
+    b"9223372036854775807",
+    b"-9223372036854775808",
+    b"",
+    b"\xff\r\n",
+    b"getkeys",
+    b"set",
+    b"get",
+    b"*",
+    b"kill",
+    b"usage",
+];
+
 #[test]
 fn what_is_not_in_the_protocol_ends_its_connection_and_no_other() {
     let directory = tempfile::tempdir().unwrap();
@@ -290,80 +363,10 @@ fn what_is_not_in_the_protocol_ends_its_connection_and_no_other() {
         hostile.push((0..len).map(|_| word(&mut random)).collect());
     }
     // Real commands with random arguments.
-    let commands = [
-        "SET",
-        "GETRANGE",
-        "SETBIT",
-        "BITPOS",
-        "SCAN",
-        "EXPIRE",
-        "COPY",
-        "OBJECT",
-        "CLIENT",
-        "CONFIG",
-        "COMMAND",
-        "HELLO",
-        "MEMORY",
-        "PUBSUB",
-        "SETRANGE",
-        "LCS",
-        "GETEX",
-        "BITOP",
-        "SWAPDB",
-        "RPUSH",
-        "SADD",
-        "ZADD",
-        "HSET",
-        "LRANGE",
-        "LPOP",
-        "LPOS",
-        "LTRIM",
-        "LSET",
-        "LREM",
-        "LINSERT",
-        "LMPOP",
-        "SPOP",
-        "SRANDMEMBER",
-        "HRANDFIELD",
-        "ZRANDMEMBER",
-        "SINTERCARD",
-        "SUNIONSTORE",
-        "SSCAN",
-        "ZRANGE",
-        "ZADD",
-        "ZCOUNT",
-        "ZPOPMIN",
-        "ZMPOP",
-        "ZUNION",
-        "ZINTERSTORE",
-        "ZRANGESTORE",
-        "ZREMRANGEBYRANK",
-        "ZSCAN",
-        "SORT",
-        "BLPOP",
-        "BLMPOP",
-        "BZPOPMAX",
-        "RENAME",
-        "DEL",
-    ];
-    let arguments: [&[u8]; 12] = [
-        b"-1",
-        b"0",
-        b"9223372036854775807",
-        b"-9223372036854775808",
-        b"",
-        b"\xff\r\n",
-        b"getkeys",
-        b"set",
-        b"get",
-        b"*",
-        b"kill",
-        b"usage",
-    ];
     for _ in 0..3000 {
-        let mut words: Vec<&[u8]> = vec![random.choice(commands).unwrap().as_bytes()];
+        let mut words: Vec<&[u8]> = vec![random.choice(COMMANDS).unwrap().as_bytes()];
         for _ in 0..random.usize(..6) {
-            words.push(random.choice(arguments).unwrap());
+            words.push(random.choice(ARGUMENTS).unwrap());
         }
         hostile.push(request(&words));
     }
@@ -576,19 +579,23 @@ fn replies_have_the_shapes_of_the_protocol_that_the_client_speaks() {
     }
 }
 
+fn blocked(client: &mut served::Client, count: usize) {
+    let wanted = format!("blocked_clients:{count}\r\n");
+    let began = std::time::Instant::now();
+    while !matches!(client.say("INFO clients"), Value::Text(text) if text.contains(&wanted)) {
+        assert!(began.elapsed() < Duration::from_secs(20), "not {count} clients are blocked");
+    }
+}
+
+fn pair(key: &str, value: &str) -> Value {
+    Value::List(vec![text(key), text(value)])
+}
+
 #[test]
 fn who_waits_for_an_element_is_served_in_turn_and_loses_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let mut served = server(&directory, "");
     let mut sender = served.connect();
-    let blocked = |client: &mut served::Client, count: usize| {
-        let wanted = format!("blocked_clients:{count}\r\n");
-        let began = std::time::Instant::now();
-        while !matches!(client.say("INFO clients"), Value::Text(text) if text.contains(&wanted)) {
-            assert!(began.elapsed() < Duration::from_secs(20), "not {count} clients are blocked");
-        }
-    };
-    let pair = |key: &str, value: &str| Value::List(vec![text(key), text(value)]);
     let mut waiting: Vec<_> = (0..3)
         .map(|n| {
             let mut client = served.connect();
@@ -615,11 +622,44 @@ fn who_waits_for_an_element_is_served_in_turn_and_loses_nothing() {
     sender.say("LPUSH other y");
     sender.say("EXEC");
     assert_eq!(waiting[2].read().unwrap(), pair("other", "y"));
-    // One that moves an element wakes the next.
     let (mut mover, mut last) = (served.connect(), served.connect());
+    one_that_moves_an_element_wakes_the_next(
+        &served,
+        &mut sender,
+        [&mut mover, &mut last, &mut waiting[0]],
+    );
+    // A sorted set wakes its own, and a list does not.
+    mover.send(&[b"BZPOPMAX", b"scores", b"0"]).unwrap();
+    last.send(&[b"BZMPOP", b"0", b"1", b"scores", b"MIN"]).unwrap();
+    blocked(&mut sender, 2);
+    sender.say("RPUSH scores 1");
+    sender.say("DEL scores");
+    sender.say("ZADD scores 1 low 2.5 high");
+    assert_eq!(mover.read().unwrap(), Value::List(["scores", "high", "2.5"].map(text).to_vec()));
+    let low = Value::List(vec![Value::List(["low", "1"].map(text).to_vec())]);
+    assert_eq!(last.read().unwrap(), Value::List(vec![text("scores"), low]));
+    time_and_a_command_end_a_wait(&mut sender, &mut last);
+    // One who is gone gets nothing.
+    last.send(&[b"BLPOP", b"nothing", b"0"]).unwrap();
+    blocked(&mut sender, 1);
+    drop(last);
+    blocked(&mut sender, 0);
+    sender.say("RPUSH nothing kept");
+    served.kill();
+    let served = server(&directory, "");
+    assert_eq!(served.connect().say("LRANGE nothing 0 -1"), Value::List(vec![text("kept")]));
+    drop(served);
+    assert_sound(directory.path());
+}
+
+fn one_that_moves_an_element_wakes_the_next(
+    served: &Served,
+    sender: &mut served::Client,
+    [mover, last, third]: [&mut served::Client; 3],
+) {
     mover.send(&[b"BLMOVE", b"one", b"two", b"LEFT", b"RIGHT", b"0"]).unwrap();
     last.send(&[b"BLMPOP", b"0", b"1", b"two", b"LEFT", b"COUNT", b"9"]).unwrap();
-    blocked(&mut sender, 2);
+    blocked(sender, 2);
     sender.say("RPUSH one z");
     assert_eq!(mover.read().unwrap(), text("z"));
     assert_eq!(last.read().unwrap(), Value::List(vec![text("two"), Value::List(vec![text("z")])]));
@@ -632,45 +672,26 @@ fn who_waits_for_an_element_is_served_in_turn_and_loses_nothing() {
     assert_eq!(&reply, b"*-1\r\n");
     // And who waits for what was moved gets it before one who came later and has another key.
     mover.send(&[b"BLMOVE", b"one", b"two", b"LEFT", b"RIGHT", b"0"]).unwrap();
-    blocked(&mut sender, 1);
+    blocked(sender, 1);
     last.send(&[b"BLPOP", b"two", b"0"]).unwrap();
-    blocked(&mut sender, 2);
-    waiting[0].send(&[b"BLPOP", b"two", b"one", b"0"]).unwrap();
-    blocked(&mut sender, 3);
+    blocked(sender, 2);
+    third.send(&[b"BLPOP", b"two", b"one", b"0"]).unwrap();
+    blocked(sender, 3);
     sender.say("RPUSH one p q");
     assert_eq!(mover.read().unwrap(), text("p"));
     assert_eq!(last.read().unwrap(), pair("two", "p"));
-    assert_eq!(waiting[0].read().unwrap(), pair("one", "q"));
-    // A sorted set wakes its own, and a list does not.
-    mover.send(&[b"BZPOPMAX", b"scores", b"0"]).unwrap();
-    last.send(&[b"BZMPOP", b"0", b"1", b"scores", b"MIN"]).unwrap();
-    blocked(&mut sender, 2);
-    sender.say("RPUSH scores 1");
-    sender.say("DEL scores");
-    sender.say("ZADD scores 1 low 2.5 high");
-    assert_eq!(mover.read().unwrap(), Value::List(["scores", "high", "2.5"].map(text).to_vec()));
-    let low = Value::List(vec![Value::List(["low", "1"].map(text).to_vec())]);
-    assert_eq!(last.read().unwrap(), Value::List(vec![text("scores"), low]));
-    // Time, and the command that ends a wait.
+    assert_eq!(third.read().unwrap(), pair("one", "q"));
+}
+
+fn time_and_a_command_end_a_wait(sender: &mut served::Client, last: &mut served::Client) {
     let began = std::time::Instant::now();
     assert_eq!(last.say("BLPOP nothing 0.25"), Value::Nil);
     assert!(began.elapsed() >= Duration::from_millis(250), "{:?}", began.elapsed());
     let Value::Int(id) = last.say("CLIENT ID") else { panic!("no number") };
     last.send(&[b"BRPOPLPUSH", b"nothing", b"other", b"0"]).unwrap();
-    blocked(&mut sender, 1);
+    blocked(sender, 1);
     assert_eq!(sender.say(&format!("CLIENT UNBLOCK {id} ERROR")), Value::Int(1));
     assert!(error(&last.read().unwrap()).starts_with("UNBLOCKED"));
-    // One who is gone gets nothing.
-    last.send(&[b"BLPOP", b"nothing", b"0"]).unwrap();
-    blocked(&mut sender, 1);
-    drop(last);
-    blocked(&mut sender, 0);
-    sender.say("RPUSH nothing kept");
-    served.kill();
-    let served = server(&directory, "");
-    assert_eq!(served.connect().say("LRANGE nothing 0 -1"), Value::List(vec![text("kept")]));
-    drop(served);
-    assert_sound(directory.path());
 }
 
 #[test]

@@ -21,61 +21,67 @@ fn counts(client: &mut Client) -> Vec<String> {
     all
 }
 
+/// Commands, some of which are refused, each for another reason.
+const LINES: &[&str] = &[
+    "SET a b",
+    "SET a",
+    "set c d",
+    "GET a",
+    "INCR a",
+    "NOTHING x",
+    "CLIENT ID",
+    "CLIENT NOTHING",
+    "CLIENT SETNAME a b",
+    "CONFIG GET maxmemory",
+    "CONFIG SET latency-tracking-info-percentiles 101",
+    "XGROUP CREATECONSUMER x g c",
+    "EVALSHA 0123456789012345678901234567890123456789 0",
+    "MULTI",
+    "SET a",
+    "EXEC",
+    "MULTI",
+    "INCR a",
+    "EXEC",
+    "EXEC",
+    "AUTH k",
+    "CONFIG SET maxmemory 1",
+    "SET a b",
+    "CONFIG SET maxmemory 0",
+    "ACL SETUSER alice on nopass ~cached:* +get +auth",
+    "AUTH alice x",
+    "SET a b",
+    "GET other",
+    "AUTH default x",
+    "OBJECT ENCODING a",
+    "WAIT 0 0",
+    "WAIT 1 20",
+];
+
+/// Scripts that fail, or take an error for a reply.
+const SCRIPTS: &[&str] = &[
+    "redis.pcall('INCR', KEYS[1]) return 1",
+    "return {err='MINE is this'}",
+    "return redis.call('INCR', KEYS[1])",
+    "return redis.pcall('INCR', KEYS[1])",
+    "return redis.call('NOTHING')",
+    "return redis.call('GET')",
+    "return redis.call('WATCH', 'a')",
+    "return redis.call()",
+    "return redis.call({})",
+    "return redis.error_reply('OWN words')",
+    "local ok, err = pcall(redis.call, 'INCR', KEYS[1]) return err",
+    "error('thrown')",
+    "error({err='TABLE thrown'})",
+    "return nothing",
+];
+
 fn said(served: &Served) -> (Vec<String>, Vec<Value>, Vec<Value>) {
     let (mut client, mut other) = (served.connect(), served.connect());
     client.say("CONFIG RESETSTAT");
-    for line in [
-        "SET a b",
-        "SET a",
-        "set c d",
-        "GET a",
-        "INCR a",
-        "NOTHING x",
-        "CLIENT ID",
-        "CLIENT NOTHING",
-        "CLIENT SETNAME a b",
-        "CONFIG GET maxmemory",
-        "CONFIG SET latency-tracking-info-percentiles 101",
-        "XGROUP CREATECONSUMER x g c",
-        "EVALSHA 0123456789012345678901234567890123456789 0",
-        "MULTI",
-        "SET a",
-        "EXEC",
-        "MULTI",
-        "INCR a",
-        "EXEC",
-        "EXEC",
-        "AUTH k",
-        "CONFIG SET maxmemory 1",
-        "SET a b",
-        "CONFIG SET maxmemory 0",
-        "ACL SETUSER alice on nopass ~cached:* +get +auth",
-        "AUTH alice x",
-        "SET a b",
-        "GET other",
-        "AUTH default x",
-        "OBJECT ENCODING a",
-        "WAIT 0 0",
-        "WAIT 1 20",
-    ] {
+    for line in LINES {
         client.say(line);
     }
-    for script in [
-        "redis.pcall('INCR', KEYS[1]) return 1",
-        "return {err='MINE is this'}",
-        "return redis.call('INCR', KEYS[1])",
-        "return redis.pcall('INCR', KEYS[1])",
-        "return redis.call('NOTHING')",
-        "return redis.call('GET')",
-        "return redis.call('WATCH', 'a')",
-        "return redis.call()",
-        "return redis.call({})",
-        "return redis.error_reply('OWN words')",
-        "local ok, err = pcall(redis.call, 'INCR', KEYS[1]) return err",
-        "error('thrown')",
-        "error({err='TABLE thrown'})",
-        "return nothing",
-    ] {
+    for script in SCRIPTS {
         client.ask(&[b"EVAL", script.as_bytes(), b"1", b"a"]);
         client.ask(&[b"EVAL_RO", script.as_bytes(), b"1", b"a"]);
     }

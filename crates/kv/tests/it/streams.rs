@@ -95,6 +95,10 @@ impl Choice {
         words
     }
 
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one table: a row for each command, and how often it is drawn"
+    )]
     fn words(&mut self) -> Vec<String> {
         let s = |text: &str| text.to_owned();
         let (k, l, g, c) = (self.key(), self.key(), self.group(), self.consumer());
@@ -237,6 +241,15 @@ impl Choice {
             ],
         }
     }
+
+    /// Sets how much fits into a node.
+    fn node_sizes(&mut self) -> Vec<String> {
+        let sizes = [("100", "4096"), ("10", "4096"), ("100", "200"), ("3", "0"), ("0", "300")];
+        let (entries, bytes) = sizes[self.0.usize(..sizes.len())];
+        let line = "CONFIG SET stream-node-max-entries {e} stream-node-max-bytes {b}";
+        let line = line.replace("{e}", entries).replace("{b}", bytes);
+        line.split(' ').map(str::to_owned).collect()
+    }
 }
 
 /// Without what depends on the time of day, or on how Redis's tree looks inside.
@@ -297,14 +310,7 @@ fn compare(resp3: bool, seed: u64) {
         let words: Vec<String> = match choice.0.u16(..300) {
             0 => vec!["MULTI".to_owned()],
             1..=30 if in_multi => vec!["EXEC".to_owned()],
-            31 => {
-                let sizes =
-                    [("100", "4096"), ("10", "4096"), ("100", "200"), ("3", "0"), ("0", "300")];
-                let (entries, bytes) = sizes[choice.0.usize(..sizes.len())];
-                let line = "CONFIG SET stream-node-max-entries {e} stream-node-max-bytes {b}";
-                let line = line.replace("{e}", entries).replace("{b}", bytes);
-                line.split(' ').map(str::to_owned).collect()
-            }
+            31 => choice.node_sizes(),
             32..=36 if !in_multi => {
                 let key = choice.key();
                 match choice.0.bool() {
@@ -384,12 +390,6 @@ fn waits(served: &Served, resp3: bool) -> Vec<Value> {
             client.say("HELLO 3");
         });
     }
-    let wait = |sender: &mut Client, clients: &mut [Client], lines: &[&str]| {
-        for (number, (client, line)) in clients.iter_mut().zip(lines).enumerate() {
-            client.send(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>()).unwrap();
-            blocked(sender, number + 1);
-        }
-    };
     // All of those that are in no group get an entry, of any of their streams.
     wait(
         &mut sender,
@@ -424,15 +424,35 @@ fn waits(served: &Served, resp3: bool) -> Vec<Value> {
         all.push(client.read().unwrap());
     }
     all.push(sender.say("XPENDING s g"));
-    // Those of a group are told when it, or the stream, is gone; the others wait on.
+    all.extend(gone(&mut sender, &mut clients));
+    all.extend(who_may_not_wait(&mut sender, &mut clients[0]));
+    // Who waits is let go by another.
+    wait(&mut sender, &mut clients, &["XREAD BLOCK 0 STREAMS s $"]);
+    let Value::Int(id) = clients[1].say("CLIENT ID") else { panic!("no number") };
+    let _ = sender.say(&format!("CLIENT UNBLOCK {} ERROR", id - 1));
+    all.push(clients[0].read().unwrap());
+    all
+}
+
+/// Sends a command that waits from each client, in turn.
+fn wait(sender: &mut Client, clients: &mut [Client], lines: &[&str]) {
+    for (number, (client, line)) in clients.iter_mut().zip(lines).enumerate() {
+        client.send(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>()).unwrap();
+        blocked(sender, number + 1);
+    }
+}
+
+/// Those of a group are told when it, or the stream, is gone; the others wait on.
+fn gone(sender: &mut Client, clients: &mut [Client]) -> Vec<Value> {
+    let mut all = Vec::new();
     for (line, left) in
         [("XGROUP DESTROY s g", 1), ("DEL s", 1), ("SET s string", 1), ("FLUSHALL", 1)]
     {
         sender.say("DEL s");
         all.push(sender.say("XGROUP CREATE s g $ MKSTREAM"));
         wait(
-            &mut sender,
-            &mut clients,
+            sender,
+            clients,
             &[
                 "XREADGROUP GROUP g one BLOCK 0 STREAMS s >",
                 "XREAD BLOCK 0 STREAMS s 0",
@@ -442,35 +462,35 @@ fn waits(served: &Served, resp3: bool) -> Vec<Value> {
         all.push(sender.say(line));
         all.push(clients[0].read().unwrap());
         all.push(clients[2].read().unwrap());
-        blocked(&mut sender, left);
+        blocked(sender, left);
         sender.say("DEL s");
         sender.say("XADD s 1-1 a b");
         all.push(clients[1].read().unwrap());
     }
-    // A time that is over, nobody who may wait, and what is no time.
+    all
+}
+
+/// A time that is over, nobody who may wait, and what is no time.
+fn who_may_not_wait(sender: &mut Client, client: &mut Client) -> Vec<Value> {
+    let mut all = Vec::new();
     for line in ["XREAD BLOCK 10 STREAMS s $", "XREADGROUP GROUP g c BLOCK 5 STREAMS s >"] {
-        all.push(clients[0].say(line));
+        all.push(client.say(line));
     }
     sender.say("XGROUP CREATE s g $");
     for line in
         ["MULTI", "XREAD BLOCK 0 STREAMS s $", "XREADGROUP GROUP g c BLOCK 0 STREAMS s >", "EXEC"]
     {
-        all.push(clients[0].say(line));
+        all.push(client.say(line));
     }
     for time in ["-1", "x", "1.5"] {
-        all.push(clients[0].say(&format!("XREAD BLOCK {time} STREAMS s $")));
+        all.push(client.say(&format!("XREAD BLOCK {time} STREAMS s $")));
     }
     for script in [
         "return redis.call('xread','BLOCK','0','STREAMS','s','$')",
         "return redis.call('xinfo','no','s')",
     ] {
-        all.push(clients[0].ask(&[b"EVAL", script.as_bytes(), b"0"]));
+        all.push(client.ask(&[b"EVAL", script.as_bytes(), b"0"]));
     }
-    // Who waits is let go by another.
-    wait(&mut sender, &mut clients, &["XREAD BLOCK 0 STREAMS s $"]);
-    let Value::Int(id) = clients[1].say("CLIENT ID") else { panic!("no number") };
-    let _ = sender.say(&format!("CLIENT UNBLOCK {} ERROR", id - 1));
-    all.push(clients[0].read().unwrap());
     all
 }
 

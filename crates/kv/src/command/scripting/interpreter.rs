@@ -155,6 +155,35 @@ fn raised(error: &mlua::Error) -> Option<&Raised> {
     }
 }
 
+/// What scripts may use besides `redis`.
+fn own_libraries(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
+    let libraries = lua.create_table()?;
+    libraries.set("bit", bits::library(lua)?)?;
+    libraries.set("cjson", json::library(lua)?)?;
+    libraries.set("cmsgpack", msgpack::library(lua)?)?;
+    libraries.set("struct", packed::library(lua)?)?;
+    libraries.set("random", random(lua, state)?)?;
+    Ok(libraries)
+}
+
+/// Looks at the clock every so many instructions, and ends what has no time left.
+fn watch(lua: &Lua, watchdog: &Rc<Watchdog>) -> mlua::Result<()> {
+    let own = Rc::clone(watchdog);
+    lua.set_global_hook(HookTriggers::new().every_nth_instruction(INSTRUCTIONS), move |_, _| {
+        own.look();
+        if own.is_killed() {
+            return raise(KILLED);
+        }
+        if own.is_overdue() {
+            return raise(OVERDUE);
+        }
+        if own.is_late() {
+            return raise("ERR FUNCTION LOAD timeout");
+        }
+        Ok(VmState::Continue)
+    })
+}
+
 /// What is in `redis`, but for what needs a running script.
 fn redis(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
@@ -315,13 +344,7 @@ impl Scripts {
         state.seed(fastrand::i64(..));
         let native = lua.create_table()?;
         native.set("redis", redis(&lua, &state)?)?;
-        let libraries = lua.create_table()?;
-        libraries.set("bit", bits::library(&lua)?)?;
-        libraries.set("cjson", json::library(&lua)?)?;
-        libraries.set("cmsgpack", msgpack::library(&lua)?)?;
-        libraries.set("struct", packed::library(&lua)?)?;
-        libraries.set("random", random(&lua, &state)?)?;
-        native.set("libraries", libraries)?;
+        native.set("libraries", own_libraries(&lua, &state)?)?;
         let own = Rc::clone(&watchdog);
         let go_on = move |_: &Lua, ()| match (own.is_killed(), own.is_overdue()) {
             (true, _) => raise(KILLED),
@@ -350,23 +373,7 @@ impl Scripts {
         };
         native.set("compile", lua.create_function(compile)?)?;
         let handler = lua.create_function(|lua, error: Value| explain(lua, &error))?;
-        let own = Rc::clone(&watchdog);
-        lua.set_global_hook(
-            HookTriggers::new().every_nth_instruction(INSTRUCTIONS),
-            move |_, _| {
-                own.look();
-                if own.is_killed() {
-                    return raise(KILLED);
-                }
-                if own.is_overdue() {
-                    return raise(OVERDUE);
-                }
-                if own.is_late() {
-                    return raise("ERR FUNCTION LOAD timeout");
-                }
-                Ok(VmState::Continue)
-            },
-        )?;
+        watch(&lua, &watchdog)?;
         lua.set_memory_limit(MEMORY)?;
         let (known, order) = (HashMap::new(), BTreeMap::new());
         let (of_eval, known_bytes, turns) = (0, 0, 0);
@@ -537,15 +544,7 @@ impl Scripts {
         read_only: bool,
         in_exec: bool,
     ) -> mlua::Result<()> {
-        let list = |all: &Arguments<'_>| {
-            // One string at a time: the places for what is held from outside are few.
-            let list = self.lua.create_table_with_capacity(all.len(), 0)?;
-            for (one, at) in all.iter().zip(1_i64..) {
-                list.raw_set(at, self.lua.create_string(one)?)?;
-            }
-            Ok::<Table, mlua::Error>(list)
-        };
-        let (keys, argv) = (list(ran.keys)?, list(ran.argv)?);
+        let (keys, argv) = (self.list(ran.keys)?, self.list(ran.argv)?);
         // What a script selects is not for its client.
         let of = &*context.session;
         let mut session =
@@ -596,7 +595,27 @@ impl Scripts {
             })?;
             run.call((script.function, call, protected, may, &self.handler, keys, argv))
         })?;
-        match (ok, value) {
+        self.answer(context, script, ran, (ok, value))
+    }
+
+    fn list(&self, all: &Arguments<'_>) -> mlua::Result<Table> {
+        // One string at a time: the places for what is held from outside are few.
+        let list = self.lua.create_table_with_capacity(all.len(), 0)?;
+        for (one, at) in all.iter().zip(1_i64..) {
+            list.raw_set(at, self.lua.create_string(one)?)?;
+        }
+        Ok(list)
+    }
+
+    /// Replies with what came of a run, and counts what failed.
+    fn answer(
+        &self,
+        context: &mut Context<'_>,
+        script: &Called<'_>,
+        ran: &Ran<'_>,
+        result: (bool, Value),
+    ) -> mlua::Result<()> {
+        match result {
             (true, value) => {
                 let (resp3, shared) = (self.state.resp3.get(), &mut *context.shared);
                 let mut note = |text: &str| shared.note_error(text);

@@ -61,14 +61,7 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
         if given.args.len() != 1 {
             return said("bad argument #1 to 'decode' (expected 1 argument)");
         }
-        let text = given.bytes(0)?;
-        let mut decoder = Decoder { lua, text: &text, at: 0, settings: own.get() };
-        let value = decoder.value(0)?;
-        let (at, token) = decoder.next();
-        match token {
-            Token::End => one(value),
-            other => expected("the end", at, &other),
-        }
+        decode(lua, &given.bytes(0)?, own.get())
     })?;
     let set = |name: &str, change: fn(&mut Settings, &Given<'_>) -> Results| {
         let own = Rc::clone(&settings);
@@ -113,6 +106,16 @@ pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
         one(Value::Boolean(settings.decode_invalid))
     })?;
     Ok(table)
+}
+
+fn decode(lua: &Lua, text: &[u8], settings: Settings) -> Results {
+    let mut decoder = Decoder { lua, text, at: 0, settings };
+    let value = decoder.value(0)?;
+    let (at, token) = decoder.next();
+    match token {
+        Token::End => one(value),
+        other => expected("the end", at, &other),
+    }
 }
 
 fn switch(given: &Given<'_>, now: bool) -> bool {

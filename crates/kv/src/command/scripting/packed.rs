@@ -201,28 +201,14 @@ fn unpack(lua: &Lua, given: &Given<'_>) -> Result<Vec<Value>, Failure> {
         at = at.saturating_add(format.padding(at, &part));
         let value = match part {
             Part::Whole { size, signed } => {
-                let mut bytes = taken(at, size)?.to_vec();
+                let bytes = taken(at, size)?;
                 at += size;
-                if format.big {
-                    bytes.reverse();
-                }
-                bytes.truncate(8);
-                let bits = bytes.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
-                let shift = 64 - 8 * bytes.len() as u32;
-                let number = if signed {
-                    ((bits << shift).cast_signed() >> shift) as f64
-                } else {
-                    bits as f64
-                };
-                Value::Number(number)
+                Value::Number(whole(bytes, format.big, signed))
             }
             Part::Float(size) => {
-                let mut bytes = taken(at, size)?.to_vec();
+                let bytes = taken(at, size)?;
                 at += size;
-                if format.big {
-                    bytes.reverse();
-                }
-                let bits = bytes.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
+                let (bits, _) = bits_of(bytes, format.big);
                 Value::Number(if size == 4 {
                     f32::from_bits(bits as u32).into()
                 } else {
@@ -263,4 +249,22 @@ fn unpack(lua: &Lua, given: &Given<'_>) -> Result<Vec<Value>, Failure> {
     }
     values.push(Value::Integer(at as i64 + 1));
     Ok(values)
+}
+
+/// The whole number that bytes are; of more than eight, the lowest are.
+fn whole(bytes: &[u8], big: bool, signed: bool) -> f64 {
+    let (bits, count) = bits_of(bytes, big);
+    let shift = 64 - 8 * count;
+    if signed { ((bits << shift).cast_signed() >> shift) as f64 } else { bits as f64 }
+}
+
+/// The lowest eight bytes, and how many there are.
+fn bits_of(bytes: &[u8], big: bool) -> (u64, u32) {
+    let mut bytes = bytes.to_vec();
+    if big {
+        bytes.reverse();
+    }
+    bytes.truncate(8);
+    let bits = bytes.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
+    (bits, bytes.len() as u32)
 }

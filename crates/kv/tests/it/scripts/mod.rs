@@ -31,6 +31,21 @@ fn library(name: &str, returns: &str) -> String {
 }
 
 pub(crate) fn all() -> Vec<Script> {
+    let families = [
+        strings_and_keys(),
+        scripts_and_libraries(),
+        space(),
+        hashes(),
+        sets(),
+        streams(),
+        hyperloglogs(),
+        lists(),
+        log(),
+    ];
+    families.into_iter().flatten().collect()
+}
+
+fn strings_and_keys() -> Vec<Script> {
     vec![
         Script {
             name: "strings",
@@ -82,6 +97,11 @@ pub(crate) fn all() -> Vec<Script> {
                 batch(&["SWAPDB 0 3"]),
             ],
         },
+    ]
+}
+
+fn scripts_and_libraries() -> Vec<Script> {
+    vec![
         Script {
             name: "scripts",
             units: 10,
@@ -127,6 +147,12 @@ pub(crate) fn all() -> Vec<Script> {
                 batch(&["!tidy", "SET a 3"]),
             ],
         },
+    ]
+}
+
+/// The index and the space for values, as they grow and are given back.
+fn space() -> Vec<Script> {
+    vec![
         Script {
             name: "flush",
             units: 10,
@@ -163,6 +189,11 @@ pub(crate) fn all() -> Vec<Script> {
                 batch(&["SET f u*2000"]),
             ],
         },
+    ]
+}
+
+fn hashes() -> Vec<Script> {
+    vec![
         Script {
             name: "small hashes",
             units: 8,
@@ -189,6 +220,11 @@ pub(crate) fn all() -> Vec<Script> {
                 batch(&["!tidy", "!tidy", "FLUSHALL"]),
             ],
         },
+    ]
+}
+
+fn sets() -> Vec<Script> {
+    vec![
         Script {
             name: "sets",
             units: 18,
@@ -231,6 +267,11 @@ pub(crate) fn all() -> Vec<Script> {
                 batch(&["!tidy", "!tidy", "!tidy"]),
             ],
         },
+    ]
+}
+
+fn streams() -> Vec<Script> {
+    vec![
         Script {
             name: "streams",
             units: 18,
@@ -278,19 +319,27 @@ pub(crate) fn all() -> Vec<Script> {
                 batch(&["!tidy", "!tidy", "!tidy"]),
             ],
         },
-        Script {
-            name: "hyperloglogs",
-            units: 10,
-            before: vec![batch(&["PFADD h a b c", "SET s 1"])],
-            batches: vec![
-                batch(&["PFADD h d e", "PFADD i x y", "PFADD h a"]),
-                batch(&["PFMERGE j h i", "PFCOUNT h i", "PEXPIRE i 9000"]),
-                // From here on it is dense.
-                vec![format!("PFADD h {}", numbers(0, 1500))],
-                batch(&["PFADD h f g", "PFMERGE i h"]),
-                batch(&["DEL h", "PFADD h z"]),
-            ],
-        },
+    ]
+}
+
+fn hyperloglogs() -> Vec<Script> {
+    vec![Script {
+        name: "hyperloglogs",
+        units: 10,
+        before: vec![batch(&["PFADD h a b c", "SET s 1"])],
+        batches: vec![
+            batch(&["PFADD h d e", "PFADD i x y", "PFADD h a"]),
+            batch(&["PFMERGE j h i", "PFCOUNT h i", "PEXPIRE i 9000"]),
+            // From here on it is dense.
+            vec![format!("PFADD h {}", numbers(0, 1500))],
+            batch(&["PFADD h f g", "PFMERGE i h"]),
+            batch(&["DEL h", "PFADD h z"]),
+        ],
+    }]
+}
+
+fn lists() -> Vec<Script> {
+    vec![
         Script {
             name: "small lists",
             units: 14,
@@ -322,6 +371,12 @@ pub(crate) fn all() -> Vec<Script> {
                 batch(&["!tidy", "!tidy", "!tidy"]),
             ],
         },
+    ]
+}
+
+/// The log: changes of the same words, and more than it has room for.
+fn log() -> Vec<Script> {
+    vec![
         Script {
             name: "the same again",
             units: 8,
