@@ -24,6 +24,8 @@
 //! | `cached_read_over_home` | time of a read of 8 KiB from the page cache over that on home's own file system, both written block by block |
 //! | `cached_read_over_home_at_once` | the same, home's file written at once: its page cache then has larger pages |
 
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
+
 #[path = "../../../benches/report.rs"]
 mod report;
 
@@ -260,16 +262,7 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
     report.config("tier", format!("EMULATED: a file on {medium}"));
     report.config("block_bytes", BLOCK);
     report.warn(format!("EMULATED: a file on {medium} stands for persistent memory"));
-    let mut ways = Vec::new();
-    for (name, transport, sync_on_write) in [
-        ("classic", Transport::Classic, true),
-        ("classic_asked", Transport::Classic, false),
-        ("uring", Transport::Uring, true),
-        ("uring_asked", Transport::Uring, false),
-        (LENT, Transport::Auto, true),
-    ] {
-        ways.extend(way(report, fast.path(), slow.path(), name, transport, sync_on_write, false)?);
-    }
+    let ways = ways(report, fast.path(), slow.path())?;
     let mut floors = Vec::new();
     for (name, transport) in FLOORS {
         floors.extend(way(report, fast.path(), slow.path(), name, transport, true, true)?);
@@ -279,15 +272,6 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
     std::fs::create_dir(&beside)?;
     let through =
         way(report, fast.path(), &beside, "passthrough", Transport::Classic, false, false)?;
-    let plain = |dir: &Path, piece: u64| -> Result<File, Failed> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(dir.join(format!("plain-{piece}")))?;
-        fill(&file, piece)?;
-        Ok(file)
-    };
     let (on_tier, on_home) = (plain(fast.path(), BLOCK as u64)?, plain(slow.path(), BLOCK as u64)?);
     let in_one = plain(slow.path(), FILE)?;
     let operations = if report.quick() { 1600 } else { 8000 };
@@ -331,6 +315,32 @@ fn measure(report: &mut Report) -> Result<(), Failed> {
         end(way)?;
     }
     Ok(())
+}
+
+/// A mount for each way that requests can come.
+fn ways(report: &mut Report, fast: &Path, slow: &Path) -> Result<Vec<Way>, Failed> {
+    let mut ways = Vec::new();
+    for (name, transport, sync_on_write) in [
+        ("classic", Transport::Classic, true),
+        ("classic_asked", Transport::Classic, false),
+        ("uring", Transport::Uring, true),
+        ("uring_asked", Transport::Uring, false),
+        (LENT, Transport::Auto, true),
+    ] {
+        ways.extend(way(report, fast, slow, name, transport, sync_on_write, false)?);
+    }
+    Ok(ways)
+}
+
+/// A file without a mount.
+fn plain(dir: &Path, piece: u64) -> Result<File, Failed> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(dir.join(format!("plain-{piece}")))?;
+    fill(&file, piece)?;
+    Ok(file)
 }
 
 fn ratios(report: &mut Report, ways: &[Way]) {

@@ -18,6 +18,7 @@
 //! may be any directory.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};

@@ -12,6 +12,8 @@
 //! All files are of one class (data unless said otherwise). `--detach` writes everything home and
 //! leaves a plain directory instead.
 
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
+
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

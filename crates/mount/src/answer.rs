@@ -111,17 +111,7 @@ fn dispatch(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
             let read = fs.read(x.fh.get(), x.offset.get(), out.space(x.size.get() as usize)?)?;
             out.filled(read);
         }
-        op::WRITE => {
-            let x: &WriteIn = r.fixed()?;
-            let data = r.rest.get(..x.size.get() as usize).ok_or(Errno::INVAL)?;
-            let written = if fs.discards_writes() {
-                data.len()
-            } else {
-                let take_rights = x.write_flags.get() & WRITE_KILL_SUIDGID != 0;
-                fs.write(x.fh.get(), x.offset.get(), data, x.flags.get(), take_rights)?
-            };
-            out.put(&WriteOut { size: written as u32, padding: 0 })?;
-        }
+        op::WRITE => write(fs, r, out)?,
         op::FSYNC => {
             // ENOSYS once, and the kernel sends no more of them: every change of a file is durable
             // as it returns.
@@ -142,12 +132,7 @@ fn dispatch(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
             return Ok(false);
         }
         op::BATCH_FORGET => {
-            let mut rest = r.rest;
-            for _ in 0..r.fixed::<BatchForgetIn>()?.count.get() {
-                let Ok((one, after)) = ForgetOne::ref_from_prefix(rest) else { break };
-                fs.forget(one.node.get(), one.lookups.get());
-                rest = after;
-            }
+            forget_all(fs, r)?;
             return Ok(false);
         }
         // Nothing here waits long, except for room in the tier, which comes.
@@ -159,13 +144,6 @@ fn dispatch(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
         }
         op::SETATTR => out.attr_out(&fs.setattr(r.node, &change(r.fixed()?)?)?, VALID)?,
         op::OPEN => handle(out, fs.open(r.node, r.fixed::<OpenIn>()?.flags.get())?)?,
-        op::CREATE => {
-            let x: &CreateIn = r.fixed()?;
-            let (mode, umask, flags) = (x.mode.get(), x.umask.get(), x.flags.get());
-            let (entry, opened) = fs.create(who(r)?, r.node, r.name()?, mode, umask, flags)?;
-            out.entry(entry.node, &entry.attr, VALID)?;
-            handle(out, opened)?;
-        }
         op::RELEASE => fs.release(r.fixed::<ReleaseIn>()?.fh.get()),
         op::OPENDIR => handle(out, Handle { fh: fs.opendir(r.node)?, flags: 0, backing: 0 })?,
         op::RELEASEDIR => fs.releasedir(r.fixed::<ReleaseIn>()?.fh.get()),
@@ -194,9 +172,39 @@ fn dispatch(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
     Ok(true)
 }
 
+#[inline]
+fn write(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<()> {
+    let x: &WriteIn = r.fixed()?;
+    let data = r.rest.get(..x.size.get() as usize).ok_or(Errno::INVAL)?;
+    let written = if fs.discards_writes() {
+        data.len()
+    } else {
+        let take_rights = x.write_flags.get() & WRITE_KILL_SUIDGID != 0;
+        fs.write(x.fh.get(), x.offset.get(), data, x.flags.get(), take_rights)?
+    };
+    out.put(&WriteOut { size: written as u32, padding: 0 })
+}
+
+fn forget_all(fs: &Fs, r: &Request<'_>) -> Answer<()> {
+    let mut rest = r.rest;
+    for _ in 0..r.fixed::<BatchForgetIn>()?.count.get() {
+        let Ok((one, after)) = ForgetOne::ref_from_prefix(rest) else { break };
+        fs.forget(one.node.get(), one.lookups.get());
+        rest = after;
+    }
+    Ok(())
+}
+
 /// Requests that make, change or remove names.
 fn name_request(fs: &Fs, r: &Request<'_>, out: &mut Out<'_>) -> Answer<bool> {
     match r.opcode {
+        op::CREATE => {
+            let x: &CreateIn = r.fixed()?;
+            let (mode, umask, flags) = (x.mode.get(), x.umask.get(), x.flags.get());
+            let (entry, opened) = fs.create(who(r)?, r.node, r.name()?, mode, umask, flags)?;
+            out.entry(entry.node, &entry.attr, VALID)?;
+            handle(out, opened)?;
+        }
         op::MKDIR => {
             let x: &MkdirIn = r.fixed()?;
             let entry = fs.mkdir(who(r)?, r.node, r.name()?, x.mode.get(), x.umask.get())?;

@@ -30,6 +30,8 @@
 //! **Deliberately absent**: which file belongs into the tier (profiles), the life of a daemon, and
 //! anything that knows a database.
 
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
+
 mod answer;
 mod attr;
 mod caller;

@@ -230,31 +230,14 @@ fn mount_over(
     let is_modelled = stats.home_model.is_some();
     let (wanted_pass, mut because) = passthrough_wanted(options, part, is_root, is_modelled);
     let (wanted_lent, mut lends_because) = lending_wanted(options, is_root, stats.lending.refused);
-    let wanted = wanted_pass || wanted_lent;
     let agreed = Arc::new(Mutex::new(Agreed::default()));
     let negotiator = Negotiator {
-        passthrough: wanted,
+        passthrough: wanted_pass || wanted_lent,
         write_back: part.write_back,
         ring: ring.is_ok(),
         agreed: agreed.clone(),
     };
-    let point = (connection.point)().map_err(Attempt::Failed)?;
-    let refused = |e: String| Attempt::Failed(Error::Mount { at: at.to_path_buf(), reason: e });
-    let (made, session) = match point.mount(options).map_err(Attempt::Failed)? {
-        Some((made, device)) => {
-            let config = config(options);
-            let session = Session::from_fd(negotiator, device, config.acl, config);
-            (Some(made), session.map_err(|e| refused(e.to_string()))?)
-        }
-        // fuser would go by the path again, and root follows a link that others can put there.
-        None if is_root => return Err(refused(io::Error::from(Errno::PERM).to_string())),
-        None => {
-            let writable = WritableFor::mounting(at);
-            let session = Session::new(negotiator, at, &config(options));
-            drop(writable);
-            (None, session.map_err(|e| refused(e.to_string()))?)
-        }
-    };
+    let (made, session) = open_session(connection, options, negotiator, is_root)?;
     let agreed = *agreed.lock();
     if !agreed.passthrough {
         let none = || Some("the kernel does not offer it (Linux 6.9 does)".to_owned());
@@ -268,14 +251,7 @@ fn mount_over(
             session.as_fd().try_clone_to_owned().map_err(io("open the device of the mount at"))?;
         fs.set_passthrough(Some(Box::new(Backings { device: Arc::new(device) })));
     }
-    let limits_because = match (&made, part.write_back) {
-        (_, false) => None,
-        (None, true) => Some("only root may lift them".to_owned()),
-        (Some(made), true) => {
-            let top = made.top().ok_or_else(|| "the directory was moved away".to_owned());
-            top.and_then(|top| pages::lift_limits(&top)).err()
-        }
-    };
+    let limits_because = if part.write_back { lift_limits(made.as_ref()).err() } else { None };
     let has_xattrs = fs.xattrs;
     let mut mounted = Mounted {
         at: at.to_path_buf(),
@@ -309,25 +285,46 @@ fn mount_over(
         passage: None,
     };
     let _writer = if part.write_back { Writer::begin() } else { None };
-    let ring = match ring {
-        Ok(()) if agreed.ring => mounted.start_ring(&device),
-        Ok(()) => Err("the kernel did not offer it".into()),
-        Err(why) => Err(why),
-    };
-    match ring {
-        Ok(ring) => {
-            mounted.report.transport = Transport::Uring;
-            mounted.report.threads += ring.queues();
-            mounted.ring = Some(ring);
-        }
-        Err(why) if why.starts_with("BLOCKED: ") => return Err(Attempt::NoRing(why)),
-        Err(why) => mounted.report.transport_because = Some(why),
-    }
+    mounted.choose_transport(ring, agreed.ring, &device)?;
     // What the ring does not carry (forgetting, interrupts) needs one reader.
     let readers = if mounted.ring.is_some() { 1 } else { options.threads.max(1) };
     mounted.threads = session::start(&mounted.fs, device.as_fd(), readers, &mounted.serving)
         .map_err(io("start the threads of the mount at"))?;
     Ok(mounted)
+}
+
+/// Mounts, and agrees with the kernel on what both can.
+fn open_session(
+    connection: &Connection<'_>,
+    options: &Options,
+    negotiator: Negotiator,
+    is_root: bool,
+) -> Result<(Option<Made>, Session<Negotiator>), Attempt> {
+    let point = (connection.point)().map_err(Attempt::Failed)?;
+    let at = connection.at;
+    let refused = |e: String| Attempt::Failed(Error::Mount { at: at.to_path_buf(), reason: e });
+    Ok(match point.mount(options).map_err(Attempt::Failed)? {
+        Some((made, device)) => {
+            let config = config(options);
+            let session = Session::from_fd(negotiator, device, config.acl, config);
+            (Some(made), session.map_err(|e| refused(e.to_string()))?)
+        }
+        // fuser would go by the path again, and root follows a link that others can put there.
+        None if is_root => return Err(refused(io::Error::from(Errno::PERM).to_string())),
+        None => {
+            let writable = WritableFor::mounting(at);
+            let session = Session::new(negotiator, at, &config(options));
+            drop(writable);
+            (None, session.map_err(|e| refused(e.to_string()))?)
+        }
+    })
+}
+
+/// Lets the kernel keep as many pages of the mount as of others, or says why it does not.
+fn lift_limits(made: Option<&Made>) -> Result<(), String> {
+    let made = made.ok_or_else(|| "only root may lift them".to_owned())?;
+    let top = made.top().ok_or_else(|| "the directory was moved away".to_owned())?;
+    pages::lift_limits(&top)
 }
 
 /// fusermount3 mounts only where the user may write, and the directory with the note for people may
@@ -479,6 +476,30 @@ fn now(report: &Report, fs: &Fs) -> Report {
 }
 
 impl Mounted {
+    /// Takes requests by io_uring where the kernel can, else notes why not.
+    fn choose_transport(
+        &mut self,
+        ring: Result<(), String>,
+        is_offered: bool,
+        device: &OwnedFd,
+    ) -> Result<(), Attempt> {
+        let ring = match ring {
+            Ok(()) if is_offered => self.start_ring(device),
+            Ok(()) => Err("the kernel did not offer it".into()),
+            Err(why) => Err(why),
+        };
+        match ring {
+            Ok(ring) => {
+                self.report.transport = Transport::Uring;
+                self.report.threads += ring.queues();
+                self.ring = Some(ring);
+            }
+            Err(why) if why.starts_with("BLOCKED: ") => return Err(Attempt::NoRing(why)),
+            Err(why) => self.report.transport_because = Some(why),
+        }
+        Ok(())
+    }
+
     fn start_ring(&self, device: &OwnedFd) -> Result<Ring, String> {
         let options = ring::Options {
             max_write: MAX_IO as u32,

@@ -86,33 +86,48 @@ fn any_data(random: &mut fastrand::Rng) -> Vec<u8> {
     (0..len).map(|n| (n as u8).wrapping_mul(31).wrapping_add(seed) ^ (n >> 8) as u8).collect()
 }
 
+fn any_open_flags(r: &mut fastrand::Rng) -> OFlags {
+    let access = [OFlags::RDONLY, OFlags::RDWR, OFlags::RDWR, OFlags::RDWR, OFlags::WRONLY];
+    let mut flags = access[r.usize(..access.len())] | OFlags::CLOEXEC;
+    flags.set(OFlags::CREATE, r.u8(..4) > 0);
+    for (one, of) in [
+        (OFlags::EXCL, 8),
+        (OFlags::TRUNC, 8),
+        (OFlags::APPEND, 4),
+        (OFlags::NOFOLLOW, 6),
+        (OFlags::DSYNC, 6),
+        (OFlags::SYNC, 9),
+    ] {
+        if r.u8(..of) == 0 {
+            flags |= one;
+        }
+    }
+    flags
+}
+
+fn any_allocation(r: &mut fastrand::Rng) -> FallocateFlags {
+    let keep = FallocateFlags::KEEP_SIZE;
+    [
+        FallocateFlags::empty(),
+        keep,
+        FallocateFlags::PUNCH_HOLE | keep,
+        FallocateFlags::PUNCH_HOLE | keep,
+        FallocateFlags::ZERO_RANGE,
+        FallocateFlags::ZERO_RANGE | keep,
+        FallocateFlags::PUNCH_HOLE,
+    ][r.usize(..7)]
+}
+
 fn any_call(r: &mut fastrand::Rng, open: &[usize]) -> Call {
     let any = r.usize(..HANDLES);
     let slot = if open.is_empty() || r.u8(..16) == 0 { any } else { open[r.usize(..open.len())] };
     match r.u8(..64) {
-        0..=7 => {
-            let access = [OFlags::RDONLY, OFlags::RDWR, OFlags::RDWR, OFlags::RDWR, OFlags::WRONLY];
-            let mut flags = access[r.usize(..access.len())] | OFlags::CLOEXEC;
-            flags.set(OFlags::CREATE, r.u8(..4) > 0);
-            for (one, of) in [
-                (OFlags::EXCL, 8),
-                (OFlags::TRUNC, 8),
-                (OFlags::APPEND, 4),
-                (OFlags::NOFOLLOW, 6),
-                (OFlags::DSYNC, 6),
-                (OFlags::SYNC, 9),
-            ] {
-                if r.u8(..of) == 0 {
-                    flags |= one;
-                }
-            }
-            Call::Open {
-                slot: any,
-                path: any_name(r),
-                flags,
-                mode: [0o600, 0o644, 0o777, 0o4755][r.usize(..4)],
-            }
-        }
+        0..=7 => Call::Open {
+            slot: any,
+            path: any_name(r),
+            flags: any_open_flags(r),
+            mode: [0o600, 0o644, 0o777, 0o4755][r.usize(..4)],
+        },
         8 => Call::Close(slot),
         9 => Call::Stat(any_name(r)),
         10..=19 => Call::Write { slot, at: any_offset(r), data: any_data(r) },
@@ -124,19 +139,12 @@ fn any_call(r: &mut fastrand::Rng, open: &[usize]) -> Call {
             Call::Map { slot, page: r.u64(..60), data }
         }
         32..=34 => Call::Truncate { slot, size: any_offset(r) },
-        35..=37 => {
-            let keep = FallocateFlags::KEEP_SIZE;
-            let flags = [
-                FallocateFlags::empty(),
-                keep,
-                FallocateFlags::PUNCH_HOLE | keep,
-                FallocateFlags::PUNCH_HOLE | keep,
-                FallocateFlags::ZERO_RANGE,
-                FallocateFlags::ZERO_RANGE | keep,
-                FallocateFlags::PUNCH_HOLE,
-            ][r.usize(..7)];
-            Call::Allocate { slot, at: any_offset(r), len: r.u64(..100_000), flags }
-        }
+        35..=37 => Call::Allocate {
+            slot,
+            at: any_offset(r),
+            len: r.u64(..100_000),
+            flags: any_allocation(r),
+        },
         38..=39 => Call::Seek { slot, at: any_offset(r), data: r.bool() },
         40..=41 => {
             let (at, to_at, len) = (any_offset(r), any_offset(r), r.usize(..100_000));
@@ -198,6 +206,7 @@ impl Side {
         self.root.join(path)
     }
 
+    #[expect(clippy::too_many_lines, reason = "one table: a row for each call")]
     fn call(&mut self, call: &Call) -> Outcome {
         let done = |()| Vec::new();
         match call {
