@@ -55,7 +55,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 use tiersmith_dir::Dir;
 
@@ -99,71 +99,21 @@ impl RawDevice {
     pub(crate) fn open(dir: &Dir, name: &OsStr, owner: Option<u32>) -> Result<(Self, File), Error> {
         let path = dir.path_of(name);
         let fail = |action, errno: Errno| io_error(action, &path, errno.into());
-        let stat =
-            rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|e| match e {
-                Errno::NOENT => Error::Missing { path: path.clone() },
-                e => fail("looking at", e),
-            })?;
-        let unproved = |why: String| Error::Unproved { path: path.clone(), why };
-        let known = Node::of(this(), stat.st_rdev).filter(|_| Node::is_told_of(this()));
-        let Some(node) = known else {
-            return Err(unproved(
-                "its entry in /sys, or the list of mounts in /proc, is not there, so nobody can \
-                 say who uses it; mount both, or work outside of the container"
-                    .into(),
-            ));
-        };
-        if node.is_stopped() {
-            return Err(unproved(
-                "it is suspended, or gone, by what the kernel says, so nobody would be answered; \
-                 bring it back (`dmsetup resume`, or see `dmesg`), and try again"
-                    .into(),
-            ));
-        }
+        let (node, number) = find(dir, name, &path)?;
         let used = || node.used(this(), &Loops::ask(this()));
         // Also where the open would say so itself: this says by whom.
         if let Some(by) = used() {
             return Err(Error::InUse { path, by });
         }
-        let flags = OFlags::RDWR
-            | OFlags::EXCL
-            | OFlags::NOFOLLOW
-            | OFlags::NONBLOCK
-            | OFlags::NOCTTY
-            | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
-            Ok(file) => File::from(file),
-            // By what no list has: another exclusive opener, a mount in another container.
-            Err(Errno::BUSY) => {
-                return Err(match used() {
-                    Some(by) => Error::InUse { path, by },
-                    None => Error::Owned { path },
-                });
-            }
-            Err(Errno::ACCESS | Errno::PERM) => return Err(not_permitted(path)),
-            Err(Errno::ROFS) => return Err(Error::InUse { path, by: "read-only".into() }),
-            Err(Errno::NXIO | Errno::NODEV | Errno::NOMEDIUM) => {
-                return Err(Error::Missing { path });
-            }
-            Err(e) => return Err(fail("opening", e)),
-        };
+        let file = open_alone(dir, name, &path, &used)?;
         let found = rustix::fs::fstat(&file).map_err(|e| fail("looking at", e))?;
         if FileType::from_raw_mode(found.st_mode) != FileType::BlockDevice
-            || found.st_rdev != stat.st_rdev
+            || found.st_rdev != number
         {
             return Err(Error::Missing { path });
         }
         if let Some(wanted) = owner {
-            let said = if found.st_uid != wanted && found.st_uid != 0 {
-                Some(format!("belongs to user {}", found.st_uid))
-            } else if found.st_mode & 0o002 != 0 {
-                Some(format!("may be written by everybody (mode {:04o})", found.st_mode & 0o7777))
-            } else {
-                None
-            };
-            if let Some(found) = said {
-                return Err(Error::OfAnother { path, found, wanted });
-            }
+            refuse_another(&found, wanted, &path)?;
         }
         lock(&file, &path)?;
         if node.is_read_only() {
@@ -176,9 +126,10 @@ impl RawDevice {
         }
         let doubt = unclaimed.or_else(|| node.doubt(this(), &loops));
         if let Some(why) = node.not_kept(this()) {
-            return Err(unproved(format!(
-                "{why}, so what is written there may be gone with the power"
-            )));
+            return Err(unproved(
+                &path,
+                format!("{why}, so what is written there may be gone with the power"),
+            ));
         }
         ioctls::drop_copy(&file);
         let sector = rustix::fs::ioctl_blksszget(&file).map_err(|e| fail("measuring", e))?;
@@ -370,6 +321,78 @@ fn claim_below(node: &Node) -> Result<(Vec<File>, Option<String>), Error> {
 /// Bytes that may be used of a device with so many.
 fn usable_of(bytes: u64) -> u64 {
     bytes.saturating_sub(TAIL) / BLOCK * BLOCK
+}
+
+fn unproved(path: &Path, why: String) -> Error {
+    Error::Unproved { path: path.into(), why }
+}
+
+/// The device that the kernel knows by a name, and its number.
+fn find(dir: &Dir, name: &OsStr, path: &Path) -> Result<(Node, u64), Error> {
+    let fail = |action, errno: Errno| io_error(action, path, errno.into());
+    let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|e| match e {
+        Errno::NOENT => Error::Missing { path: path.to_path_buf() },
+        e => fail("looking at", e),
+    })?;
+    let known = Node::of(this(), stat.st_rdev).filter(|_| Node::is_told_of(this()));
+    let Some(node) = known else {
+        return Err(unproved(
+            path,
+            "its entry in /sys, or the list of mounts in /proc, is not there, so nobody can \
+             say who uses it; mount both, or work outside of the container"
+                .into(),
+        ));
+    };
+    if node.is_stopped() {
+        return Err(unproved(
+            path,
+            "it is suspended, or gone, by what the kernel says, so nobody would be answered; \
+             bring it back (`dmsetup resume`, or see `dmesg`), and try again"
+                .into(),
+        ));
+    }
+    Ok((node, stat.st_rdev))
+}
+
+/// Opens a device unless somebody else uses it; `used` says by whom.
+fn open_alone(
+    dir: &Dir,
+    name: &OsStr,
+    path: &Path,
+    used: &dyn Fn() -> Option<String>,
+) -> Result<File, Error> {
+    let flags = OFlags::RDWR
+        | OFlags::EXCL
+        | OFlags::NOFOLLOW
+        | OFlags::NONBLOCK
+        | OFlags::NOCTTY
+        | OFlags::CLOEXEC;
+    match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+        Ok(file) => Ok(File::from(file)),
+        // By what no list has: another exclusive opener, a mount in another container.
+        Err(Errno::BUSY) => Err(match used() {
+            Some(by) => Error::InUse { path: path.into(), by },
+            None => Error::Owned { path: path.into() },
+        }),
+        Err(Errno::ACCESS | Errno::PERM) => Err(not_permitted(path.into())),
+        Err(Errno::ROFS) => Err(Error::InUse { path: path.into(), by: "read-only".into() }),
+        Err(Errno::NXIO | Errno::NODEV | Errno::NOMEDIUM) => {
+            Err(Error::Missing { path: path.into() })
+        }
+        Err(e) => Err(io_error("opening", path, e.into())),
+    }
+}
+
+/// Refuses a device that others than its owner and root can write.
+fn refuse_another(found: &Stat, wanted: u32, path: &Path) -> Result<(), Error> {
+    let said = if found.st_uid != wanted && found.st_uid != 0 {
+        Some(format!("belongs to user {}", found.st_uid))
+    } else if found.st_mode & 0o002 != 0 {
+        Some(format!("may be written by everybody (mode {:04o})", found.st_mode & 0o7777))
+    } else {
+        None
+    };
+    said.map_or(Ok(()), |found| Err(Error::OfAnother { path: path.into(), found, wanted }))
 }
 
 /// Waits for who holds a lock only to look.
