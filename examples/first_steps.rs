@@ -5,6 +5,8 @@
 //! (`crates/store/tests/it/examples.rs`). It works in a temporary directory; the tier is an
 //! ordinary file that stands for persistent memory.
 
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
+
 use std::path::Path;
 use tiersmith_store::{Medium, OpenMode, Options, Profile, TierSpec, attach};
 

@@ -30,6 +30,8 @@
 //! | `chained_read_8k_over_memcpy`, `.._over_table` | the same where each place depends on what was read before; the second over a `memcpy` that looks its place up |
 //! | `reopen_16g_s` | seconds to attach a tier whose maps hold 16 GiB of blocks of 8 KiB |
 
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
+
 #[path = "../../../benches/report.rs"]
 mod report;
 

@@ -11,6 +11,7 @@
 //! one of DIR, or of the build's directory.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 use std::fs::File as Plain;
 use std::os::unix::fs::FileExt;

@@ -21,6 +21,8 @@
 //! With a budget, a trace is [`DAYS`] days. `threshold` is what the store does; `chance` keeps the
 //! same budget by dropping at random.
 
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
+
 #[path = "hit_ratio/belady.rs"]
 mod belady;
 #[path = "hit_ratio/budget.rs"]

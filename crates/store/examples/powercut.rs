@@ -26,6 +26,7 @@
 //! have those).
 
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 use std::error::Error;
 use std::fs;

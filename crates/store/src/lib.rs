@@ -32,6 +32,7 @@
 //! and build on [`AttachedHome`] and [`File`].
 
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 mod address;
 mod api;

@@ -6,6 +6,7 @@
 //! fails, in `on_sectors.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 #[path = "it/full/mod.rs"]
 mod full;

@@ -132,9 +132,13 @@ fn rounds(
             attached.unlink(name)?;
         }
     }
+    ratios(report);
+    Ok(())
+}
+
+fn ratios(report: &mut Report) {
     report.ratio_of_medians("redo_512_over_raw", (ONE, GROWING), (ONE, RAW));
     report.ratio_of_medians("redo_512_over_raw_sequential", (ONE, GROWING), (ONE, SEQUENTIAL));
     report.ratio_of_medians("redo_512_draining_over_raw", (ONE, DRAINING), (ONE, RAW));
     report.ratio_of_medians("redo_512_in_place_over_raw", (ONE, IN_PLACE), (ONE, RAW));
-    Ok(())
 }

@@ -110,7 +110,8 @@ impl std::fmt::Display for Bad {
     }
 }
 
-fn decode(b: &[u8]) -> Result<Super, Bad> {
+/// Refuses what this program does not read; else the bytes of a sector.
+fn sector_size(b: &[u8]) -> Result<u32, Bad> {
     if all_zero(b) {
         return Err(Bad::Zero);
     }
@@ -149,6 +150,11 @@ fn decode(b: &[u8]) -> Result<Super, Bad> {
             "has incompatible features that this program does not know".into(),
         ));
     }
+    Ok(sector_size)
+}
+
+fn decode(b: &[u8]) -> Result<Super, Bad> {
+    let sector_size = sector_size(b)?;
     let phase = match u32_at(b, at::STATE) {
         1 => Phase::Attaching,
         2 => Phase::Attached,
@@ -376,27 +382,7 @@ pub(super) fn open(
     {
         return Ok(Opened::Nothing);
     }
-    let mut order: Vec<Option<usize>> = vec![None; first.members as usize];
-    for (n, sb) in found.iter().enumerate() {
-        let Some(sb) = sb else { continue };
-        if sb.uuids[..at::UUID] != first.uuids[..at::UUID] || sb.shape() != first.shape() {
-            return Err(CheckError::WrongMembers(format!(
-                "member {n} of those given belongs to tier {:?}, another one to tier {:?}; give \
-                 the members of one tier",
-                sb.name, first.name
-            )));
-        }
-        let place = order
-            .get_mut(sb.member as usize)
-            .expect("BUG: a sane superblock is below the member count");
-        if let Some(other) = place.replace(n) {
-            return Err(CheckError::WrongMembers(format!(
-                "the members given as {other} and {n} both say they are member {}; give each \
-                 member once and no copies",
-                sb.member
-            )));
-        }
-    }
+    let order = in_order(&found, &first)?;
     if found.iter().any(Option::is_none) {
         report.summary.bytes = sources.iter().map(|source| source.len()).sum();
         // Both copies of a member are gone, which the report says already; without them nothing can
@@ -423,6 +409,32 @@ pub(super) fn open(
         order.iter().filter_map(|n| found.get_mut(*n).and_then(Option::take)).collect();
     agree(&members, &first, options, report);
     Ok(lay_out(&members, sources, &order, &first, options, report))
+}
+
+/// Which of the superblocks found is that of each member.
+fn in_order(found: &[Option<Super>], first: &Super) -> Result<Vec<Option<usize>>, CheckError> {
+    let mut order: Vec<Option<usize>> = vec![None; first.members as usize];
+    for (n, sb) in found.iter().enumerate() {
+        let Some(sb) = sb else { continue };
+        if sb.uuids[..at::UUID] != first.uuids[..at::UUID] || sb.shape() != first.shape() {
+            return Err(CheckError::WrongMembers(format!(
+                "member {n} of those given belongs to tier {:?}, another one to tier {:?}; give \
+                 the members of one tier",
+                sb.name, first.name
+            )));
+        }
+        let place = order
+            .get_mut(sb.member as usize)
+            .expect("BUG: a sane superblock is below the member count");
+        if let Some(other) = place.replace(n) {
+            return Err(CheckError::WrongMembers(format!(
+                "the members given as {other} and {n} both say they are member {}; give each \
+                 member once and no copies",
+                sb.member
+            )));
+        }
+    }
+    Ok(order)
 }
 
 enum Member {
@@ -464,28 +476,7 @@ fn read_member(
     match copies {
         [Ok(a), Ok(b)] if a == b => Ok(Member::Super(Box::new(a))),
         [Ok(a), Ok(b)] => {
-            let (older, newer) = if a.sequence < b.sequence { (&a, &b) } else { (&b, &a) };
-            let torn = older.sequence != newer.sequence;
-            report.add(
-                options.findings_max,
-                Finding {
-                    severity: if torn { Severity::Note } else { Severity::Inconsistent },
-                    invariant: 1,
-                    place: place("superblock, copies 0 and 1", Some(0)),
-                    expected: "two equal copies".into(),
-                    found: format!("sequence {} and {}", a.sequence, b.sequence),
-                    meaning: if torn {
-                        "an update of the superblock was interrupted; the newer copy is used".into()
-                    } else {
-                        "two versions of the superblock claim to be the newest; copy 0 was used \
-                         here"
-                            .into()
-                    },
-                    remedy: "attach the tier once; both copies are then written again".into(),
-                },
-            );
-            let newer = newer.clone();
-            Ok(Member::Super(Box::new(newer)))
+            Ok(two_versions(&a, &b, place("superblock, copies 0 and 1", Some(0)), options, report))
         }
         [Ok(good), Err(bad)] => {
             Ok(one_copy(good, 1, &bad, place("superblock, copy 1", Some(4096)), options, report))
@@ -502,51 +493,94 @@ fn read_member(
             })
         }
         [Err(a), Err(b)] => {
-            let emptied = matches!(a, Bad::Zero) || matches!(b, Bad::Zero);
-            let marked = a.is_format_mark() || b.is_format_mark();
-            if !options.was_formatted && (marked || (emptied && !options.after_recovery)) {
-                report.add(
-                    options.findings_max,
-                    Finding {
-                        severity: Severity::Note,
-                        invariant: 1,
-                        place: place("superblock, copies 0 and 1", Some(0)),
-                        expected: "a superblock".into(),
-                        found: format!("copy 0: {a}; copy 1: {b}"),
-                        meaning: "formatting of the tier was interrupted or never began; it holds \
-                             nothing yet"
-                            .into(),
-                        remedy: "attach again".into(),
-                    },
-                );
-                return Ok(Member::Unformatted);
-            }
-            if !options.was_formatted && matches!((&a, &b), (Bad::Zero, Bad::Zero)) {
-                return Err(CheckError::NotATier {
-                    member: n,
-                    why: "both superblock copies are zero".into(),
-                });
-            }
-            report.add(
-                options.findings_max,
-                Finding {
-                    severity: Severity::Damage,
-                    invariant: 1,
-                    place: place("superblock, copies 0 and 1", Some(0)),
-                    expected: "at least one copy with a right checksum".into(),
-                    found: format!("copy 0: {a}; copy 1: {b}"),
-                    meaning: "the tier cannot be read: its Dirty blocks, newer than the home \
-                              files, are out of reach"
-                        .into(),
-                    remedy: "restore this member from a copy of the medium, or the home from a \
-                             backup"
-                        .into(),
-                },
-            );
-            report.summary.stake_is_unknown = true;
-            Ok(Member::Damaged)
+            let place = place("superblock, copies 0 and 1", Some(0));
+            no_copy(n, [&a, &b], place, options, report)
         }
     }
+}
+
+/// The newer of two copies that differ.
+fn two_versions(
+    a: &Super,
+    b: &Super,
+    place: Place,
+    options: &CheckOptions,
+    report: &mut CheckReport,
+) -> Member {
+    let (older, newer) = if a.sequence < b.sequence { (a, b) } else { (b, a) };
+    let torn = older.sequence != newer.sequence;
+    report.add(
+        options.findings_max,
+        Finding {
+            severity: if torn { Severity::Note } else { Severity::Inconsistent },
+            invariant: 1,
+            place,
+            expected: "two equal copies".into(),
+            found: format!("sequence {} and {}", a.sequence, b.sequence),
+            meaning: if torn {
+                "an update of the superblock was interrupted; the newer copy is used".into()
+            } else {
+                "two versions of the superblock claim to be the newest; copy 0 was used \
+                 here"
+                    .into()
+            },
+            remedy: "attach the tier once; both copies are then written again".into(),
+        },
+    );
+    Member::Super(Box::new(newer.clone()))
+}
+
+/// Neither copy can be used.
+fn no_copy(
+    n: usize,
+    [a, b]: [&Bad; 2],
+    place: Place,
+    options: &CheckOptions,
+    report: &mut CheckReport,
+) -> Result<Member, CheckError> {
+    let emptied = matches!(a, Bad::Zero) || matches!(b, Bad::Zero);
+    let marked = a.is_format_mark() || b.is_format_mark();
+    if !options.was_formatted && (marked || (emptied && !options.after_recovery)) {
+        report.add(
+            options.findings_max,
+            Finding {
+                severity: Severity::Note,
+                invariant: 1,
+                place,
+                expected: "a superblock".into(),
+                found: format!("copy 0: {a}; copy 1: {b}"),
+                meaning: "formatting of the tier was interrupted or never began; it holds \
+                     nothing yet"
+                    .into(),
+                remedy: "attach again".into(),
+            },
+        );
+        return Ok(Member::Unformatted);
+    }
+    if !options.was_formatted && matches!((a, b), (Bad::Zero, Bad::Zero)) {
+        return Err(CheckError::NotATier {
+            member: n,
+            why: "both superblock copies are zero".into(),
+        });
+    }
+    report.add(
+        options.findings_max,
+        Finding {
+            severity: Severity::Damage,
+            invariant: 1,
+            place,
+            expected: "at least one copy with a right checksum".into(),
+            found: format!("copy 0: {a}; copy 1: {b}"),
+            meaning: "the tier cannot be read: its Dirty blocks, newer than the home \
+                      files, are out of reach"
+                .into(),
+            remedy: "restore this member from a copy of the medium, or the home from a \
+                     backup"
+                .into(),
+        },
+    );
+    report.summary.stake_is_unknown = true;
+    Ok(Member::Damaged)
 }
 
 fn one_copy(
@@ -655,35 +689,7 @@ fn lay_out(
         units = units.min(there.saturating_sub(sb.data_start).div_ceil(sb.unit).min(whole));
     }
     let Some(zero) = members.first() else { return Opened::Nothing };
-    // Of a growth that was cut some members do not name the new extent yet: it has no files.
-    let named = |n: &usize| members.iter().all(|sb| sb.extents.get(*n) == zero.extents.get(*n));
-    let count = (0..zero.extents.len()).take_while(named).count();
-    let mut extents: Vec<u64> = zero.extents.iter().take(count).copied().collect();
-    if let Some(bad) = extents.iter().position(|unit| *unit >= units * members.len() as u64) {
-        let found = format!("extent {bad} is unit {}", extents[bad]);
-        extents.truncate(bad);
-        report.add(
-            options.findings_max,
-            Finding {
-                severity: Severity::Damage,
-                invariant: 22,
-                place: Place {
-                    offset: Some(0),
-                    structure: "superblock".into(),
-                    ..Place::default()
-                },
-                expected: format!(
-                    "extents of the file table below unit {}",
-                    units * members.len() as u64
-                ),
-                found,
-                meaning: "files that have their slots there, and from there on, are out of reach \
-                          with their blocks in the tier"
-                    .into(),
-                remedy: "restore the members from a copy of the medium".into(),
-            },
-        );
-    }
+    let extents = extents(members, zero, units, options, report);
     let mut uuid = [0; 16];
     uuid.copy_from_slice(&newest.uuids[..at::UUID]);
     let layout = Layout {
@@ -713,4 +719,44 @@ fn lay_out(
     report.summary.units = layout.units;
     report.summary.frames_total = layout.frames();
     Opened::Tier { layout: Box::new(layout), order: order.to_vec() }
+}
+
+/// The extents of the file table that are within the `units` of each member.
+fn extents(
+    members: &[Super],
+    zero: &Super,
+    units: u64,
+    options: &CheckOptions,
+    report: &mut CheckReport,
+) -> Vec<u64> {
+    // Of a growth that was cut some members do not name the new extent yet: it has no files.
+    let named = |n: &usize| members.iter().all(|sb| sb.extents.get(*n) == zero.extents.get(*n));
+    let count = (0..zero.extents.len()).take_while(named).count();
+    let mut extents: Vec<u64> = zero.extents.iter().take(count).copied().collect();
+    if let Some(bad) = extents.iter().position(|unit| *unit >= units * members.len() as u64) {
+        let found = format!("extent {bad} is unit {}", extents[bad]);
+        extents.truncate(bad);
+        report.add(
+            options.findings_max,
+            Finding {
+                severity: Severity::Damage,
+                invariant: 22,
+                place: Place {
+                    offset: Some(0),
+                    structure: "superblock".into(),
+                    ..Place::default()
+                },
+                expected: format!(
+                    "extents of the file table below unit {}",
+                    units * members.len() as u64
+                ),
+                found,
+                meaning: "files that have their slots there, and from there on, are out of reach \
+                          with their blocks in the tier"
+                    .into(),
+                remedy: "restore the members from a copy of the medium".into(),
+            },
+        );
+    }
+    extents
 }

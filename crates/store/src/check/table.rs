@@ -191,12 +191,11 @@ impl Checker<'_> {
         }
     }
 
-    fn read_slot(&mut self, slot: u64, b: &[u8]) {
-        let seed = self.tier.layout.seed;
-        let word = u64_at(b, at::slot::IN_USE);
-        let id = match Seal::new(seed, 0).value(Level::Slot(slot), word) {
-            Some(0) => return,
-            Some(id) => id,
+    /// Which file has a slot, by its word; `None`: none, or it cannot be said.
+    fn file_in_slot(&mut self, slot: u64, word: u64) -> Option<u64> {
+        match Seal::new(self.tier.layout.seed, 0).value(Level::Slot(slot), word) {
+            Some(0) => None,
+            Some(id) => Some(id),
             None => {
                 self.report.summary.stake_is_unknown = true;
                 let place =
@@ -210,9 +209,15 @@ impl Checker<'_> {
                         .into(),
                     remedy: "do not attach; restore the member from a copy of the medium",
                 };
-                return self.add(Severity::Damage, 3, place, text);
+                self.add(Severity::Damage, 3, place, text);
+                None
             }
-        };
+        }
+    }
+
+    fn read_slot(&mut self, slot: u64, b: &[u8]) {
+        let seed = self.tier.layout.seed;
+        let Some(id) = self.file_in_slot(slot, u64_at(b, at::slot::IN_USE)) else { return };
         let key = seed ^ id;
         let hint = read_hint(b, key);
         let mut file = FileFacts {

@@ -25,6 +25,7 @@ use crate::format::slot::DESTAGING;
 use crate::home::Clear;
 use crate::homeward::times::give_mtime;
 use crate::known::{FileState, Placed};
+use crate::medium::Pin;
 use crate::mover::destage::ROUND_BYTES;
 use crate::planted::Planted;
 use crate::profile::FileClass;
@@ -165,33 +166,11 @@ impl FileIo {
         if planted_first {
             return Ok(());
         }
-        let tier = &placed.tier;
         let _moving = placed.moving.lock();
         if placed.is_gone() {
             return Ok(());
         }
-        let mut views = Vec::new();
-        let mut bytes = vec![0; size.bytes()];
-        for (_, block) in blocks() {
-            let entry = placed.map.get(block);
-            if entry.state() != State::Dirty || placed.destage_size(block).is_none() {
-                continue;
-            }
-            let pin = placed.pin(block, entry);
-            // Written again meanwhile: that is the newest version, and stays.
-            if let Some(pin) = pin
-                && placed.map.get(block) == entry
-            {
-                tier.read_block(entry.frame(), 0, &mut bytes)?;
-                let spot = placed.spot(block).expect("BUG: a dirty block has a leaf");
-                let sum = tier.sum_of(spot, entry);
-                // What is not what was written there is no block of zeros.
-                let seen = sum.is_some_and(|sum| tier.compare(spot, entry, &bytes, sum).is_ok());
-                if seen && bytes.iter().all(|b| *b == 0) {
-                    views.push((block, entry, pin));
-                }
-            }
-        }
+        let views = views_of_zeros(placed, from, until)?;
         if views.is_empty() {
             return Ok(());
         }
@@ -340,4 +319,36 @@ impl FileIo {
         }
         Ok(Some(end))
     }
+}
+
+/// Blocks of zeros that the tier has, pinned, with their entries.
+fn views_of_zeros(
+    placed: &Placed,
+    from: u64,
+    until: u64,
+) -> Result<Vec<(BlockIndex, Entry, Pin<'_>)>> {
+    let (tier, size) = (&placed.tier, placed.block_size);
+    let mut views = Vec::new();
+    let mut bytes = vec![0; size.bytes()];
+    for block in (from..until).step_by(size.bytes()).map(|at| size.block_of(at)) {
+        let entry = placed.map.get(block);
+        if entry.state() != State::Dirty || placed.destage_size(block).is_none() {
+            continue;
+        }
+        let pin = placed.pin(block, entry);
+        // Written again meanwhile: that is the newest version, and stays.
+        if let Some(pin) = pin
+            && placed.map.get(block) == entry
+        {
+            tier.read_block(entry.frame(), 0, &mut bytes)?;
+            let spot = placed.spot(block).expect("BUG: a dirty block has a leaf");
+            let sum = tier.sum_of(spot, entry);
+            // What is not what was written there is no block of zeros.
+            let seen = sum.is_some_and(|sum| tier.compare(spot, entry, &bytes, sum).is_ok());
+            if seen && bytes.iter().all(|b| *b == 0) {
+                views.push((block, entry, pin));
+            }
+        }
+    }
+    Ok(views)
 }

@@ -548,7 +548,6 @@ fn locate(path: &Path) -> Result<Located, HomeError> {
     // Names in it are made durable through a descriptor that can be read; who may only pass through
     // has none.
     let parent = rustix::fs::openat(&above, ".", DIRECTORY, Mode::empty()).ok();
-    let aside_path = vault_of(path).join(FILES_NAME);
     let at_aside = open_aside(&above, name);
     if let Ok(aside) = &at_aside
         && !is_note(aside).map_err(io_error)?
@@ -567,48 +566,56 @@ fn locate(path: &Path) -> Result<Located, HomeError> {
             inside::Found::Between => return Err(HomeError::Between { path: path.to_path_buf() }),
         }
     }
-    let dir = match (at_path, at_aside) {
-        (Ok(dir), Err(Errno::NOENT)) => {
-            if has_marker(&dir).map_err(io_error)? {
-                return Err(HomeError::DataMissing { path: path.to_path_buf(), aside: aside_path });
-            }
-            dir
-        }
+    let dir = choose(path, at_path, at_aside)?;
+    Ok(Located { dir, parent, inside: false })
+}
+
+/// Which of two is the directory of the files: the one at the path, or the one moved aside.
+fn choose(
+    path: &Path,
+    at_path: Result<OwnedFd, Errno>,
+    at_aside: Result<OwnedFd, Errno>,
+) -> Result<OwnedFd, HomeError> {
+    let io_error =
+        |e: Errno| HomeError::Io { what: "look into", path: path.to_path_buf(), source: e.into() };
+    let aside_path = vault_of(path).join(FILES_NAME);
+    match (at_path, at_aside) {
+        (Ok(dir), Err(Errno::NOENT)) => match has_marker(&dir).map_err(io_error)? {
+            true => Err(HomeError::DataMissing { path: path.to_path_buf(), aside: aside_path }),
+            false => Ok(dir),
+        },
         (Ok(dir), Ok(aside)) => {
             if has_marker(&dir).map_err(io_error)? {
-                aside
+                Ok(aside)
             } else if is_note(&aside).map_err(io_error)? {
-                dir
+                Ok(dir)
             } else if is_note(&dir).map_err(io_error)? {
-                aside
+                Ok(aside)
             } else {
-                return Err(HomeError::TwoHomes { path: path.to_path_buf(), aside: aside_path });
+                Err(HomeError::TwoHomes { path: path.to_path_buf(), aside: aside_path })
             }
         }
         // An interrupted move without exchange.
-        (Err(Errno::NOENT), Ok(aside)) => aside,
+        (Err(Errno::NOENT), Ok(aside)) => Ok(aside),
         (Ok(_), Err(e @ (Errno::ACCESS | Errno::PERM))) => {
-            return Err(HomeError::NoPermission { path: aside_path, source: e.into() });
+            Err(HomeError::NoPermission { path: aside_path, source: e.into() })
         }
-        (Ok(dir), Err(Errno::NOTDIR | Errno::LOOP)) => dir,
-        (Ok(_), Err(e)) => {
-            return Err(HomeError::Io { what: "open", path: aside_path, source: e.into() });
-        }
+        (Ok(dir), Err(Errno::NOTDIR | Errno::LOOP)) => Ok(dir),
+        (Ok(_), Err(e)) => Err(HomeError::Io { what: "open", path: aside_path, source: e.into() }),
         (Err(Errno::NOENT), Err(e @ (Errno::ACCESS | Errno::PERM))) => {
-            return Err(HomeError::NoPermission { path: aside_path, source: e.into() });
+            Err(HomeError::NoPermission { path: aside_path, source: e.into() })
         }
-        (Err(Errno::NOENT), Err(_)) => return Err(HomeError::Missing { path: path.to_path_buf() }),
+        (Err(Errno::NOENT), Err(_)) => Err(HomeError::Missing { path: path.to_path_buf() }),
         (Err(Errno::NOTDIR | Errno::LOOP), _) => {
-            return Err(HomeError::NotADirectory { path: path.to_path_buf() });
+            Err(HomeError::NotADirectory { path: path.to_path_buf() })
         }
         (Err(e @ (Errno::ACCESS | Errno::PERM)), _) => {
-            return Err(HomeError::NoPermission { path: path.to_path_buf(), source: e.into() });
+            Err(HomeError::NoPermission { path: path.to_path_buf(), source: e.into() })
         }
         (Err(e), _) => {
-            return Err(HomeError::Io { what: "open", path: path.to_path_buf(), source: e.into() });
+            Err(HomeError::Io { what: "open", path: path.to_path_buf(), source: e.into() })
         }
-    };
-    Ok(Located { dir, parent, inside: false })
+    }
 }
 
 /// Opens the directory of the files of the home known as `home`, or a note, in its vault.

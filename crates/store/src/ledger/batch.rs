@@ -170,17 +170,7 @@ impl Ledger {
         self.leave_lanes(spots, &mut lanes);
         self.settle_batches_of(file);
         let size_after = size_after();
-        let items: Few<BatchItem> = spots
-            .iter()
-            .zip(&words)
-            .zip(space.frames.iter().zip(&hashes))
-            .map(|((spot, at), (frame, hash))| BatchItem {
-                at: *at,
-                word: spot.word(self.seed, Entry::dirty(*frame)),
-                sum: spot.sum(self, *hash),
-                block: spot.block,
-            })
-            .collect();
+        let items = self.batch_items(spots, &words, &space.frames, &hashes);
         let header = BatchHeader {
             seq: record.seq + 1,
             file,
@@ -222,6 +212,28 @@ impl Ledger {
             self.keep_for_batches(&mut record, size, old);
         }
         Ok(true)
+    }
+
+    /// What the record says of each block.
+    #[inline]
+    fn batch_items(
+        &self,
+        spots: &[Spot<'_>],
+        words: &[WordAt],
+        frames: &[Frame],
+        hashes: &[u64],
+    ) -> Few<BatchItem> {
+        spots
+            .iter()
+            .zip(words)
+            .zip(frames.iter().zip(hashes))
+            .map(|((spot, at), (frame, hash))| BatchItem {
+                at: *at,
+                word: spot.word(self.seed, Entry::dirty(*frame)),
+                sum: spot.sum(self, *hash),
+                block: spot.block,
+            })
+            .collect()
     }
 
     /// Step 1. The checksums of the blocks.

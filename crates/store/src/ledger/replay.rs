@@ -46,20 +46,7 @@ fn apply_records(tier: &Ledger, len: u64) -> Result<Replayed> {
     // the version before.
     let mut live: [Vec<u64>; 2] = Default::default();
     for lane in 0..tier.geometry.lanes {
-        let mut records: Vec<LaneRecord> = Vec::new();
-        for parity in 0..2 {
-            let at = tier.geometry.lane_record_at(lane, parity);
-            let mut bytes = [0; LANE_RECORD];
-            tier.read_checked(WordAt::new(0, at), &mut bytes)?;
-            if LaneRecord::is_empty(&bytes) {
-                continue;
-            }
-            match LaneRecord::decode(&bytes, tier.seed, lane) {
-                Some(record) => records.push(record),
-                None => live[0].push(at),
-            }
-        }
-        records.sort_by_key(|r| r.seq);
+        let records = read_lane(tier, lane, &mut live[0])?;
         for (n, record) in records.iter().enumerate() {
             let group = usize::from(n + 1 == records.len());
             live[group].push(tier.geometry.lane_record_at(lane, record.seq));
@@ -119,6 +106,25 @@ fn apply_records(tier: &Ledger, len: u64) -> Result<Replayed> {
         tier.fence();
     }
     Ok(replayed)
+}
+
+/// The records of a lane, the older first; `torn` gets the places of what is none.
+fn read_lane(tier: &Ledger, lane: u32, torn: &mut Vec<u64>) -> Result<Vec<LaneRecord>> {
+    let mut records: Vec<LaneRecord> = Vec::new();
+    for parity in 0..2 {
+        let at = tier.geometry.lane_record_at(lane, parity);
+        let mut bytes = [0; LANE_RECORD];
+        tier.read_checked(WordAt::new(0, at), &mut bytes)?;
+        if LaneRecord::is_empty(&bytes) {
+            continue;
+        }
+        match LaneRecord::decode(&bytes, tier.seed, lane) {
+            Some(record) => records.push(record),
+            None => torn.push(at),
+        }
+    }
+    records.sort_by_key(|r| r.seq);
+    Ok(records)
 }
 
 /// Stores an entry of a map page, which nobody has claimed yet, and the checksum beside it.

@@ -124,20 +124,7 @@ pub(super) fn admit(device: &Device, raw: Raw<'_>, meant: Option<&str>) -> Resul
             None => u64::MAX,
         };
         ours.push(FRONT..end);
-        return match raw.marks(&ours)? {
-            None => {
-                // That it is ours is proved, and a doubt keeps no database from its tier.
-                raw.doubt().iter().for_each(|by| log::warn!("{} is {by}", path.display()));
-                Ok(Admitted::InUse)
-            }
-            Some(found) => Err(Error::WrongTier(format!(
-                "{} is a tier in use, and there is {}: somebody has written to it. Nothing was \
-                 changed{}",
-                path.display(),
-                found.what,
-                way_out(path, &found)
-            ))),
-        };
+        return admit_in_use(path, raw, &ours);
     }
     if let Some(by) = raw.doubt() {
         return Err(DeviceError::InUse { path: path.into(), by: by.into() }.into());
@@ -183,6 +170,24 @@ pub(super) fn admit(device: &Device, raw: Raw<'_>, meant: Option<&str>) -> Resul
     match raw.opener() {
         None => Ok(admitted),
         Some(by) => Err(DeviceError::InUse { path: path.into(), by }.into()),
+    }
+}
+
+/// A tier in use is used, unless somebody has written beside what is `ours`.
+fn admit_in_use(path: &Path, raw: Raw<'_>, ours: &[Range<u64>]) -> Result<Admitted> {
+    match raw.marks(ours)? {
+        None => {
+            // That it is ours is proved, and a doubt keeps no database from its tier.
+            raw.doubt().iter().for_each(|by| log::warn!("{} is {by}", path.display()));
+            Ok(Admitted::InUse)
+        }
+        Some(found) => Err(Error::WrongTier(format!(
+            "{} is a tier in use, and there is {}: somebody has written to it. Nothing was \
+             changed{}",
+            path.display(),
+            found.what,
+            way_out(path, &found)
+        ))),
     }
 }
 

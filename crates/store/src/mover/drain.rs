@@ -4,7 +4,7 @@
 use super::Mover;
 use super::destage::ROUND_BYTES;
 use super::unreadable::Going;
-use crate::address::{BlockIndex, WordAt};
+use crate::address::{BlockIndex, Frame, WordAt};
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, State};
 use crate::known::{FileState, Placed};
@@ -46,38 +46,8 @@ impl Mover {
         }
         let tier = &placed.tier;
         let mut drained = 0;
-        // Those that there are now: of a file that is written without a pause some are always left.
-        let (mut left, mut until) = {
-            let redo = &placed.meta.lock().redo;
-            (redo.len().saturating_sub(keep), redo.newest_place())
-        };
-        let mut once_more = keep == 0;
-        loop {
-            let round = (ROUND_BYTES / placed.block_size.bytes()).max(1);
-            let most = if keep == 0 { round } else { round.min(left) };
-            let (mut going, size) = {
-                let mut meta = placed.meta.lock();
-                let mut going: Vec<(BlockIndex, u64, Entry)> = Vec::new();
-                let oldest = meta.redo.oldest(keep, most, until);
-                if oldest.is_empty() {
-                    if !once_more {
-                        return Ok(drained);
-                    }
-                    (once_more, until) = (false, meta.redo.newest_place());
-                    continue;
-                }
-                left = left.saturating_sub(oldest.len());
-                for (block, place) in oldest {
-                    let entry = placed.map.get(block);
-                    if entry.state() == State::Dirty {
-                        going.push((block, place, entry));
-                    }
-                }
-                (going, placed.size())
-            };
-            if going.is_empty() {
-                continue;
-            }
+        let mut remaining = Remaining::of(placed, keep);
+        while let Some((mut going, size)) = remaining.take(placed) {
             going.sort_by_key(|(block, _, _)| *block);
             let start = self.events.start();
             // Without `meta`, for which an append would wait as long as all this takes. `moving`
@@ -97,57 +67,10 @@ impl Mover {
                 }
             }
             let written = self.write_home_runs(file, placed, &runs, size);
-            let mut freed = Vec::new();
-            for some in going.chunks(FREED_AT_ONCE) {
-                // An append waits as long as `meta` is held: what is in no cache of this processor
-                // is asked for before.
-                for (block, _, _) in some {
-                    let (leaf, index) =
-                        placed.map.leaf(*block).expect("BUG: a dirty block has a leaf");
-                    leaf.prepare(index);
-                    tier.prepare_lane(tier.lane_of(placed.id, *block));
-                }
-                let mut words: Few<(WordAt, u64)> = Few::new();
-                let mut meta = placed.meta.lock();
-                for (block, place, _) in some {
-                    let rewritten =
-                        meta.redo.has(*block) && !tier.planted.races(Planted::DrainRewritten);
-                    let (leaf, index) =
-                        placed.map.leaf(*block).expect("BUG: a dirty block has a leaf");
-                    let entry = leaf.get(index);
-                    if rewritten || entry.state() != State::Dirty {
-                        continue;
-                    }
-                    if written.is_err() || unreadable.iter().any(|(stays, _)| stays == block) {
-                        // It stays where it is, as the oldest.
-                        meta.redo.put_back(*block, *place);
-                        continue;
-                    }
-                    let spot = placed.spot(*block).expect("BUG: a dirty block has a leaf");
-                    let changed = tier.change_later(spot, &mut words, |_| Some(Entry::HOME));
-                    // Else its frame would be everybody's while a durable entry points to it.
-                    assert_eq!(
-                        changed,
-                        Changed::From(entry),
-                        "BUG: a dirty block's leaf has no page"
-                    );
-                    if !given_up.contains(block) {
-                        freed.push(entry.frame());
-                    }
-                }
-                if tier.planted.races(Planted::MetaGoneEarly) {
-                    drop(meta);
-                }
-                if tier.planted.races(Planted::FreedEarly) {
-                    tier.keep_zeroed(placed.block_size, std::mem::take(&mut freed));
-                }
-                // As where blocks are added: before `meta` is let go, so that nobody makes one of
-                // these `Dirty` meanwhile. `moving` keeps a cut away.
-                if !tier.planted.is(Planted::DrainKeepsEntries) {
-                    tier.store_later(&words);
-                }
-                tier.wait();
-            }
+            let stays = |block: BlockIndex| {
+                written.is_err() || unreadable.iter().any(|(other, _)| *other == block)
+            };
+            let freed = make_home(placed, &going, &given_up, &stays);
             written?;
             drained += freed.len() as u64;
             let _ = self.events.record_n(
@@ -164,6 +87,7 @@ impl Mover {
                 return Err(e);
             }
         }
+        Ok(drained)
     }
 
     /// Wakes the background when a redo file holds more than its share.
@@ -180,4 +104,110 @@ impl Mover {
     pub(crate) fn redo_keep_blocks(&self, placed: &Placed) -> usize {
         (self.env.options.redo_keep_bytes / placed.block_size.bytes() as u64) as usize
     }
+}
+
+/// A block, its place in the order of writes, and its entry.
+type Oldest = (BlockIndex, u64, Entry);
+
+/// What of a redo file is still to go home.
+struct Remaining {
+    keep: usize,
+    left: usize,
+    /// The newest place in the order of writes that goes.
+    until: u64,
+    once_more: bool,
+}
+
+impl Remaining {
+    /// Those that there are now: of a file that is written without a pause some are always left.
+    fn of(placed: &Placed, keep: usize) -> Remaining {
+        let redo = &placed.meta.lock().redo;
+        let left = redo.len().saturating_sub(keep);
+        Remaining { keep, left, until: redo.newest_place(), once_more: keep == 0 }
+    }
+
+    /// The oldest that are dirty, as many as go at once, and the size of the file; `None` when all
+    /// have gone.
+    fn take(&mut self, placed: &Placed) -> Option<(Vec<Oldest>, u64)> {
+        let round = (ROUND_BYTES / placed.block_size.bytes()).max(1);
+        loop {
+            let most = if self.keep == 0 { round } else { round.min(self.left) };
+            let mut meta = placed.meta.lock();
+            let oldest = meta.redo.oldest(self.keep, most, self.until);
+            if oldest.is_empty() {
+                if !self.once_more {
+                    return None;
+                }
+                (self.once_more, self.until) = (false, meta.redo.newest_place());
+                continue;
+            }
+            self.left = self.left.saturating_sub(oldest.len());
+            let mut going: Vec<Oldest> = Vec::new();
+            for (block, place) in oldest {
+                let entry = placed.map.get(block);
+                if entry.state() == State::Dirty {
+                    going.push((block, place, entry));
+                }
+            }
+            if !going.is_empty() {
+                return Some((going, placed.size()));
+            }
+        }
+    }
+}
+
+/// Makes `Home` what has gone home and was not written meanwhile; the frames that are free then.
+/// What `stays` in the tier does so as the oldest.
+fn make_home(
+    placed: &Placed,
+    going: &[Oldest],
+    given_up: &[BlockIndex],
+    stays: &dyn Fn(BlockIndex) -> bool,
+) -> Vec<Frame> {
+    let tier = &placed.tier;
+    let mut freed = Vec::new();
+    for some in going.chunks(FREED_AT_ONCE) {
+        // An append waits as long as `meta` is held: what is in no cache of this processor
+        // is asked for before.
+        for (block, _, _) in some {
+            let (leaf, index) = placed.map.leaf(*block).expect("BUG: a dirty block has a leaf");
+            leaf.prepare(index);
+            tier.prepare_lane(tier.lane_of(placed.id, *block));
+        }
+        let mut words: Few<(WordAt, u64)> = Few::new();
+        let mut meta = placed.meta.lock();
+        for (block, place, _) in some {
+            let rewritten = meta.redo.has(*block) && !tier.planted.races(Planted::DrainRewritten);
+            let (leaf, index) = placed.map.leaf(*block).expect("BUG: a dirty block has a leaf");
+            let entry = leaf.get(index);
+            if rewritten || entry.state() != State::Dirty {
+                continue;
+            }
+            if stays(*block) {
+                // It stays where it is, as the oldest.
+                meta.redo.put_back(*block, *place);
+                continue;
+            }
+            let spot = placed.spot(*block).expect("BUG: a dirty block has a leaf");
+            let changed = tier.change_later(spot, &mut words, |_| Some(Entry::HOME));
+            // Else its frame would be everybody's while a durable entry points to it.
+            assert_eq!(changed, Changed::From(entry), "BUG: a dirty block's leaf has no page");
+            if !given_up.contains(block) {
+                freed.push(entry.frame());
+            }
+        }
+        if tier.planted.races(Planted::MetaGoneEarly) {
+            drop(meta);
+        }
+        if tier.planted.races(Planted::FreedEarly) {
+            tier.keep_zeroed(placed.block_size, std::mem::take(&mut freed));
+        }
+        // As where blocks are added: before `meta` is let go, so that nobody makes one of
+        // these `Dirty` meanwhile. `moving` keeps a cut away.
+        if !tier.planted.is(Planted::DrainKeepsEntries) {
+            tier.store_later(&words);
+        }
+        tier.wait();
+    }
+    freed
 }

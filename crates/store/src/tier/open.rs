@@ -133,77 +133,10 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
     let mut superblocks = Vec::new();
     let mut empty = Vec::new();
     for (n, member) in members.iter().enumerate() {
-        let medium = &member.medium;
-        if medium.len() < LANES_AT + FRAME as u64 {
-            return Err(Error::Options(format!(
-                "{} has {} bytes, a tier member needs at least {}",
-                member.path.display(),
-                medium.len(),
-                spec_minimum(spec, medium.len())
-            )));
+        match read_member(n, member, spec)? {
+            Some(superblock) => superblocks.push(superblock),
+            None => empty.push(member.path.display().to_string()),
         }
-        let mut unreadable = None;
-        let copies: Vec<_> = COPY_AT
-            .iter()
-            .map(|at| {
-                let mut bytes = [0; SUPERBLOCK];
-                match medium.mapped().read_checked(*at, &mut bytes) {
-                    Ok(()) => (bytes, Superblock::decode(&bytes)),
-                    Err(e) => {
-                        let why = e.to_string();
-                        unreadable = Some(e);
-                        (bytes, Err(Unusable::Damaged(why)))
-                    }
-                }
-            })
-            .collect();
-        // Even one copy counts, and even to overwrite: a program that knows the format may have
-        // been stopped before it had written the other one, and the tier may hold the only copy of
-        // a block.
-        let other_format = copies.iter().find_map(|(_, sb)| match sb {
-            Err(Unusable::OtherFormat(why)) => Some(why.clone()),
-            _ => None,
-        });
-        if let Some(reason) = other_format {
-            return Err(Error::OtherFormat { path: member.path.clone(), reason });
-        }
-        let newest = copies.iter().filter_map(|(_, sb)| sb.as_ref().ok()).max_by_key(|sb| sb.seq);
-        if let Some(sb) = newest {
-            if copies.iter().any(|(_, sb)| sb.is_err()) {
-                log::warn!(
-                    "{}: one copy of the superblock is damaged or was being written; the other is \
-                     used and both are rewritten",
-                    member.path.display()
-                );
-            }
-            superblocks.push(sb.clone());
-            continue;
-        }
-        if let Some(e) = unreadable {
-            // Unreadable is not empty: it must not be formatted.
-            return Err(e);
-        }
-        // The marks go in one after the other; then copy 1 keeps its mark while copy 0 is written,
-        // and is written when copy 0 is whole.
-        let cut_while_formatting = copies.iter().any(|(bytes, _)| &bytes[..8] == FORMATTING);
-        let nothing = copies.iter().all(|(bytes, _)| bytes.iter().all(|b| *b == 0));
-        let given_up = medium.on_sectors().is_some_and(OnSectors::must_clear);
-        if nothing || cut_while_formatting || spec.overwrite || given_up {
-            empty.push(member.path.display().to_string());
-            continue;
-        }
-        let why =
-            |n: usize| copies[n].1.as_ref().err().map(Unusable::to_string).unwrap_or_default();
-        if copies.iter().any(|(bytes, _)| &bytes[..8] == MAGIC) {
-            return Err(Error::Damaged {
-                path: member.path.clone(),
-                member: n,
-                offset: 0,
-                structure: "superblock".into(),
-                detail: format!("copy 0: {}; copy 1: {}", why(0), why(1)),
-            });
-        }
-        return Err(Error::NotATier { path: member.path.clone(), reason: why(0) });
     }
     if superblocks.is_empty() {
         return Ok(Found { members, superblocks: None });
@@ -229,6 +162,78 @@ pub(crate) fn read_superblocks(members: Vec<Member>, spec: &TierSpec) -> Result<
     }
     fit(&members, &superblocks, spec)?;
     Ok(Found { members, superblocks: Some(superblocks) })
+}
+
+/// The superblock of member `n`; `None`: it may be formatted.
+fn read_member(n: usize, member: &Member, spec: &TierSpec) -> Result<Option<Superblock>> {
+    let medium = &member.medium;
+    if medium.len() < LANES_AT + FRAME as u64 {
+        return Err(Error::Options(format!(
+            "{} has {} bytes, a tier member needs at least {}",
+            member.path.display(),
+            medium.len(),
+            spec_minimum(spec, medium.len())
+        )));
+    }
+    let mut unreadable = None;
+    let copies: Vec<_> = COPY_AT
+        .iter()
+        .map(|at| {
+            let mut bytes = [0; SUPERBLOCK];
+            match medium.mapped().read_checked(*at, &mut bytes) {
+                Ok(()) => (bytes, Superblock::decode(&bytes)),
+                Err(e) => {
+                    let why = e.to_string();
+                    unreadable = Some(e);
+                    (bytes, Err(Unusable::Damaged(why)))
+                }
+            }
+        })
+        .collect();
+    // Even one copy counts, and even to overwrite: a program that knows the format may have
+    // been stopped before it had written the other one, and the tier may hold the only copy of
+    // a block.
+    let other_format = copies.iter().find_map(|(_, sb)| match sb {
+        Err(Unusable::OtherFormat(why)) => Some(why.clone()),
+        _ => None,
+    });
+    if let Some(reason) = other_format {
+        return Err(Error::OtherFormat { path: member.path.clone(), reason });
+    }
+    let newest = copies.iter().filter_map(|(_, sb)| sb.as_ref().ok()).max_by_key(|sb| sb.seq);
+    if let Some(sb) = newest {
+        if copies.iter().any(|(_, sb)| sb.is_err()) {
+            log::warn!(
+                "{}: one copy of the superblock is damaged or was being written; the other is \
+                 used and both are rewritten",
+                member.path.display()
+            );
+        }
+        return Ok(Some(sb.clone()));
+    }
+    if let Some(e) = unreadable {
+        // Unreadable is not empty: it must not be formatted.
+        return Err(e);
+    }
+    // The marks go in one after the other; then copy 1 keeps its mark while copy 0 is written,
+    // and is written when copy 0 is whole.
+    let cut_while_formatting = copies.iter().any(|(bytes, _)| &bytes[..8] == FORMATTING);
+    let nothing = copies.iter().all(|(bytes, _)| bytes.iter().all(|b| *b == 0));
+    let given_up = medium.on_sectors().is_some_and(OnSectors::must_clear);
+    if nothing || cut_while_formatting || spec.overwrite || given_up {
+        return Ok(None);
+    }
+    let why = |n: usize| copies[n].1.as_ref().err().map(Unusable::to_string).unwrap_or_default();
+    if copies.iter().any(|(bytes, _)| &bytes[..8] == MAGIC) {
+        return Err(Error::Damaged {
+            path: member.path.clone(),
+            member: n,
+            offset: 0,
+            structure: "superblock".into(),
+            detail: format!("copy 0: {}; copy 1: {}", why(0), why(1)),
+        });
+    }
+    Err(Error::NotATier { path: member.path.clone(), reason: why(0) })
 }
 
 fn spec_minimum(spec: &TierSpec, len: u64) -> u64 {
@@ -393,44 +398,7 @@ pub(crate) fn format(
         )));
     }
     let slots = spec.slot_count(len, files);
-    // A device does not grow.
-    let reachable = members.iter().map(|m| m.medium.max_len()).min().unwrap_or(len);
-    let tier_uuid = uuid_of(random);
-    let superblocks: Vec<Superblock> = (0..members.len() as u32)
-        .map(|n| Superblock {
-            state: TierState::Attaching,
-            seq: 1,
-            tier_uuid,
-            attachment,
-            member: n,
-            members: members.len() as u32,
-            seed: random[2],
-            len,
-            max_len: reachable.min(spec.max_size.max(len)),
-            grow_by: spec.grow_by,
-            unit: spec.unit,
-            data_start: Geometry::data_start_for(n, spec.lanes, spec.batches, slots, spec.unit)
-                + spec.log_len(len),
-            sector_size: members[n as usize].medium.sector_size()
-                * u32::from(spec.log_len(len) > 0),
-            log_len: spec.log_len(len),
-            lanes: spec.lanes,
-            batches: spec.batches,
-            slots,
-            attach_count: 0,
-            flags: match spec.medium {
-                Medium::Persistent | Medium::Flash => 0,
-                Medium::Emulated => FLAG_EMULATED,
-                Medium::Volatile => FLAG_VOLATILE,
-                Medium::Ephemeral => FLAG_EPHEMERAL,
-            },
-            home_ino: home.0,
-            home_btime_ns: home.1,
-            name: spec.name.clone(),
-            home_path: home.2.to_vec(),
-            extents: Vec::new(),
-        })
-        .collect();
+    let superblocks = new_superblocks(members, spec, (len, slots), attachment, random, home);
     let geometry = Geometry::new(&superblocks);
     let first = members[0].medium.mapped();
     for (member, start) in members.iter().zip(&geometry.data_start) {
@@ -478,6 +446,55 @@ pub(crate) fn format(
     members.iter().filter_map(|member| member.medium.log()).try_for_each(Log::check)?;
     members.iter().filter_map(|m| m.medium.on_sectors()).for_each(OnSectors::formatted);
     Ok(superblocks)
+}
+
+/// The superblocks of members that get `len` bytes each and so many slots of the file table.
+fn new_superblocks(
+    members: &[Member],
+    spec: &TierSpec,
+    (len, slots): (u64, u64),
+    attachment: [u8; 16],
+    random: [u64; 3],
+    home: (u64, u64, &[u8]),
+) -> Vec<Superblock> {
+    // A device does not grow.
+    let reachable = members.iter().map(|m| m.medium.max_len()).min().unwrap_or(len);
+    let tier_uuid = uuid_of(random);
+    (0..members.len() as u32)
+        .map(|n| Superblock {
+            state: TierState::Attaching,
+            seq: 1,
+            tier_uuid,
+            attachment,
+            member: n,
+            members: members.len() as u32,
+            seed: random[2],
+            len,
+            max_len: reachable.min(spec.max_size.max(len)),
+            grow_by: spec.grow_by,
+            unit: spec.unit,
+            data_start: Geometry::data_start_for(n, spec.lanes, spec.batches, slots, spec.unit)
+                + spec.log_len(len),
+            sector_size: members[n as usize].medium.sector_size()
+                * u32::from(spec.log_len(len) > 0),
+            log_len: spec.log_len(len),
+            lanes: spec.lanes,
+            batches: spec.batches,
+            slots,
+            attach_count: 0,
+            flags: match spec.medium {
+                Medium::Persistent | Medium::Flash => 0,
+                Medium::Emulated => FLAG_EMULATED,
+                Medium::Volatile => FLAG_VOLATILE,
+                Medium::Ephemeral => FLAG_EPHEMERAL,
+            },
+            home_ino: home.0,
+            home_btime_ns: home.1,
+            name: spec.name.clone(),
+            home_path: home.2.to_vec(),
+            extents: Vec::new(),
+        })
+        .collect()
 }
 
 /// Writes both copies of every superblock, one copy of all after the other. Of each member the

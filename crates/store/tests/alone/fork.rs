@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tiersmith_store::process::{in_child, leave_forks_unseen, leave_idle_child};
-use tiersmith_store::{AttachedHome, Error, OpenMode, Options, attach};
+use tiersmith_store::{AttachedHome, Error, File, OpenMode, Options, attach};
 
 /// Where a test's own process finds its place.
 const ROLE: &str = "TIERSMITH_FORK_PLACE";
@@ -51,6 +51,46 @@ fn names(error: &Error, process: u32) -> bool {
     error.to_string().contains(&format!("process {process}"))
 }
 
+fn every_call(home: &AttachedHome, file: &File, redo: &File) -> Vec<Option<Error>> {
+    let mut bytes = [0; 4];
+    vec![
+        file.read(0, &mut bytes).err(),
+        file.write(0, &[2; 4096]).err(),
+        file.write_batch(&[(0, &[2; 4096])]).err(),
+        file.truncate(0).err(),
+        file.extend(1 << 20).err(),
+        file.append(b"x").err(),
+        file.zero(0, 4096, true).err(),
+        file.punch(0, 4096).err(),
+        file.allocate(0, 4096, true).err(),
+        file.next_data(0).err(),
+        file.next_hole(0).err(),
+        file.overlay().err(),
+        file.len().err(),
+        file.stat().err(),
+        file.sync().err(),
+        redo.write(0, b"odd").err(),
+        redo.lend().err(),
+        home.open("t.d4", OpenMode::READ).err(),
+        home.create("u.d4").err(),
+        home.stat("t.d4").err(),
+        home.rename("t.d4", "v.d4").err(),
+        home.link("t.d4", "v.d4").err(),
+        home.unlink("t.d4").err(),
+        home.sync_dir("t.d4").err(),
+        home.flush_all().err(),
+        home.evict(None, 1).err(),
+        home.pin("t.d4").err(),
+        home.unpin("t.d4").err(),
+        home.grow("fast").err(),
+        home.background_step().err(),
+        home.candidates("*").err(),
+        home.in_tier("t.d4").err(),
+        file.home_descriptor().err(),
+        home.clone().detach().err(),
+    ]
+}
+
 #[test]
 fn a_child_is_refused_by_every_call_and_what_it_drops_is_the_parents_still() {
     let name = "a_child_is_refused_by_every_call_and_what_it_drops_is_the_parents_still";
@@ -64,43 +104,7 @@ fn a_child_is_refused_by_every_call_and_what_it_drops_is_the_parents_still() {
     let mut waiting = Some((home, file, redo));
     let ended = in_child(|| {
         let (home, file, redo) = waiting.take().unwrap();
-        let mut bytes = [0; 4];
-        let refused = [
-            file.read(0, &mut bytes).err(),
-            file.write(0, &[2; 4096]).err(),
-            file.write_batch(&[(0, &[2; 4096])]).err(),
-            file.truncate(0).err(),
-            file.extend(1 << 20).err(),
-            file.append(b"x").err(),
-            file.zero(0, 4096, true).err(),
-            file.punch(0, 4096).err(),
-            file.allocate(0, 4096, true).err(),
-            file.next_data(0).err(),
-            file.next_hole(0).err(),
-            file.overlay().err(),
-            file.len().err(),
-            file.stat().err(),
-            file.sync().err(),
-            redo.write(0, b"odd").err(),
-            redo.lend().err(),
-            home.open("t.d4", OpenMode::READ).err(),
-            home.create("u.d4").err(),
-            home.stat("t.d4").err(),
-            home.rename("t.d4", "v.d4").err(),
-            home.link("t.d4", "v.d4").err(),
-            home.unlink("t.d4").err(),
-            home.sync_dir("t.d4").err(),
-            home.flush_all().err(),
-            home.evict(None, 1).err(),
-            home.pin("t.d4").err(),
-            home.unpin("t.d4").err(),
-            home.grow("fast").err(),
-            home.background_step().err(),
-            home.candidates("*").err(),
-            home.in_tier("t.d4").err(),
-            file.home_descriptor().err(),
-            home.clone().detach().err(),
-        ];
+        let refused = every_call(&home, &file, &redo);
         for (number, error) in refused.iter().enumerate() {
             let error = error.as_ref().unwrap_or_else(|| panic!("call {number} was let through"));
             assert!(

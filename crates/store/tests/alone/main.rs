@@ -2,6 +2,7 @@
 //! one's descriptors, and their locks, until its exec.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 /// The full name of a test of the file that says this, as `--exact` wants it.
 macro_rules! full_name {

@@ -24,6 +24,60 @@ fn contents(file: &File) -> Vec<u8> {
     bytes
 }
 
+/// One operation of many, on a file and on its model.
+fn any_operation(
+    home: &AttachedHome,
+    name: &str,
+    file: &File,
+    model: &mut Vec<u8>,
+    rng: &mut fastrand::Rng,
+) {
+    let at = if rng.bool() { rng.u64(0..40) * 4096 } else { rng.u64(0..150_000) };
+    let len = if rng.bool() { rng.u64(1..12) * 4096 } else { rng.u64(1..30_000) };
+    let end = (at + len) as usize;
+    match rng.u32(0..12) {
+        0..3 => {
+            let data: Vec<u8> = (0..len).map(|_| rng.u8(1..)).collect();
+            file.write(at, &data).unwrap();
+            model.resize(model.len().max(end), 0);
+            model[at as usize..end].copy_from_slice(&data);
+        }
+        3 => {
+            let data = vec![rng.u8(1..); len as usize];
+            assert_eq!(file.append(&data).unwrap(), model.len() as u64);
+            model.extend_from_slice(&data);
+        }
+        4..6 => {
+            file.punch(at, len).unwrap();
+            let end = end.min(model.len());
+            model[(at as usize).min(end)..end].fill(0);
+        }
+        6 => {
+            let keep = rng.bool();
+            file.zero(at, len, keep).unwrap();
+            if !keep {
+                model.resize(model.len().max(end), 0);
+            }
+            let end = end.min(model.len());
+            model[(at as usize).min(end)..end].fill(0);
+        }
+        7 => {
+            let keep = rng.bool();
+            file.allocate(at, len, keep).unwrap();
+            if !keep {
+                model.resize(model.len().max(end), 0);
+            }
+        }
+        8 => {
+            file.truncate(at).unwrap();
+            model.resize(at as usize, 0);
+        }
+        9 => drop(home.destage(Some(Path::new(name))).unwrap()),
+        10 => drop(home.evict(None, u64::MAX).unwrap()),
+        _ => home.background_step().unwrap(),
+    }
+}
+
 /// Random ranges on every class, against a plain vector, with blocks in every state; then the same
 /// bytes after reopening and detaching.
 #[test]
@@ -37,50 +91,7 @@ fn random_ranges_on_every_class_equal_a_plain_model() {
             let n = rng.usize(0..NAMES.len());
             let file = home.open(NAMES[n], OpenMode::CREATE).unwrap();
             let model = &mut models[n];
-            let at = if rng.bool() { rng.u64(0..40) * 4096 } else { rng.u64(0..150_000) };
-            let len = if rng.bool() { rng.u64(1..12) * 4096 } else { rng.u64(1..30_000) };
-            let end = (at + len) as usize;
-            match rng.u32(0..12) {
-                0..3 => {
-                    let data: Vec<u8> = (0..len).map(|_| rng.u8(1..)).collect();
-                    file.write(at, &data).unwrap();
-                    model.resize(model.len().max(end), 0);
-                    model[at as usize..end].copy_from_slice(&data);
-                }
-                3 => {
-                    let data = vec![rng.u8(1..); len as usize];
-                    assert_eq!(file.append(&data).unwrap(), model.len() as u64);
-                    model.extend_from_slice(&data);
-                }
-                4..6 => {
-                    file.punch(at, len).unwrap();
-                    let end = end.min(model.len());
-                    model[(at as usize).min(end)..end].fill(0);
-                }
-                6 => {
-                    let keep = rng.bool();
-                    file.zero(at, len, keep).unwrap();
-                    if !keep {
-                        model.resize(model.len().max(end), 0);
-                    }
-                    let end = end.min(model.len());
-                    model[(at as usize).min(end)..end].fill(0);
-                }
-                7 => {
-                    let keep = rng.bool();
-                    file.allocate(at, len, keep).unwrap();
-                    if !keep {
-                        model.resize(model.len().max(end), 0);
-                    }
-                }
-                8 => {
-                    file.truncate(at).unwrap();
-                    model.resize(at as usize, 0);
-                }
-                9 => drop(home.destage(Some(Path::new(NAMES[n]))).unwrap()),
-                10 => drop(home.evict(None, u64::MAX).unwrap()),
-                _ => home.background_step().unwrap(),
-            }
+            any_operation(&home, NAMES[n], &file, model, &mut rng);
             assert!(contents(&file) == *model, "seed {seed}, step {step}, {}", NAMES[n]);
             holes_are_zeros(&file, model, &format!("seed {seed}, step {step}, {}", NAMES[n]));
             drop(file);

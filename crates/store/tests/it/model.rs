@@ -156,10 +156,11 @@ fn put(bytes: &mut Vec<u8>, at: u64, data: &[u8]) {
     bytes[at as usize..end].copy_from_slice(data);
 }
 
+type Model = BTreeMap<&'static str, Vec<u8>>;
+
 fn live(shape: Shape, actions: &[Action]) -> Result<(), TestCaseError> {
     let mut world = World::new(shape);
-    let mut model: BTreeMap<&'static str, Vec<u8>> =
-        NAMES.iter().map(|n| (*n, Vec::new())).collect();
+    let mut model: Model = NAMES.iter().map(|n| (*n, Vec::new())).collect();
     for (n, action) in actions.iter().enumerate() {
         let mut compare = false;
         match action {
@@ -174,16 +175,7 @@ fn live(shape: Shape, actions: &[Action]) -> Result<(), TestCaseError> {
                 put(model.get_mut(NAMES[*file]).unwrap(), *at, &data);
             }
             Action::Batch { file, first, count } => {
-                let handle = world.home().open(NAMES[*file], OpenMode::WRITE).unwrap();
-                let size = handle.block_size().unwrap().bytes();
-                let blocks: Vec<(u64, Vec<u8>)> = (*first..first + count)
-                    .map(|b| (b * size as u64, pattern(n, b * size as u64, size)))
-                    .collect();
-                let refs: Vec<(u64, &[u8])> = blocks.iter().map(|(at, d)| (*at, &d[..])).collect();
-                handle.write_batch(&refs).unwrap();
-                for (at, data) in &blocks {
-                    put(model.get_mut(NAMES[*file]).unwrap(), *at, data);
-                }
+                write_batch(&world, &mut model, n, NAMES[*file], *first..first + count);
             }
             Action::Truncate { file, size } => {
                 world.home().open(NAMES[*file], OpenMode::WRITE).unwrap().truncate(*size).unwrap();
@@ -197,47 +189,17 @@ fn live(shape: Shape, actions: &[Action]) -> Result<(), TestCaseError> {
             }
             Action::Background => world.home().background_step().unwrap(),
             Action::ReadPart { file, at, len } => {
-                let mut bytes = vec![0xee; *len];
-                let got = world
-                    .home()
-                    .open(NAMES[*file], OpenMode::READ)
-                    .unwrap()
-                    .read(*at, &mut bytes)
-                    .unwrap();
-                let all = &model[NAMES[*file]];
-                let from = all.len().min(*at as usize);
-                let to = all.len().min(*at as usize + len);
-                prop_assert_eq!(&bytes[..got], &all[from..to]);
+                read_part(&world, &model, NAMES[*file], *at, *len)?;
             }
             Action::KernelWrite { at, len } => {
-                let (handle, data) =
-                    (world.home().open(LENDABLE, OpenMode::WRITE).unwrap(), pattern(n, *at, *len));
-                match handle.lend().unwrap() {
-                    Some(lent) => testing::kernel_write(&lent, *at, &data).unwrap(),
-                    // Empty: there is nothing to lend.
-                    None => handle.write(*at, &data).unwrap(),
-                }
-                put(model.get_mut(LENDABLE).unwrap(), *at, &data);
+                kernel_write(&world, &mut model, *at, &pattern(n, *at, *len));
             }
             Action::GiveBack => {
                 prop_assert!(world.home().give_back(LENDABLE).unwrap(), "nobody has it")
             }
-            Action::Borrow { file, block } => {
-                let handle = world.home().open(NAMES[*file], OpenMode::READ).unwrap();
-                let at = block * handle.block_size().unwrap().bytes() as u64;
-                if let Some(lent) = handle.read_ref(at) {
-                    let all = &model[NAMES[*file]];
-                    let end = all.len().min(at as usize + handle.block_size().unwrap().bytes());
-                    prop_assert_eq!(&lent[..], &all[at as usize..end]);
-                }
-            }
+            Action::Borrow { file, block } => borrow(&world, &model, NAMES[*file], *block)?,
             Action::PowerCut { image } => {
-                for name in model.keys() {
-                    let file = world.home().open(name, OpenMode::READ).unwrap();
-                    if file.durability() != Durability::OnReturn {
-                        file.sync().unwrap();
-                    }
-                }
+                sync_what_needs_it(&world, &model);
                 world.cut(*image);
                 compare = true;
             }
@@ -259,21 +221,96 @@ fn live(shape: Shape, actions: &[Action]) -> Result<(), TestCaseError> {
             }
         }
         if compare || n + 1 == actions.len() {
-            let seen =
-                read_all(world.home(), &world.recorder.home()).map_err(TestCaseError::fail)?;
-            for (name, bytes) in &model {
-                let at = seen[name].iter().zip(bytes).position(|(a, b)| a != b);
-                prop_assert!(
-                    *seen[name] == *bytes,
-                    "{name} after step {n} {action:?}: first difference at {at:?}, sizes {} and {}",
-                    seen[name].len(),
-                    bytes.len()
-                );
-            }
-            let (free, used, total) = testing::accounting(world.home());
-            prop_assert_eq!(free + used, total, "frames after step {}", n);
+            compare_all(&world, &model, &format!("step {n} {action:?}"))?;
         }
     }
+    Ok(())
+}
+
+/// Syncs the files whose writes are durable with that only.
+fn sync_what_needs_it(world: &World, model: &Model) {
+    for name in model.keys() {
+        let file = world.home().open(name, OpenMode::READ).unwrap();
+        if file.durability() != Durability::OnReturn {
+            file.sync().unwrap();
+        }
+    }
+}
+
+fn write_batch(
+    world: &World,
+    model: &mut Model,
+    n: usize,
+    name: &'static str,
+    numbers: std::ops::Range<u64>,
+) {
+    let handle = world.home().open(name, OpenMode::WRITE).unwrap();
+    let size = handle.block_size().unwrap().bytes();
+    let blocks: Vec<(u64, Vec<u8>)> =
+        numbers.map(|b| (b * size as u64, pattern(n, b * size as u64, size))).collect();
+    let refs: Vec<(u64, &[u8])> = blocks.iter().map(|(at, d)| (*at, &d[..])).collect();
+    handle.write_batch(&refs).unwrap();
+    for (at, data) in &blocks {
+        put(model.get_mut(name).unwrap(), *at, data);
+    }
+}
+
+fn read_part(
+    world: &World,
+    model: &Model,
+    name: &'static str,
+    at: u64,
+    len: usize,
+) -> Result<(), TestCaseError> {
+    let mut bytes = vec![0xee; len];
+    let got = world.home().open(name, OpenMode::READ).unwrap().read(at, &mut bytes).unwrap();
+    let all = &model[name];
+    let from = all.len().min(at as usize);
+    let to = all.len().min(at as usize + len);
+    prop_assert_eq!(&bytes[..got], &all[from..to]);
+    Ok(())
+}
+
+fn kernel_write(world: &World, model: &mut Model, at: u64, data: &[u8]) {
+    let handle = world.home().open(LENDABLE, OpenMode::WRITE).unwrap();
+    match handle.lend().unwrap() {
+        Some(lent) => testing::kernel_write(&lent, at, data).unwrap(),
+        // Empty: there is nothing to lend.
+        None => handle.write(at, data).unwrap(),
+    }
+    put(model.get_mut(LENDABLE).unwrap(), at, data);
+}
+
+fn borrow(
+    world: &World,
+    model: &Model,
+    name: &'static str,
+    block: u64,
+) -> Result<(), TestCaseError> {
+    let handle = world.home().open(name, OpenMode::READ).unwrap();
+    let at = block * handle.block_size().unwrap().bytes() as u64;
+    if let Some(lent) = handle.read_ref(at) {
+        let all = &model[name];
+        let end = all.len().min(at as usize + handle.block_size().unwrap().bytes());
+        prop_assert_eq!(&lent[..], &all[at as usize..end]);
+    }
+    Ok(())
+}
+
+/// Every file is as in the model, and no frame is lost.
+fn compare_all(world: &World, model: &Model, after: &str) -> Result<(), TestCaseError> {
+    let seen = read_all(world.home(), &world.recorder.home()).map_err(TestCaseError::fail)?;
+    for (name, bytes) in model {
+        let at = seen[name].iter().zip(bytes).position(|(a, b)| a != b);
+        prop_assert!(
+            *seen[name] == *bytes,
+            "{name} after {after}: first difference at {at:?}, sizes {} and {}",
+            seen[name].len(),
+            bytes.len()
+        );
+    }
+    let (free, used, total) = testing::accounting(world.home());
+    prop_assert_eq!(free + used, total, "frames after {}", after);
     Ok(())
 }
 

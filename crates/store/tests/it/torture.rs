@@ -144,6 +144,39 @@ impl Parts {
     }
 }
 
+/// Moves blocks and files about, in one of many ways.
+fn disturb(attached: &AttachedHome, home: &SimHome, rng: &mut fastrand::Rng) {
+    let name = ["whole.d8", "shared.d16", "log.redo"][rng.usize(..3)];
+    match rng.u32(..9) {
+        0 => drop(attached.destage(Some(Path::new(name))).unwrap()),
+        1 => drop(attached.evict(Some(Path::new(name)), 0).unwrap()),
+        2 => drop(attached.evict(None, 20).unwrap()),
+        3 => attached.background_step().unwrap(),
+        4 => drop(attached.flush_all().unwrap()),
+        5 => match attached.pin("shared.d16") {
+            Ok(()) => attached.unpin("shared.d16").unwrap(),
+            Err(Error::TierFull { .. }) => {}
+            Err(e) => panic!("{e}"),
+        },
+        6 => {
+            // Counters that are read while they change: only that they are there.
+            let tier = &attached.stats().tiers[0];
+            assert!(tier.free_bytes <= tier.usable_bytes, "{tier:?}");
+        }
+        7 => {
+            // A file that comes, is renamed over another and goes: its frames are
+            // everybody's next.
+            let made = attached.open("new.d8", OpenMode::CREATE).unwrap();
+            made.write(0, &stamped(9 << 32, 1, 30_000)).unwrap();
+            attached.rename("new.d8", "old.d8").unwrap();
+            assert_eq!(version(9 << 32, &place::contents(&made)), 1);
+            drop(made);
+            attached.unlink("old.d8").unwrap();
+        }
+        _ => home.rebase(),
+    }
+}
+
 #[test]
 fn everything_at_once_keeps_every_part_whole_and_new_and_a_cut_at_the_end_loses_nothing() {
     // Memory that is mapped from a file, so that blocks go past the caches as they do on a medium.
@@ -180,35 +213,7 @@ fn everything_at_once_keeps_every_part_whole_and_new_and_a_cut_at_the_end_loses_
         scope.spawn(move || {
             let mut rng = fastrand::Rng::with_seed(seed ^ 77);
             while !stop.load(SeqCst) {
-                let name = ["whole.d8", "shared.d16", "log.redo"][rng.usize(..3)];
-                match rng.u32(..9) {
-                    0 => drop(attached.destage(Some(Path::new(name))).unwrap()),
-                    1 => drop(attached.evict(Some(Path::new(name)), 0).unwrap()),
-                    2 => drop(attached.evict(None, 20).unwrap()),
-                    3 => attached.background_step().unwrap(),
-                    4 => drop(attached.flush_all().unwrap()),
-                    5 => match attached.pin("shared.d16") {
-                        Ok(()) => attached.unpin("shared.d16").unwrap(),
-                        Err(Error::TierFull { .. }) => {}
-                        Err(e) => panic!("{e}"),
-                    },
-                    6 => {
-                        // Counters that are read while they change: only that they are there.
-                        let tier = &attached.stats().tiers[0];
-                        assert!(tier.free_bytes <= tier.usable_bytes, "{tier:?}");
-                    }
-                    7 => {
-                        // A file that comes, is renamed over another and goes: its frames are
-                        // everybody's next.
-                        let made = attached.open("new.d8", OpenMode::CREATE).unwrap();
-                        made.write(0, &stamped(9 << 32, 1, 30_000)).unwrap();
-                        attached.rename("new.d8", "old.d8").unwrap();
-                        assert_eq!(version(9 << 32, &place::contents(&made)), 1);
-                        drop(made);
-                        attached.unlink("old.d8").unwrap();
-                    }
-                    _ => home.rebase(),
-                }
+                disturb(attached, home, &mut rng);
             }
         });
         let _done = Done(stop);

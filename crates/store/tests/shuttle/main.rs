@@ -13,6 +13,7 @@
 
 #![cfg(feature = "interleavings")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![warn(clippy::too_many_lines, reason = "a function fits a screen")]
 
 mod copies;
 mod moves;

@@ -19,32 +19,7 @@ fn written() -> Vec<u8> {
     // Only the offsets are taken from the builder.
     let places = Build::new(1, 4);
     let mut image = vec![0; places.images[0].len()];
-    let sb = Superblock {
-        state: TierState::Attached,
-        seq: 3,
-        tier_uuid: [1; 16],
-        attachment: [2; 16],
-        member: 0,
-        members: 1,
-        seed: SEED,
-        len: image.len() as u64,
-        max_len: 1 << 30,
-        grow_by: 1 << 20,
-        unit: 32768,
-        data_start: places.data_start(0),
-        lanes: 4,
-        batches: 2,
-        slots: 8,
-        attach_count: 3,
-        sector_size: 0,
-        log_len: 0,
-        flags: 0,
-        home_ino: 12,
-        home_btime_ns: 13,
-        name: "fast".into(),
-        home_path: b"/data/home".to_vec(),
-        extents: Vec::new(),
-    };
+    let sb = superblock(image.len() as u64, places.data_start(0));
     put(&mut image, 0, &sb.encode());
     put(&mut image, 4096, &sb.encode());
     for slot in 0..8 {
@@ -105,6 +80,35 @@ fn written() -> Vec<u8> {
     };
     put(&mut image, places.batch_at(1), &header.encode(&items, SEED));
     image
+}
+
+fn superblock(len: u64, data_start: u64) -> Superblock {
+    Superblock {
+        state: TierState::Attached,
+        seq: 3,
+        tier_uuid: [1; 16],
+        attachment: [2; 16],
+        member: 0,
+        members: 1,
+        seed: SEED,
+        len,
+        max_len: 1 << 30,
+        grow_by: 1 << 20,
+        unit: 32768,
+        data_start,
+        lanes: 4,
+        batches: 2,
+        slots: 8,
+        attach_count: 3,
+        sector_size: 0,
+        log_len: 0,
+        flags: 0,
+        home_ino: 12,
+        home_btime_ns: 13,
+        name: "fast".into(),
+        home_path: b"/data/home".to_vec(),
+        extents: Vec::new(),
+    }
 }
 
 #[test]

@@ -538,27 +538,10 @@ pub(crate) fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_st
             }
         }
         Op::Write { name, at, len } => {
-            let file = home.open(name, OpenMode::WRITE)?;
-            file.write(*at, &pattern(n, *at, *len))?;
-            file.sync()?;
+            then_sync(home, name, |file| file.write(*at, &pattern(n, *at, *len)))?;
         }
-        Op::Batch { name, blocks } => {
-            let file = home.open(name, OpenMode::WRITE)?;
-            let size = block_size(name);
-            let data: Vec<(u64, Vec<u8>)> = blocks
-                .iter()
-                .map(|b| (b * size as u64, pattern(n, b * size as u64, size)))
-                .collect();
-            let refs: Vec<(u64, &[u8])> =
-                data.iter().map(|(at, bytes)| (*at, &bytes[..])).collect();
-            file.write_batch(&refs)?;
-            file.sync()?;
-        }
-        Op::Truncate { name, size } => {
-            let file = home.open(name, OpenMode::WRITE)?;
-            file.truncate(*size)?;
-            file.sync()?;
-        }
+        Op::Batch { name, blocks } => write_batch(home, n, name, blocks)?,
+        Op::Truncate { name, size } => then_sync(home, name, |file| file.truncate(*size))?,
         Op::Rename { from, to } => {
             home.rename(from, to)?;
             home.sync_dir(to)?;
@@ -567,15 +550,9 @@ pub(crate) fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_st
             home.rename_with(from, to, RenameFlags::Exchange)?;
             home.sync_dir(to)?;
         }
-        Op::Punch { name, at, len } => {
-            let file = home.open(name, OpenMode::WRITE)?;
-            file.punch(*at, *len)?;
-            file.sync()?;
-        }
+        Op::Punch { name, at, len } => then_sync(home, name, |file| file.punch(*at, *len))?,
         Op::Zero { name, at, len } => {
-            let file = home.open(name, OpenMode::WRITE)?;
-            file.zero(*at, *len, false)?;
-            file.sync()?;
+            then_sync(home, name, |file| file.zero(*at, *len, false))?;
         }
         Op::Allocate { name, len } => home.open(name, OpenMode::WRITE)?.allocate(0, *len, true)?,
         Op::SetTime { name } => {
@@ -590,14 +567,7 @@ pub(crate) fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_st
             home.unlink(name)?;
             home.sync_dir(name)?;
         }
-        Op::Read { name } => {
-            let file = home.open(name, OpenMode::WRITE)?;
-            let mut bytes = vec![0; block_size(name)];
-            let mut at = 0;
-            while file.read(at, &mut bytes)? > 0 {
-                at += bytes.len() as u64;
-            }
-        }
+        Op::Read { name } => read_all_of(home, name)?,
         Op::Destage { name } => {
             home.destage(Some(Path::new(name)))?;
         }
@@ -616,14 +586,7 @@ pub(crate) fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_st
         | Op::ClockBack
         | Op::DestageFails { .. } => {}
         Op::Names(op) => names::execute(home, n, op)?,
-        Op::Lend { name } => {
-            let file = home.open(name, OpenMode::WRITE)?;
-            assert!(
-                file.lend()?.is_some(),
-                "{name} is not lent: {:?}",
-                home.stats().lending.refused
-            );
-        }
+        Op::Lend { name } => lend(home, name)?,
         Op::KernelWrite { name, at, len } => {
             let lent = home.open(name, OpenMode::WRITE)?.lend()?.expect("it can be lent");
             testing::kernel_write(&lent, *at, &pattern(n, *at, *len)).expect("the medium has room");
@@ -633,6 +596,47 @@ pub(crate) fn execute_on(home: &AttachedHome, n: usize, op: &Op) -> tiersmith_st
             home.grow("fast")?;
         }
         Op::Attach | Op::Reopen | Op::Detach => unreachable!("handled by the run"),
+    }
+    Ok(())
+}
+
+fn lend(home: &AttachedHome, name: &str) -> tiersmith_store::Result<()> {
+    let file = home.open(name, OpenMode::WRITE)?;
+    assert!(file.lend()?.is_some(), "{name} is not lent: {:?}", home.stats().lending.refused);
+    Ok(())
+}
+
+fn then_sync(
+    home: &AttachedHome,
+    name: &str,
+    change: impl FnOnce(&File) -> tiersmith_store::Result<()>,
+) -> tiersmith_store::Result<()> {
+    let file = home.open(name, OpenMode::WRITE)?;
+    change(&file)?;
+    file.sync()
+}
+
+fn write_batch(
+    home: &AttachedHome,
+    n: usize,
+    name: &str,
+    blocks: &[u64],
+) -> tiersmith_store::Result<()> {
+    let file = home.open(name, OpenMode::WRITE)?;
+    let size = block_size(name);
+    let data: Vec<(u64, Vec<u8>)> =
+        blocks.iter().map(|b| (b * size as u64, pattern(n, b * size as u64, size))).collect();
+    let refs: Vec<(u64, &[u8])> = data.iter().map(|(at, bytes)| (*at, &bytes[..])).collect();
+    file.write_batch(&refs)?;
+    file.sync()
+}
+
+fn read_all_of(home: &AttachedHome, name: &str) -> tiersmith_store::Result<()> {
+    let file = home.open(name, OpenMode::WRITE)?;
+    let mut bytes = vec![0; block_size(name)];
+    let mut at = 0;
+    while file.read(at, &mut bytes)? > 0 {
+        at += bytes.len() as u64;
     }
     Ok(())
 }

@@ -102,51 +102,82 @@ fn assert_accounts(place: &Place, spec: &TierSpec, attached: AttachedHome) {
     attached.detach().unwrap();
 }
 
+/// Blocks of the file that all share, and who writes every so manieth.
+const SHARED_BLOCKS: u64 = 256;
+const WRITERS: u64 = 3;
+
+/// Reads blocks until it is stopped, by copy and by reference, and counts both.
+fn read_whole(
+    file: &File,
+    acked: &[AtomicU64],
+    stop: &AtomicBool,
+    [reads, refs]: [&AtomicU64; 2],
+    mut rng: fastrand::Rng,
+) {
+    let mut seen = [0; SHARED_BLOCKS as usize];
+    let mut bytes = vec![0; BLOCK];
+    while !stop.load(SeqCst) {
+        let block = rng.u64(..SHARED_BLOCKS);
+        let least = acked[block as usize].load(SeqCst).max(seen[block as usize]);
+        let at = block * BLOCK as u64;
+        let found = if rng.bool() {
+            assert_eq!(file.read(at, &mut bytes).unwrap(), BLOCK);
+            reads.fetch_add(1, SeqCst);
+            version(block, &bytes)
+        } else if let Some(view) = file.read_ref(at) {
+            refs.fetch_add(1, SeqCst);
+            let found = version(block, &view);
+            std::thread::yield_now();
+            assert_eq!(version(block, &view), found, "a reference changed under its reader");
+            found
+        } else {
+            continue;
+        };
+        assert!(found >= least, "block {block}: version {found} after {least} was acknowledged");
+        seen[block as usize] = found;
+    }
+}
+
+/// Writes the blocks of one writer, one by one and in batches.
+fn write_own(file: &File, acked: &[AtomicU64], writer: u64, mut rng: fastrand::Rng) {
+    for version in 1..place::times(1500) {
+        let mut own: Vec<u64> = (0..1 + rng.u64(..3))
+            .map(|_| rng.u64(..SHARED_BLOCKS / WRITERS) * WRITERS + writer)
+            .collect();
+        own.sort_unstable();
+        own.dedup();
+        let data: Vec<Vec<u8>> = own.iter().map(|b| stamped(*b, version)).collect();
+        if own.len() > 1 {
+            let at = |b: &u64| b * BLOCK as u64;
+            let batch: Vec<_> = own.iter().zip(&data).map(|(b, d)| (at(b), &d[..])).collect();
+            file.write_batch(&batch).unwrap();
+        } else {
+            file.write(own[0] * BLOCK as u64, &data[0]).unwrap();
+        }
+        own.iter().for_each(|b| acked[*b as usize].store(version, SeqCst));
+    }
+}
+
 #[test]
 fn readers_of_one_file_see_whole_blocks_at_least_as_new_as_acknowledged() {
-    const BLOCKS: u64 = 256;
-    const WRITERS: u64 = 3;
     let (place, spec) = small_place();
     let attached = open(&place, &spec, true);
     let file = attached.open("a.d8", OpenMode::CREATE).unwrap();
-    file.extend(BLOCKS * BLOCK as u64).unwrap();
-    let acked: Vec<AtomicU64> = (0..BLOCKS).map(|_| AtomicU64::new(0)).collect();
+    file.extend(SHARED_BLOCKS * BLOCK as u64).unwrap();
+    let acked: Vec<AtomicU64> = (0..SHARED_BLOCKS).map(|_| AtomicU64::new(0)).collect();
     let (stop, reads, refs) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     let seed = place::seed();
     std::thread::scope(|scope| {
         for reader in 0..2 {
             let (file, acked, stop, reads, refs) = (&file, &acked, &stop, &reads, &refs);
             scope.spawn(move || {
-                let mut rng = fastrand::Rng::with_seed(seed ^ reader);
-                let mut seen = [0; BLOCKS as usize];
-                let mut bytes = vec![0; BLOCK];
-                while !stop.load(SeqCst) {
-                    let block = rng.u64(..BLOCKS);
-                    let least = acked[block as usize].load(SeqCst).max(seen[block as usize]);
-                    let at = block * BLOCK as u64;
-                    let found = if rng.bool() {
-                        assert_eq!(file.read(at, &mut bytes).unwrap(), BLOCK);
-                        reads.fetch_add(1, SeqCst);
-                        version(block, &bytes)
-                    } else if let Some(view) = file.read_ref(at) {
-                        refs.fetch_add(1, SeqCst);
-                        let found = version(block, &view);
-                        std::thread::yield_now();
-                        assert_eq!(
-                            version(block, &view),
-                            found,
-                            "a reference changed under its reader"
-                        );
-                        found
-                    } else {
-                        continue;
-                    };
-                    assert!(
-                        found >= least,
-                        "block {block}: version {found} after {least} was acknowledged"
-                    );
-                    seen[block as usize] = found;
-                }
+                read_whole(
+                    file,
+                    acked,
+                    stop,
+                    [reads, refs],
+                    fastrand::Rng::with_seed(seed ^ reader),
+                );
             });
         }
         scope.spawn(|| {
@@ -166,24 +197,7 @@ fn readers_of_one_file_see_whole_blocks_at_least_as_new_as_acknowledged() {
             for writer in 0..WRITERS {
                 let (file, acked) = (&file, &acked);
                 writers.spawn(move || {
-                    let mut rng = fastrand::Rng::with_seed(seed ^ writer << 32);
-                    for version in 1..place::times(1500) {
-                        let mut own: Vec<u64> = (0..1 + rng.u64(..3))
-                            .map(|_| rng.u64(..BLOCKS / WRITERS) * WRITERS + writer)
-                            .collect();
-                        own.sort_unstable();
-                        own.dedup();
-                        let data: Vec<Vec<u8>> = own.iter().map(|b| stamped(*b, version)).collect();
-                        if own.len() > 1 {
-                            let at = |b: &u64| b * BLOCK as u64;
-                            let batch: Vec<_> =
-                                own.iter().zip(&data).map(|(b, d)| (at(b), &d[..])).collect();
-                            file.write_batch(&batch).unwrap();
-                        } else {
-                            file.write(own[0] * BLOCK as u64, &data[0]).unwrap();
-                        }
-                        own.iter().for_each(|b| acked[*b as usize].store(version, SeqCst));
-                    }
+                    write_own(file, acked, writer, fastrand::Rng::with_seed(seed ^ writer << 32));
                 });
             }
         });
@@ -195,7 +209,7 @@ fn readers_of_one_file_see_whole_blocks_at_least_as_new_as_acknowledged() {
         }
     });
     let all = place::contents(&file);
-    for block in 0..BLOCKS {
+    for block in 0..SHARED_BLOCKS {
         let found = version(block, &all[block as usize * BLOCK..][..BLOCK]);
         assert_eq!(found, acked[block as usize].load(SeqCst), "block {block} at the end");
     }
