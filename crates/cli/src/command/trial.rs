@@ -17,7 +17,7 @@ use tiersmith_lab::trial::alone::Alone;
 use tiersmith_lab::trial::found;
 use tiersmith_lab::trial::journal::{End, Goal, Journal, Room};
 use tiersmith_lab::trial::page::{PAGE, TEXT};
-use tiersmith_lab::trial::plan::{Found, Wishes};
+use tiersmith_lab::trial::plan::{Found, Loses, Plan, Step, Wishes};
 use tiersmith_lab::trial::{self, run};
 
 use super::awr::length;
@@ -40,6 +40,10 @@ const LENGTH: Duration = Duration::from_secs(1800);
 /// Of a SQLite file no server is stopped: LOAD runs on the file as it is, and with its directory
 /// attached.
 ///
+/// With --on-copy DIR the database (PostgreSQL) is left alone: it makes a copy of itself into DIR
+/// while it runs, a server of its own is started on that, and LOAD runs there, plain and attached.
+/// Afterwards the copy is removed. That needs neither root nor a service manager.
+///
 /// Look first with --check: it touches nothing. Every step is in a journal before it is taken, and
 /// the steps are taken by a process that does not need your terminal. Ctrl-C brings the plain
 /// database back.
@@ -55,6 +59,8 @@ Examples:
   sysbench oltp_read_write --time=600 run
   tiersmith trial redis://127.0.0.1:6379 --fast /mnt/nvme --for 10m
   tiersmith trial app.db --fast /mnt/nvme -- ./load.sh
+  tiersmith trial postgresql:///shop --fast /mnt/nvme --on-copy /srv/copy -- pgbench -T 60 -c 8
+  tiersmith trial postgresql:///shop --fast /dev/shm --emulate --on-copy /srv/copy -- ./load.sh
   tiersmith trial --resume          it was killed, or the machine restarted: go on
   tiersmith trial --undo            or bring the plain database back
 
@@ -75,6 +81,17 @@ pub(crate) struct Trial {
     #[arg(long = "for", value_name = "TIME", value_parser = length, requires = "url",
     allow_hyphen_values = true)]
     period: Option<Duration>,
+    /// Try it on a copy of the database in DIR, which is empty or not there yet. LOAD is needed:
+    /// PGHOST, PGPORT, PGUSER, PGDATABASE and TIERSMITH_URL tell it where the copy is. With --keep
+    /// the copy stays, attached
+    #[arg(long, value_name = "DIR", requires = "url")]
+    on_copy: Option<PathBuf>,
+    /// With --on-copy: let any file stand for persistent memory; every figure says EMULATED
+    #[arg(long, requires = "url")]
+    emulate: bool,
+    /// With --on-copy: the fast storage does not survive a power cut, and gets clean copies only
+    #[arg(long, requires = "url", conflicts_with = "emulate")]
+    volatile: bool,
     /// Only say what would be done, and what speaks against it
     #[arg(long, requires = "url")]
     check: bool,
@@ -143,23 +160,14 @@ impl Trial {
         if let Some(unread) = unread.into_iter().next() {
             return Err(unread.into());
         }
-        let given = self.load.is_empty().then_some(LENGTH);
-        let period = self.period.or(given);
-        let mut found = found::look(&Wishes {
-            url: url.clone(),
-            fast: fast.clone(),
-            size: self.size,
-            length_ms: period.map(milliseconds),
-            patience_ms: self.patience.map(milliseconds),
-            load: self.load.clone(),
-            keep: self.keep,
-            commands: self.stop.clone().zip(self.start.clone()),
-        })?;
+        let mut found = found::look(&self.wishes(url, fast))?;
         // A server would be stopped; who has a SQLite file open is nobody's to end.
         let home = found.plan.home.0.clone();
-        if state.starts_with(&home) {
+        let dir = found.plan.copy.as_ref().map_or(&home, |copy| &copy.dir.0);
+        if state.starts_with(dir) {
+            let becomes = if dir == &home { "moved aside" } else { "removed" };
             found.refusals.push(format!(
-                "the trial's own files would be in {}, which is moved aside; give another --state",
+                "the trial's own files would be in {}, which is {becomes}; give another --state",
                 messages::path(&state)
             ));
         }
@@ -178,7 +186,7 @@ impl Trial {
         if !found.refusals.is_empty() {
             return Err(Error::Usage(format!(
                 "cannot begin a trial of {}: {}. Nothing was changed",
-                messages::path(&found.plan.home.0),
+                subject(&found.plan),
                 found.refusals.join("; ")
             )));
         }
@@ -189,6 +197,26 @@ impl Trial {
         let now = u64::try_from(now.as_millis()).unwrap_or(0);
         let room = Room::make(&state, &Journal::new(found.plan), now)?;
         self.follow(&room)
+    }
+
+    fn wishes(&self, url: &str, fast: &Path) -> Wishes {
+        let given = self.load.is_empty().then_some(LENGTH);
+        Wishes {
+            url: url.to_owned(),
+            fast: fast.to_path_buf(),
+            size: self.size,
+            length_ms: self.period.or(given).map(milliseconds),
+            patience_ms: self.patience.map(milliseconds),
+            load: self.load.clone(),
+            keep: self.keep,
+            commands: self.stop.clone().zip(self.start.clone()),
+            on_copy: self.on_copy.clone(),
+            loses: match (self.emulate, self.volatile) {
+                (true, _) => Some(Loses::Emulated),
+                (_, true) => Some(Loses::Volatile),
+                _ => None,
+            },
+        }
     }
 
     fn tell(&self, found: &Found) -> Result<Outcome> {
@@ -270,20 +298,14 @@ impl Trial {
         } else {
             let why = journal.why.as_ref().map(|why| format!(" ({})", messages::line(why)));
             let why = why.unwrap_or_default();
-            let runs = if journal.plan.has_server() { " and runs" } else { "" };
-            let kept = if runs.is_empty() { "" } else { ", and the database runs" };
+            let stands = stands(&journal.plan, end);
             print(&match end {
-                End::Plain => format!(
-                    "measured{why}; the database is plain again{runs}\n\n{}page: {}\n",
+                End::Plain | End::Kept => format!(
+                    "measured{why}; {stands}\n\n{}page: {}\n",
                     first_section(&room.read_text(TEXT).unwrap_or_default()),
                     page.display()
                 ),
-                End::Kept => format!(
-                    "measured{why}; the tier stays attached{kept}\n\n{}page: {}\n",
-                    first_section(&room.read_text(TEXT).unwrap_or_default()),
-                    page.display()
-                ),
-                End::Undone => format!("not measured{why}; the database is plain{runs}\n"),
+                End::Undone => format!("not measured{why}; {stands}\n"),
             })?;
         }
         let as_asked =
@@ -301,10 +323,13 @@ impl Trial {
         if self.json {
             print_json(&json!({ "end": null, "step": step, "why": why, "trial": room.path() }))?;
         } else {
+            let undo = match journal.plan.copy {
+                Some(_) => "removes the copy",
+                None => "brings the plain database back",
+            };
             print(&format!(
                 "the trial is not over: {}, at the step `{step}`. `tiersmith trial --resume` goes \
-                 on, `tiersmith trial \
-                 --undo` brings the plain database back; its journal and log are in {}\n",
+                 on, `tiersmith trial --undo` {undo}; its journal and log are in {}\n",
                 messages::line(&why),
                 room.path().display()
             ))?;
@@ -337,7 +362,11 @@ fn runner(dir: &Path) -> Result<Outcome> {
 fn tell_steps(journal: &Journal, told: usize) -> Result<usize> {
     let mut lines = Vec::new();
     for taken in &journal.taken {
-        lines.push(format!("{:<12} {}\n", taken.step.name(), taken.step.text()));
+        let what = match taken.step {
+            Step::Undo if journal.plan.copy.is_some() => Step::Remove.text(),
+            step => step.text(),
+        };
+        lines.push(format!("{:<12} {what}\n", taken.step.name()));
         if let Some(said) = &taken.said {
             lines.push(format!("{:<12} failed: {}\n", "", messages::line(said)));
         }
@@ -348,14 +377,40 @@ fn tell_steps(journal: &Journal, told: usize) -> Result<usize> {
     Ok(lines.len())
 }
 
+/// How the database stands when a trial is over, for people.
+fn stands(plan: &Plan, end: End) -> String {
+    let runs = |text: &'static str| if plan.has_server() { text } else { "" };
+    match (end, plan.copy.is_some()) {
+        (End::Plain, false) => format!("the database is plain again{}", runs(" and runs")),
+        (End::Kept, false) => {
+            format!("the tier stays attached{}", runs(", and the database runs"))
+        }
+        (End::Undone, false) => format!("the database is plain{}", runs(" and runs")),
+        (End::Plain, true) => "the copy is removed, and the database was not touched".to_owned(),
+        (End::Kept, true) => {
+            "the copy stays, attached, and its server runs; the database was not touched".to_owned()
+        }
+        (End::Undone, true) => "no copy is left, and the database was not touched".to_owned(),
+    }
+}
+
+/// What a trial is of, for people.
+fn subject(plan: &Plan) -> String {
+    match &plan.copy {
+        Some(copy) => messages::line(&copy.of),
+        None => messages::path(&plan.home.0),
+    }
+}
+
 /// What was found before anything is touched, for people.
 fn text(found: &Found) -> String {
     let plan = &found.plan;
-    let mut out = format!(
-        "{}: a trial with {}\n",
-        messages::path(&plan.home.0),
-        messages::path(&plan.fast.0)
-    );
+    let on_copy = plan
+        .copy
+        .as_ref()
+        .map_or_else(String::new, |copy| format!(" on a copy in {}", messages::path(&copy.dir.0)));
+    let mut out =
+        format!("{}: a trial{on_copy} with {}\n", subject(plan), messages::path(&plan.fast.0));
     for (what, lines) in
         [("", &found.notes), ("warning: ", &found.warnings), ("REFUSED: ", &found.refusals)]
     {

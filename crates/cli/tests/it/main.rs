@@ -45,6 +45,7 @@ mod study_kv;
 mod systemd;
 mod top;
 mod trial;
+mod trial_copy;
 mod trial_elsewhere;
 mod trial_sqlite;
 mod trial_target;

@@ -12,20 +12,21 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Access;
 use tiersmith_awr::figure;
 use tiersmith_awr::sources::Address;
 
 use super::plan::{Database, Found, Plan, Service, Wishes, ask};
 use super::service::Running;
 use super::which::Which;
-use super::{answering, redis, service, sqlite};
+use super::{answering, copy, redis, service, sqlite};
 use crate::ByteSize;
 use crate::error::{Error, Result};
 
 /// `statfs(2)`: file systems in memory.
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6u32 as i64];
 /// What `tiersmith attach` makes without a size.
-const SIZE_DEFAULT: ByteSize = ByteSize(1 << 30);
+pub(super) const SIZE_DEFAULT: ByteSize = ByteSize(1 << 30);
 /// Programs that copy a database, cut as the kernel cuts names.
 const BACKUPS: [&str; 9] = [
     "pg_basebackup",
@@ -46,6 +47,20 @@ const TABLESPACES_MAX: usize = 10_000;
 /// # Errors
 /// The database cannot be asked, is not on this machine, or is not the caller's to stop.
 pub fn look(wishes: &Wishes) -> Result<Found> {
+    if let Some(dir) = &wishes.on_copy {
+        return copy::look(wishes, dir);
+    }
+    if let Some(loses) = wishes.loses {
+        return Err(Error::Setting {
+            setting: "the tier",
+            value: loses.option().into(),
+            reason:
+                "a trial of the database itself takes persistent storage only, such as PMEM or \
+                     a disk, so that a power cut costs nothing; add --on-copy DIR to try this on a \
+                     copy, or leave it out"
+                    .into(),
+        });
+    }
     if sqlite::is_path(&wishes.url) {
         let mut found = sqlite::plan(wishes)?;
         found.look_at_home();
@@ -163,13 +178,7 @@ impl Found {
             )),
             None => {}
         }
-        if !Path::new("/dev/fuse").exists() {
-            self.refusals.push(
-                "there is no /dev/fuse, and a database is attached by a FUSE mount; load the \
-                 module fuse"
-                    .into(),
-            );
-        }
+        self.look_for_fuse();
         let links = |of: &Path| {
             let entries = fs::read_dir(of).into_iter().flatten().take(TABLESPACES_MAX);
             entries
@@ -193,7 +202,26 @@ impl Found {
         }
     }
 
-    fn look_at_fast(&mut self, size: ByteSize) {
+    pub(super) fn look_for_fuse(&mut self) {
+        let device = Path::new("/dev/fuse");
+        let both = Access::READ_OK | Access::WRITE_OK;
+        if !device.exists() {
+            self.refusals.push(
+                "there is no /dev/fuse, and a database is attached by a FUSE mount; load the \
+                 module fuse"
+                    .into(),
+            );
+        } else if rustix::fs::access(device, both).is_err() {
+            self.refusals.push(
+                "/dev/fuse is closed to this user, and a database is attached by a FUSE mount; \
+                 allow everybody (chmod 666 /dev/fuse, as most systems have it), or run this as \
+                 root"
+                    .into(),
+            );
+        }
+    }
+
+    pub(super) fn look_at_fast(&mut self, size: ByteSize) {
         let fast = self.plan.fast.0.clone();
         let shown = fast.display();
         if fast.starts_with(&self.plan.home.0) {
@@ -214,13 +242,14 @@ impl Found {
         if !about.is_dir() && !about.is_file() {
             return;
         }
-        if let Ok(system) = rustix::fs::statfs(&fast)
-            && IN_MEMORY.contains(&{ system.f_type })
-        {
+        if is_in_memory(&fast) && self.plan.loses.is_none() {
+            let or = match self.plan.copy {
+                Some(_) => ", or say --emulate (it stands for persistent memory) or --volatile",
+                None => "",
+            };
             self.refusals.push(format!(
                 "{shown} is in memory, and a power cut would lose what was acknowledged; give \
-                 storage that \
-                 is persistent, such as PMEM or a directory on a disk"
+                 storage that is persistent, such as PMEM or a directory on a disk{or}"
             ));
         }
         if let Ok(room) = rustix::fs::statvfs(&fast) {
@@ -233,7 +262,9 @@ impl Found {
                 ));
             }
         }
-        if fs::metadata(&self.plan.home.0).is_ok_and(|home| home.dev() == about.dev()) {
+        // A home that is not there yet will be of the file system that it is made on.
+        let there = self.plan.home.0.ancestors().find_map(|above| fs::metadata(above).ok());
+        if there.is_some_and(|home| home.dev() == about.dev()) {
             self.warnings.push(format!(
                 "{shown} is on the database's own file system: the trial shows how it works, not \
                  what faster \
@@ -332,6 +363,11 @@ impl Found {
                 .to_owned(),
         ];
     }
+}
+
+/// Whether a path is of a file system in memory.
+pub(super) fn is_in_memory(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_ok_and(|system| IN_MEMORY.contains(&{ system.f_type }))
 }
 
 /// What to do about a home that has a tier already.

@@ -346,7 +346,8 @@ fn name_of(unix_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::plan::Service;
+    use crate::trial::copy::OnCopy;
+    use crate::trial::plan::{Loses, Service};
     use crate::trial::which::Which;
     use std::os::unix::fs::PermissionsExt;
 
@@ -363,6 +364,16 @@ mod tests {
             keep: false,
             patience_ms: Some(7),
             service: Service::Commands { stop: "stop it".into(), start: "start it".into() },
+            loses: Some(Loses::Emulated),
+            copy: Some(OnCopy {
+                of: "postgresql:///postgres".into(),
+                dir: Path::new("/data/copy").into(),
+                is_made: true,
+                mark: "0123".into(),
+                program: Path::new("/usr/bin/pg_basebackup").into(),
+                user: "app".into(),
+                database: "shop".into(),
+            }),
         })
     }
 

@@ -7,6 +7,7 @@
 //! | `plan.rs` | what will be done, as data |
 //! | `journal.rs` | the trial's directory: the plan and every step, durable before it is taken |
 //! | `alone.rs` | one trial at a time works on a database |
+//! | `copy/` | a copy of the database, for a trial that leaves the database alone |
 //! | `answering.rs` | that the server which answers is the one here |
 //! | `run.rs` | takes the steps, and goes back |
 //! | `redis.rs` | what Redis keeps on storage, and what a stop of it could lose |
@@ -25,6 +26,7 @@
 
 pub mod alone;
 mod answering;
+pub mod copy;
 pub mod found;
 pub mod journal;
 pub mod page;

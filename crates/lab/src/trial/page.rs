@@ -3,12 +3,15 @@
 //!
 //! Deliberately absent: what the figures of the comparison mean (crate `awr`).
 
+use tiersmith_awr::sources::Address;
 use tiersmith_awr::{
     AnyRepository, Cell, Interval, Item, Report, Section, Table, compare, figure, render, statistic,
 };
 
+use super::copy::OnCopy;
 use super::journal::{Journal, Room};
 use super::plan::Step;
+use super::service::quoted;
 use crate::error::{Error, Result};
 
 /// Waits of the mount that are listed.
@@ -37,6 +40,7 @@ pub(super) fn write(room: &Room, journal: &Journal) -> Result<()> {
         section.items.push(Item::Table(run_time(&before, &after)));
         section.items.push(Item::Table(waits(&mount)));
     }
+    section.items.extend(copied(journal).map(Item::Text));
     section.items.extend(tier(room).map(Item::Text));
     section.items.extend(ways(journal).into_iter().map(Item::Text));
     report.sections.insert(0, section);
@@ -182,8 +186,39 @@ fn tier(room: &Room) -> Option<String> {
     Some(format!("On the tier at the end of the second period: {}.", all.join("; ")))
 }
 
+/// What the periods are of, if it is not the database itself.
+fn copied(journal: &Journal) -> Option<String> {
+    let copy = journal.plan.copy.as_ref()?;
+    let of = Address::parse(&copy.of).map_or_else(|_| String::new(), |of| of.shown());
+    Some(format!(
+        "Both periods are of a copy of {of} in {}, under the load of the trial alone; both began \
+         with a server that had just been started.",
+        copy.dir.0.display()
+    ))
+}
+
+/// How to try a copy's tier on the database itself, or how to end the copy.
+fn ways_of_copy(journal: &Journal, copy: &OnCopy) -> Vec<String> {
+    let (home, dir) = (journal.plan.home.0.display(), copy.dir.0.display());
+    match journal.plan.keep {
+        true => vec![format!(
+            "The copy stays, attached, and its server runs: {}. To end it: kill -INT $(head -n 1 \
+             {home}/postmaster.pid), then tiersmith detach {home}, then rm -r {dir}.",
+            journal.plan.url
+        )],
+        false => vec![format!(
+            "Nothing was kept: the copy was removed, and the database itself was not touched. To \
+             try persistent storage on that: tiersmith trial {} --fast PATH.",
+            quoted(&copy.of)
+        )],
+    }
+}
+
 /// How to keep it, and how to undo it.
 fn ways(journal: &Journal) -> Vec<String> {
+    if let Some(copy) = &journal.plan.copy {
+        return ways_of_copy(journal, copy);
+    }
     let (home, fast) = (journal.plan.home.0.display(), journal.plan.fast.0.display());
     let size = journal.plan.size.iter().map(|size| format!(" --size {size}")).collect::<String>();
     let stop = if journal.plan.has_server() { "stop the server" } else { "close the database" };

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tiersmith_awr::sources::{self, Address, Asking, Product, Surroundings};
 use tiersmith_dir::PathText;
 
+use super::copy::OnCopy;
 use super::which::Which;
 use crate::ByteSize;
 use crate::error::Result;
@@ -41,6 +42,30 @@ pub struct Wishes {
     pub patience_ms: Option<u64>,
     /// The commands that stop and start the server.
     pub commands: Option<(String, String)>,
+    /// The directory of a copy that it is tried on; nothing: on the database itself.
+    pub on_copy: Option<PathBuf>,
+    /// What the user says of fast storage that does not survive a power cut.
+    pub loses: Option<Loses>,
+}
+
+/// What a tier is that a power cut takes away: only a copy of a database is tried on one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loses {
+    /// It stands for persistent memory, and every figure says so.
+    Emulated,
+    /// It keeps clean copies only.
+    Volatile,
+}
+
+impl Loses {
+    /// The option of `tiersmith attach`.
+    pub fn option(self) -> &'static str {
+        match self {
+            Loses::Emulated => "--emulate",
+            Loses::Volatile => "--volatile",
+        }
+    }
 }
 
 /// What was found, and what would be done.
@@ -136,15 +161,23 @@ pub struct Plan {
     pub patience_ms: Option<u64>,
     /// How the server is stopped and started.
     pub service: Service,
+    /// What the tier is, if a power cut takes it away.
+    #[serde(default)]
+    pub loses: Option<Loses>,
     /// Which directory its home is.
     #[serde(default)]
     pub home_is: Option<Which>,
+    /// The copy that address and home are of, if they are not the database's own.
+    #[serde(default)]
+    pub copy: Option<OnCopy>,
 }
 
 /// A step. Each is recorded before it is taken, and can be taken again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
+    /// Make a copy of the database.
+    Copy,
     /// Record the plain database.
     Baseline,
     /// Stop the server.
@@ -161,9 +194,11 @@ pub enum Step {
     Detach,
     /// Start the server on the plain directory.
     StartAgain,
+    /// Take the copy away.
+    Remove,
     /// Write the page.
     Report,
-    /// Bring the plain database back, from wherever the trial is.
+    /// Bring the plain database back, or take the copy away, from wherever the trial is.
     Undo,
 }
 
@@ -171,6 +206,7 @@ impl Step {
     /// As in the journal.
     pub fn name(self) -> &'static str {
         match self {
+            Step::Copy => "copy",
             Step::Baseline => "baseline",
             Step::Stop => "stop",
             Step::Attach => "attach",
@@ -179,6 +215,7 @@ impl Step {
             Step::StopAgain => "stop-again",
             Step::Detach => "detach",
             Step::StartAgain => "start-again",
+            Step::Remove => "remove",
             Step::Report => "report",
             Step::Undo => "undo",
         }
@@ -187,6 +224,7 @@ impl Step {
     /// What happens, for people.
     pub fn text(self) -> &'static str {
         match self {
+            Step::Copy => "copy the database, which goes on undisturbed",
             Step::Baseline => "record the database as it is",
             Step::Stop => "stop the server",
             Step::Attach => "attach the fast storage",
@@ -195,6 +233,7 @@ impl Step {
             Step::StopAgain => "stop the server",
             Step::Detach => "detach the fast storage",
             Step::StartAgain => "start the server as it was",
+            Step::Remove => "stop the copy, and remove it",
             Step::Report => "compare the two periods",
             Step::Undo => "bring the plain database back",
         }
@@ -255,15 +294,19 @@ impl Plan {
             keep: wishes.keep,
             patience_ms: wishes.patience_ms,
             service,
+            loses: wishes.loses,
             home_is: None,
+            copy: None,
         }
     }
 
     /// The steps of the whole trial, in order.
     pub fn steps(&self) -> Vec<Step> {
-        let mut steps = vec![Step::Baseline, Step::Stop, Step::Attach, Step::Start, Step::Measure];
+        let mut steps: Vec<Step> = self.copy.iter().map(|_| Step::Copy).collect();
+        steps.extend([Step::Baseline, Step::Stop, Step::Attach, Step::Start, Step::Measure]);
         if !self.keep {
-            steps.extend([Step::StopAgain, Step::Detach, Step::StartAgain]);
+            let last = if self.copy.is_some() { Step::Remove } else { Step::StartAgain };
+            steps.extend([Step::StopAgain, Step::Detach, last]);
         }
         steps.push(Step::Report);
         if !self.has_server() {

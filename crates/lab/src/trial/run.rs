@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | it records | runs | `--resume` records again, `--undo` detaches if there is something attached |
 //! | it stops, attaches, detaches or starts | may be stopped; its directory is plain or attached | either goes on from there |
+//! | it makes or removes a copy | was not touched | `--resume` makes the copy again, `--undo` removes it |
 //!
 //! Invariants: the server is stopped before its directory is attached or detached; a step that
 //! fails leads back to the plain database, and if that cannot be had, to the server running on the
@@ -30,6 +31,7 @@ use super::page;
 use super::plan::{Database, Service, Step};
 use super::redis;
 use super::service::{self, Wanted};
+use super::which::Which;
 use crate::error::{During, Error, Result};
 use crate::process::{Process, log_end_at};
 
@@ -125,12 +127,23 @@ impl Runner<'_> {
         if !self.journal.plan.has_server() {
             return format!("{home} is {directory}");
         }
+        if self.journal.plan.copy.is_some() && !self.has_home() {
+            return "the database was not touched, and there is no copy of it".to_owned();
+        }
         let server = match service::processes_in(&self.journal.plan.home.0).is_empty() {
             true => "no server runs in it",
             false if matches!(self.answers(), Ok(true)) => "the server runs and answers",
             false => "a server runs in it and does not answer",
         };
-        format!("{home} is {directory}, and {server}")
+        let original =
+            self.journal.plan.copy.as_ref().map_or("", |_| "; the database itself was not touched");
+        format!("{home} is {directory}, and {server}{original}")
+    }
+
+    /// Whether there is something at the home's path; one that cannot be looked at is there.
+    fn has_home(&self) -> bool {
+        let home = self.journal.plan.home.0.symlink_metadata();
+        !home.is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
     }
 
     fn end(&mut self, end: End) -> Result<()> {
@@ -157,8 +170,8 @@ impl Runner<'_> {
         }
     }
 
-    /// What a killed process of this trial had started: a recording is ended, anything else
-    /// awaited.
+    /// What a killed process of this trial had started: a recording and a copy are ended, anything
+    /// else awaited.
     fn end_helper(&self) -> Result<()> {
         let Some(last) = self.journal.taken.last() else { return Ok(()) };
         let Some(helper) = last.helper.filter(|helper| !last.done && helper.runs()) else {
@@ -169,7 +182,7 @@ impl Runner<'_> {
         if helper.tree().iter().any(|process| servers.contains(process)) {
             return Ok(());
         }
-        if matches!(last.step, Step::Baseline | Step::Measure) {
+        if matches!(last.step, Step::Copy | Step::Baseline | Step::Measure) {
             helper.kill_tree();
             return Ok(());
         }
@@ -205,6 +218,7 @@ impl Runner<'_> {
 
     fn act(&mut self, step: Step) -> Result<()> {
         match step {
+            Step::Copy => self.copy(),
             Step::Baseline => {
                 self.run_plain()?;
                 self.record("before", step)
@@ -226,7 +240,9 @@ impl Runner<'_> {
             }
             Step::Detach => self.detach(),
             Step::StartAgain => self.run_plain(),
+            Step::Remove => self.remove_copy(),
             Step::Report => page::write(self.room, &self.journal),
+            Step::Undo if self.journal.plan.copy.is_some() => self.remove_copy(),
             Step::Undo => self.undo(),
         }
     }
@@ -237,6 +253,46 @@ impl Runner<'_> {
             self.detach()?;
         }
         self.start()
+    }
+
+    /// A copy of the database, plain, whose server does not run.
+    fn copy(&mut self) -> Result<()> {
+        // One that is not whole is begun again.
+        self.remove_copy()?;
+        let plan = self.journal.plan.clone();
+        let Some(copy) = &plan.copy else { return Ok(()) };
+        copy.prepare(&plan)?;
+        let mut process = self.spawn(copy.making(&plan)?)?;
+        end_here(Step::Copy, "running");
+        let status = self.wait_for(&mut process, "copying the database")?;
+        if !status.success() {
+            let reason = format!("it ended with {status} and said: {}", process.log_end());
+            return Err(self.failed("copying the database", reason));
+        }
+        copy.make_its_own(&plan)?;
+        self.journal.plan.home_is = Some(Which::at(&plan.home.0)?);
+        Ok(())
+    }
+
+    /// No copy, and no server on it.
+    fn remove_copy(&mut self) -> Result<()> {
+        let Some(copy) = self.journal.plan.copy.clone() else { return Ok(()) };
+        if copy.is_there() && self.has_home() {
+            self.stop()?;
+            if self.standing()? != Standing::Plain
+                && let Err(why) = self.detach()
+            {
+                // After a reboot a tier in memory is gone, and what was in it is not needed.
+                let mut command = Command::new(self.program);
+                command.args(["detach", "--force-without-tier"]).arg(&self.journal.plan.home.0);
+                // It fails for what it gives up, too.
+                let _ = self.succeeds(command, "detaching without the tier");
+                if self.standing()? != Standing::Plain {
+                    return Err(why);
+                }
+            }
+        }
+        copy.remove()
     }
 
     fn undo(&mut self) -> Result<()> {
@@ -354,7 +410,11 @@ impl Runner<'_> {
             let failed = failed && service::processes_in(&home).is_empty();
             if failed || gone || refused || began.elapsed() > until {
                 let how = self.how(ended);
-                let log = log_end_at(&self.room.path_of("log"));
+                // What the server of a copy says goes with the copy.
+                let log = match &self.journal.plan.copy {
+                    Some(copy) => copy.log_end(),
+                    None => log_end_at(&self.room.path_of("log")),
+                };
                 let reason = format!(
                     "it does not answer: {why}; the command to start it: {how}; it printed: {log}"
                 );
@@ -433,6 +493,7 @@ impl Runner<'_> {
                 }
                 command.arg("--fast").arg(&plan.fast.0);
                 command.args(plan.size.iter().flat_map(|size| ["--size", size]));
+                command.args(plan.loses.iter().map(|loses| loses.option()));
                 // A snapshot of Redis and a SQLite file may be called anything.
                 command.args(plan.profile()?.iter().flat_map(|name| ["--profile", name]));
             }
@@ -502,20 +563,11 @@ impl Runner<'_> {
         if !plan.load.is_empty() {
             command.arg("--").args(&plan.load).current_dir(&plan.directory.0);
         }
+        if let Some(copy) = &plan.copy {
+            copy.tell(&mut command);
+        }
         let mut process = self.spawn(command)?;
-        let status = loop {
-            if let Some(status) = process.ended() {
-                break status;
-            }
-            if self.room.undo_is_asked() {
-                process.signal(Signal::TERM);
-                if process.wait(END).is_none() {
-                    process.kill();
-                }
-                return Err(self.failed("recording", "somebody asked for the way back".into()));
-            }
-            std::thread::sleep(LOOK);
-        };
+        let status = self.wait_for(&mut process, "recording")?;
         // Code 1: the database could not be asked at times, which the page says; or the load
         // failed.
         if status.success() || (plan.load.is_empty() && status.code() == Some(1)) {
@@ -523,6 +575,23 @@ impl Runner<'_> {
         }
         Err(self
             .failed("recording", format!("it ended with {status} and said: {}", process.log_end())))
+    }
+
+    /// Waits for a process, and ends it when the way back is asked for.
+    fn wait_for(&self, process: &mut Process, what: &str) -> Result<ExitStatus> {
+        loop {
+            if let Some(status) = process.ended() {
+                return Ok(status);
+            }
+            if self.room.undo_is_asked() {
+                process.signal(Signal::TERM);
+                if process.wait(END).is_none() {
+                    process.kill();
+                }
+                return Err(self.failed(what, "somebody asked for the way back".into()));
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     fn spawn(&mut self, mut command: Command) -> Result<Process> {

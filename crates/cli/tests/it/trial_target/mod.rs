@@ -45,6 +45,11 @@ impl Target {
         Target::new("postgres", &[])
     }
 
+    /// The same, told more.
+    pub(crate) fn postgres_told(settings: &[(&str, &str)]) -> Option<Target> {
+        Target::new("postgres", settings)
+    }
+
     /// MariaDB, which no unit of systemd runs here: the commands are given.
     pub(crate) fn mariadb() -> Option<Target> {
         Target::new("mariadb", &[])
@@ -186,6 +191,11 @@ impl Target {
     /// What the server answers to a command that changes it.
     pub(crate) fn tell(&self, command: &str) {
         self.client().unwrap().batch(command).unwrap();
+    }
+
+    /// The first figure of its answer.
+    pub(crate) fn ask(&self, question: &str) -> String {
+        self.client().unwrap().table(question).unwrap()[0][0].clone()
     }
 
     /// Whether it answers.
