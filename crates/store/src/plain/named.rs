@@ -87,7 +87,7 @@ fn try_out(dir: &Dir, syncs: bool) -> io::Result<()> {
     }
 }
 
-/// A file whose name is gone already: a kill leaves nothing, or in the moment between an empty file.
+/// A file whose name is gone already. A kill leaves nothing, or in between an empty file.
 fn make_to_try(dir: &Dir) -> io::Result<std::fs::File> {
     // In another container a process may have the same number, and have one there now.
     let mut names = (0..100).map(|n| format!(".tiersmith-try-{}-{n}", std::process::id()));
