@@ -361,7 +361,7 @@ fn log_places<'a>(
     })
 }
 
-/// The uuid of the tier that [`format`] makes with these random numbers.
+/// The uuid of the tier that [`format()`] makes with these random numbers.
 pub(crate) fn uuid_of(random: [u64; 3]) -> [u8; 16] {
     let mut uuid = [0; 16];
     uuid[..8].copy_from_slice(&random[0].to_le_bytes());
