@@ -203,13 +203,42 @@ pub fn command(
     arguments: &[OsString],
     account: Option<&Account>,
 ) -> Result<Command> {
+    command_ended_by("KILL", program, arguments, account)
+}
+
+/// Ends a program with all that it has started, also what is no longer its child, when it is told
+/// to end or its parent has died.
+const WITH_ITS_GROUP: &str = "trap 'kill -9 0' TERM; \"$@\" & wait $!";
+
+/// As [`command`], of a program whose processes do not end with it.
+///
+/// # Errors
+/// `setpriv` is not installed.
+pub(crate) fn command_with_group(
+    program: &Path,
+    arguments: &[OsString],
+    account: Option<&Account>,
+) -> Result<Command> {
+    let mut words: Vec<OsString> = ["-c", WITH_ITS_GROUP, "sh"].map(OsString::from).into();
+    words.push(program.into());
+    words.extend_from_slice(arguments);
+    command_ended_by("TERM", Path::new("/bin/sh"), &words, account)
+}
+
+/// `signal`: what it gets when its parent's thread ends.
+fn command_ended_by(
+    signal: &str,
+    program: &Path,
+    arguments: &[OsString],
+    account: Option<&Account>,
+) -> Result<Command> {
     let setpriv = system_program("setpriv").ok_or_else(|| Error::Target {
         what: format!("starting {}", program.display()),
         database: "setpriv".into(),
         reason: "the program is not on PATH; on Debian: apt-get install util-linux".into(),
     })?;
     let mut command = Command::new(setpriv);
-    command.args(["--pdeathsig", "KILL", "--inh-caps=-all"]);
+    command.args(["--pdeathsig", signal, "--inh-caps=-all"]);
     if let Some(account) = account {
         command.args([
             "--clear-groups",
@@ -395,5 +424,40 @@ mod tests {
         process.kill();
         assert!(tree.iter().all(|process| !process.runs()));
         drop(process);
+    }
+
+    /// As a program that made a copy leaves the process that receives WAL.
+    #[test]
+    fn a_program_with_its_group_ends_with_what_is_no_longer_its_child() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, told) = (dir.path().join("log"), dir.path().join("told"));
+        let script = format!("sleep 600 & echo $! > {0}.new; mv {0}.new {0}; wait", told.display());
+        let words = ["-c".into(), OsString::from(script)];
+        let command = command_with_group(Path::new("/bin/sh"), &words, None).unwrap();
+        let mut process = Process::start(command, &log).unwrap();
+        let began = Instant::now();
+        let child = loop {
+            let pid = fs::read_to_string(&told).ok().and_then(|pid| pid.trim().parse().ok());
+            if let Some(child) = pid.and_then(Identity::of) {
+                break child;
+            }
+            assert!(began.elapsed() < Duration::from_secs(120), "{}", process.log_end());
+            std::thread::sleep(LOOK);
+        };
+        // Its own parent is gone: it is in no tree of the process that was started.
+        let tree = process.identity().tree();
+        let between = tree.iter().find(|one| **one != process.identity() && **one != child);
+        process.signal(Signal::STOP);
+        between.unwrap().signal(Signal::KILL);
+        while process.identity().tree().contains(&child) {
+            std::thread::sleep(LOOK);
+        }
+        process.signal(Signal::TERM);
+        process.signal(Signal::CONT);
+        let ended = Instant::now();
+        while child.runs() && ended.elapsed() < Duration::from_secs(120) {
+            std::thread::sleep(LOOK);
+        }
+        assert!(!child.runs() && process.wait(GONE).is_some());
     }
 }

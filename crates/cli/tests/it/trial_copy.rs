@@ -231,7 +231,7 @@ fn a_check_of_a_trial_on_a_copy_says_what_it_takes_and_makes_nothing() {
     let checked = output(original.trial(&["--check"]).spawn().unwrap(), &["trial --check"]);
     let said = text(&checked);
     assert_eq!(checked.status.code(), Some(0), "{said}");
-    for expected in ["is not stopped", "is read once", "replication slot", "The load runs twice"] {
+    for expected in ["is not stopped", "is read once", "WAL senders", "The load runs twice"] {
         assert!(said.contains(expected), "no `{expected}`: {said}");
     }
     assert!(!original.target.state().exists(), "a check left something");

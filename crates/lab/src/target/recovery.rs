@@ -4,6 +4,7 @@
 //! gone: what was answered before may still be on its way, and a signal takes its time.
 //! **Deliberately absent**: the killing (`server/recover.rs`, `sqlite/recover.rs`).
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -155,17 +156,30 @@ impl Meter {
     /// [`Error::Interrupted`], also after [`Meter::note`].
     pub(crate) fn watch(
         &self,
-        watch: &Watch<'_>,
+        (watch, database): (&Watch<'_>, &Path),
         kill_and_start: impl FnOnce(&mut dyn FnMut()) -> Result<()>,
     ) -> Result<Times> {
-        self.wait_until(self.began + watch.before / 2, watch)?;
+        // Of a load that has yet to open its database, nothing is counted.
+        let limit = Instant::now() + watch.patience;
+        while self.done.load(Ordering::Relaxed) == 0 && Instant::now() < limit && !self.stopped() {
+            self.wait_until(Instant::now() + LOOK, watch)?;
+        }
+        let first = Instant::now();
+        self.wait_until(first + watch.before / 2, watch)?;
         let half = (Instant::now(), self.done.load(Ordering::Relaxed));
-        self.wait_until(self.began + watch.before, watch)?;
+        self.wait_until(first + watch.before, watch)?;
         let done = self.done.load(Ordering::Relaxed) - half.1;
         let before_per_s = done as f64 / half.0.elapsed().as_secs_f64();
         if self.stopped() {
             // The error of a client says why.
             return Err(Error::Interrupted);
+        }
+        if done == 0 {
+            return Err(Error::Target {
+                what: "the load before the kill".into(),
+                database: database.into(),
+                reason: "nothing was done in the second half of it; give more --seconds".into(),
+            });
         }
         self.killed.store(true, Ordering::SeqCst);
         let killed = self.began.elapsed();
@@ -207,7 +221,7 @@ impl Meter {
         &self,
         times: &Times,
         keys: Option<u64>,
-        (watch, database): (&Watch<'_>, &std::path::Path),
+        (watch, database): (&Watch<'_>, &Path),
     ) -> Result<Recovered> {
         let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
         let first = first_answer(&seen, times.killed, times.gone).ok_or_else(|| Error::Target {

@@ -373,6 +373,7 @@ mod tests {
                 program: Path::new("/usr/bin/pg_basebackup").into(),
                 user: "app".into(),
                 database: "shop".into(),
+                reserve: 4 << 30,
             }),
         })
     }

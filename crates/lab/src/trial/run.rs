@@ -26,6 +26,7 @@ use tiersmith_awr::sources::Address;
 
 use super::alone::Alone;
 use super::answering;
+use super::copy::OnCopy;
 use super::journal::{End, Goal, Journal, Room, Taken};
 use super::page;
 use super::plan::{Database, Service, Step};
@@ -277,7 +278,7 @@ impl Runner<'_> {
     /// No copy, and no server on it.
     fn remove_copy(&mut self) -> Result<()> {
         let Some(copy) = self.journal.plan.copy.clone() else { return Ok(()) };
-        if copy.is_there() && self.has_home() {
+        if copy.is_there()? && self.has_home() {
             self.stop()?;
             if self.standing()? != Standing::Plain
                 && let Err(why) = self.detach()
@@ -583,11 +584,13 @@ impl Runner<'_> {
             if let Some(status) = process.ended() {
                 return Ok(status);
             }
-            if self.room.undo_is_asked() {
+            let room = self.journal.plan.copy.as_ref().map_or(Ok(()), OnCopy::has_room);
+            if self.room.undo_is_asked() || room.is_err() {
                 process.signal(Signal::TERM);
                 if process.wait(END).is_none() {
                     process.kill();
                 }
+                room?;
                 return Err(self.failed(what, "somebody asked for the way back".into()));
             }
             std::thread::sleep(LOOK);

@@ -147,7 +147,7 @@ impl ServerTarget {
                 Ok::<_, Error>(Some(Keys { counted, acknowledged }))
             };
             let mut keys = None;
-            let watched = shared.meter.watch(watch, |gone| {
+            let watched = shared.meter.watch((watch, home), |gone| {
                 shared.listens_at(None);
                 server.end_at_once();
                 gone();

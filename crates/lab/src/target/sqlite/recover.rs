@@ -36,8 +36,8 @@ use crate::workload::slob;
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
 /// Bytes that tell one transaction.
 const TOLD: usize = 16;
-/// Most bytes of an error.
-const ERROR_MAX: u64 = 4096;
+/// Most bytes of its errors that are kept.
+const ERROR_MAX: usize = 4096;
 
 /// What the process is to do.
 #[derive(Serialize, Deserialize)]
@@ -89,7 +89,7 @@ fn watched(program: &Path, task: &Path, database: &Path, watch: &Watch<'_>) -> R
     let (meter, began_ns) = (Arc::new(Meter::now()), now_ns());
     let start = || Process::start(program, task, database, &meter, began_ns);
     let mut process = start()?;
-    let watched = meter.watch(watch, |gone| {
+    let watched = meter.watch((watch, database), |gone| {
         process.kill();
         gone();
         process = start()?;
@@ -138,13 +138,16 @@ impl Process {
         let reader = child.stdout.take().zip(child.stderr.take()).map(|(told, errors)| {
             let (meter, may_end, database) =
                 (meter.clone(), may_end.clone(), database.to_path_buf());
+            // Read all the time: one who waits to print does no work.
+            let errors = std::thread::spawn(move || last_words(errors));
             std::thread::spawn(move || {
                 read(told, &meter, began_ns);
+                let said = errors.join().unwrap_or_default();
                 if !may_end.load(Ordering::SeqCst) {
                     meter.note_always(Error::Target {
                         what: "the load in a process of its own".into(),
                         database,
-                        reason: said(errors),
+                        reason: said,
                     });
                 }
             })
@@ -212,10 +215,13 @@ fn read(mut told: ChildStdout, meter: &Meter, began_ns: u64) {
     meter.add(seen);
 }
 
-/// The last line of what a process printed as its error.
-fn said(errors: ChildStderr) -> String {
-    let mut text = Vec::new();
-    let _ = errors.take(ERROR_MAX).read_to_end(&mut text);
+/// The last line of what a process has printed as its errors, when it ends.
+fn last_words(mut errors: ChildStderr) -> String {
+    let (mut text, mut part) = (Vec::new(), [0; ERROR_MAX]);
+    while let Ok(len @ 1..) = errors.read(&mut part) {
+        text.extend_from_slice(&part[..len]);
+        text.drain(..text.len().saturating_sub(ERROR_MAX));
+    }
     let text = String::from_utf8_lossy(&text);
     let line = text.lines().rev().find(|line| !line.trim().is_empty());
     line.unwrap_or("it ended without a word").to_owned()

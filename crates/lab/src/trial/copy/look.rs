@@ -41,7 +41,7 @@ struct Facts {
     sees_settings: bool,
     wal_level: String,
     free_senders: i64,
-    free_slots: i64,
+    preloads: u64,
     spaces: u64,
     wal_bytes: u64,
     buffer_bytes: u64,
@@ -67,8 +67,9 @@ impl Facts {
                 "SELECT current_setting('wal_level')",
                 "SELECT (current_setting('max_wal_senders')::int - (SELECT count(*) FROM \
                  pg_stat_replication))::text",
-                "SELECT (current_setting('max_replication_slots')::int - (SELECT count(*) FROM \
-                 pg_replication_slots))::text",
+                "SELECT count(*)::text FROM pg_db_role_setting, unnest(setconfig) one \
+                 WHERE one LIKE 'session_preload_libraries=_%' \
+                 OR one LIKE 'local_preload_libraries=_%'",
                 "SELECT count(*)::text FROM pg_tablespace WHERE pg_tablespace_location(oid) LIKE \
                  '/%'",
                 "SELECT pg_size_bytes(current_setting('max_wal_size'))::text",
@@ -92,7 +93,7 @@ impl Facts {
             sees_settings: text(5) == "true",
             wal_level: text(6).to_owned(),
             free_senders: number(7),
-            free_slots: number(8),
+            preloads: bytes(8),
             spaces: bytes(9),
             wal_bytes: bytes(10),
             buffer_bytes: bytes(11),
@@ -134,6 +135,7 @@ pub(in crate::trial) fn look(wishes: &Wishes, dir: &Path) -> Result<Found> {
         program: PathText(programs.join("pg_basebackup")),
         user: facts.user.clone(),
         database: facts.database.clone(),
+        reserve: reserve_at(&dir),
         dir: PathText(dir),
     };
     let run = copy.run();
@@ -305,9 +307,10 @@ fn look_at_original(found: &mut Found, facts: &Facts) {
             ),
         ),
         (
-            facts.free_slots < 1,
-            "the copy takes a temporary replication slot, and none of max_replication_slots is \
-             free; raise it, or drop one that nobody uses"
+            facts.preloads > 0,
+            "roles or databases load libraries into their sessions (session_preload_libraries or \
+             local_preload_libraries in pg_db_role_setting), which would act on the copy too; \
+             restore a backup elsewhere, and give its address to a trial without --on-copy"
                 .to_owned(),
         ),
         (
@@ -343,6 +346,12 @@ fn look_at_original(found: &mut Found, facts: &Facts) {
     }
 }
 
+/// Bytes that stay free for others on the file system of the copy: a twentieth of it.
+fn reserve_at(dir: &Path) -> u64 {
+    let there = dir.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
+    rustix::fs::statvfs(there).map_or(0, |room| room.f_blocks.saturating_mul(room.f_frsize) / 20)
+}
+
 fn look_at_room(found: &mut Found, facts: &Facts, wishes: &Wishes, copy: &OnCopy) {
     let dir = &copy.dir.0;
     let there = dir.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
@@ -367,12 +376,13 @@ fn look_at_room(found: &mut Found, facts: &Facts, wishes: &Wishes, copy: &OnCopy
     if is_beside.is_some_and(|(fast, dir)| fast.is_dir() && fast.dev() == dir.dev()) {
         needed = needed.saturating_add(wishes.size.unwrap_or(SIZE_DEFAULT).bytes());
     }
+    needed = needed.saturating_add(copy.reserve);
     let Ok(room) = rustix::fs::statvfs(there) else { return };
     let free = room.f_bavail.saturating_mul(room.f_frsize);
     if free < needed {
         found.refusals.push(format!(
             "{} has {} free, and the copy may take {} (the database, max_wal_size, a tenth for \
-             what the load adds, and the tier if it is there too); give a directory with more room",
+             what the load adds, the tier if it is there too, and what stays free for others); give a directory with more room",
             there.display(),
             figure::bytes(free as f64),
             figure::bytes(needed as f64)
@@ -415,8 +425,8 @@ fn tell(found: &mut Found, facts: &Facts, copy: &OnCopy) {
     found.notes = vec![
         format!(
             "The database is not stopped, and nothing of it is changed. It is read once, {} (at \
-             100 MiB/s: {}), by {}: a checkpoint, {SENDERS} WAL senders and a temporary \
-             replication slot for that long.",
+             100 MiB/s: {}), by {}: a checkpoint, {SENDERS} WAL senders for that \
+             long.",
             figure::bytes(size),
             figure::nanoseconds(size / ASSUMED_BYTES_PER_S * 1e9),
             copy.program.0.display()

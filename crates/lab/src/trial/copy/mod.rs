@@ -37,12 +37,14 @@ pub(super) use look::look;
 use super::plan::{Plan, Service, ask};
 use crate::account::Account;
 use crate::error::{During, Error, Result};
-use crate::process::{command, log_end};
+use crate::process::{command_with_group, log_end};
 
 /// Says whose a copy is.
 const MARK: &str = "tiersmith-copy";
 /// The copy itself, in its directory.
 const DATA: &str = "data";
+/// Where an attach that was killed has moved it.
+const DATA_ASIDE: &str = "data.tiersmith-home";
 /// What its server makes: the socket and its messages.
 const RUN: &str = "run";
 /// The server's messages.
@@ -94,6 +96,9 @@ pub struct OnCopy {
     pub user: String,
     /// The database that the trial was given.
     pub database: String,
+    /// Bytes that stay free where the copy is: the original may need them.
+    #[serde(default)]
+    pub reserve: u64,
 }
 
 impl OnCopy {
@@ -156,7 +161,9 @@ impl OnCopy {
     }
 
     /// The command that makes the copy. It runs as the account that the server will run as, and
-    /// ends with who started it, so that a killed trial asks nothing more of the original.
+    /// ends with who started it, and with it the process that receives WAL, so that a killed trial
+    /// asks nothing more of the original. Without a slot that process never says what it has: the
+    /// original must not wait for it as for a synchronous standby.
     ///
     /// # Errors
     /// A program of the system is missing.
@@ -164,11 +171,17 @@ impl OnCopy {
         let mut words: Vec<OsString> = vec!["--pgdata".into(), self.data().into()];
         words.extend(["--dbname", &self.of, "--username", &self.user].map(OsString::from));
         words.extend(
-            ["--format=plain", "--wal-method=stream", "--checkpoint=spread", "--no-password"]
-                .map(OsString::from),
+            [
+                "--format=plain",
+                "--wal-method=stream",
+                "--no-slot",
+                "--checkpoint=spread",
+                "--no-password",
+            ]
+            .map(OsString::from),
         );
         let account = account_of(plan);
-        let mut making = command(&self.program.0, &words, account.as_ref())?;
+        let mut making = command_with_group(&self.program.0, &words, account.as_ref())?;
         // How the original is reached, and its password, are in the environment.
         let own = account.is_none();
         let of_client = std::env::vars_os().filter(|(name, _)| {
@@ -209,9 +222,35 @@ impl OnCopy {
     }
 
     /// Whether the directory is this trial's by now.
-    pub(super) fn is_there(&self) -> bool {
-        let mark = Dir::open(&self.dir.0).and_then(|dir| dir.read(MARK, SMALL));
-        mark.is_ok_and(|mark| mark == self.mark.as_bytes())
+    ///
+    /// # Errors
+    /// It cannot be looked at, and may be.
+    pub(super) fn is_there(&self) -> Result<bool> {
+        let path = &self.dir.0;
+        match Dir::open(path).and_then(|dir| dir.read(MARK, SMALL)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            mark => Ok(mark.during("look for the copy in", path)? == self.mark.as_bytes()),
+        }
+    }
+
+    /// Whether so much is free where the copy is that nobody else runs out of space for it.
+    ///
+    /// # Errors
+    /// There is less, and the copy has to end.
+    pub(super) fn has_room(&self) -> Result<()> {
+        let path = &self.dir.0;
+        let Ok(room) = rustix::fs::statvfs(path) else { return Ok(()) };
+        let free = room.f_bavail.saturating_mul(room.f_frsize);
+        if free >= self.reserve {
+            return Ok(());
+        }
+        let reason = format!(
+            "{} are free, and {} are left to others; the trial ends with its copy. Give a \
+             directory with more room",
+            tiersmith_awr::figure::bytes(free as f64),
+            tiersmith_awr::figure::bytes(self.reserve as f64)
+        );
+        Err(place(path, reason))
     }
 
     /// Removes the copy, whose server does not run and which is not attached. What others put
@@ -221,7 +260,7 @@ impl OnCopy {
     /// Something is mounted there; the system refuses. The same again goes on.
     pub(super) fn remove(&self) -> Result<()> {
         let path = &self.dir.0;
-        if self.is_there() {
+        if self.is_there()? {
             let mounts = fs::read_to_string(MOUNTS).during("read", MOUNTS)?;
             let mut at = mounts.lines().filter_map(|line| line.split(' ').nth(4));
             // A name with an odd letter in it is escaped there; such a directory is refused.
@@ -231,15 +270,18 @@ impl OnCopy {
                 return Err(place(path, reason));
             }
             let dir = Dir::open(path).during("open", path)?;
-            for name in [DATA, RUN] {
+            for name in [DATA, DATA_ASIDE, RUN] {
                 remove_tree(&dir, name).during("remove", dir.path_of(name))?;
+            }
+            for name in half_marks(&dir)? {
+                dir.remove(&name).during("remove", dir.path_of(&name))?;
             }
             dir.remove(MARK).during("remove", dir.path_of(MARK))?;
             dir.sync().during("sync", path)?;
         }
         if self.is_made {
             // One that is not empty is not only ours; one that is not there is what is wanted.
-            let _ = fs::remove_dir(path);
+            let _ = Dir::holding(path).and_then(|(above, name)| above.remove_dir(name));
         }
         Ok(())
     }
@@ -260,6 +302,14 @@ impl OnCopy {
             Err(_) => "nothing".into(),
         }
     }
+}
+
+/// Marks that a power cut or a kill has left half written.
+fn half_marks(dir: &Dir) -> Result<Vec<OsString>> {
+    let mut names = dir.names(NAMES_MAX).during("list", dir.path())?;
+    let begins = format!("{MARK}.");
+    names.retain(|name| name.to_str().is_some_and(|name| name.starts_with(&begins)));
+    Ok(names)
 }
 
 /// Removes a directory with all that is in it; links are not followed there. What wrote to it may
@@ -294,7 +344,8 @@ fn judge(dir: &Dir) -> Result<()> {
         ));
     }
     let names = dir.names(NAMES_MAX).during("list", path)?;
-    if let Some(name) = names.first() {
+    let half = half_marks(dir)?;
+    if let Some(name) = names.iter().find(|name| !half.contains(*name)) {
         return Err(place(
             path,
             format!(
@@ -346,6 +397,7 @@ mod tests {
             program: Path::new("/usr/bin/pg_basebackup").into(),
             user: "me@work".into(),
             database: "the/shop".into(),
+            reserve: 0,
         }
     }
 

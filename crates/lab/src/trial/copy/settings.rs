@@ -4,8 +4,8 @@
 //! A copy has everything that the original has, also what it does by itself: it would archive its
 //! WAL over the original's, take a subscription's changes from the original, wait for standbys that
 //! do not follow it, and run scheduled jobs a second time. None of the settings behind that are
-//! taken over, and those that could come from elsewhere are told on the command line, which nothing
-//! overrides.
+//! taken over, and those that could come from elsewhere are told on the command line. Only what a
+//! role or a database sets for its sessions overrides that: libraries among it are refused.
 //!
 //! Invariant: a library that is not known to keep to its own database is not loaded.
 //! Deliberately absent: what the load itself calls.
@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// Settings of places, of archives, of replication, of logs and of encryption: the original's own.
 /// One that ends in `_` stands for all that begin so.
-const LEFT_OUT: [&str; 45] = [
+const LEFT_OUT: [&str; 48] = [
     "archive_",
     "bonjour",
     "bonjour_name",
@@ -41,6 +41,7 @@ const LEFT_OUT: [&str; 45] = [
     "logging_collector",
     "max_logical_replication_workers",
     "max_wal_senders",
+    "min_wal_size",
     "oauth_validator_libraries",
     "port",
     "primary_",
@@ -60,6 +61,8 @@ const LEFT_OUT: [&str; 45] = [
     "unix_socket_directories",
     "unix_socket_group",
     "unix_socket_permissions",
+    "wal_keep_segments",
+    "wal_keep_size",
 ];
 /// What the copy is told whatever the original is told: it listens to nobody but on its socket,
 /// sends its changes nowhere, takes none from elsewhere, and waits for no standby.
