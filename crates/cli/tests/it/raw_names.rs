@@ -177,9 +177,10 @@ fn a_disk_that_hangs_holds_up_nobody_and_no_daemon_waits_for_it() {
     let Some(device) = Loop::new(&site, "disk", SMALL) else { return };
     let name = device.path.clone();
     let newest = session(&site, &["--fast", device.str()], 9);
-    // A disk on a server that does not answer: a mount of ours, whose daemon is stopped.
+    // A disk on a server that does not answer: a mount of ours, whose daemon is stopped, and which
+    // the kernel does not get past.
     let server = Site::postgres_like();
-    let served = server.attach(&[]);
+    let served = server.attach(&["--sync-on-write", "always"]);
     let image = server.home.join("image");
     File::create(&image).unwrap().set_len(SMALL << 20).unwrap();
     let Some(hangs) = Loop::over(&image) else { return };
