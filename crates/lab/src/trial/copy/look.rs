@@ -382,7 +382,8 @@ fn look_at_room(found: &mut Found, facts: &Facts, wishes: &Wishes, copy: &OnCopy
     if free < needed {
         found.refusals.push(format!(
             "{} has {} free, and the copy may take {} (the database, max_wal_size, a tenth for \
-             what the load adds, the tier if it is there too, and what stays free for others); give a directory with more room",
+             what the load adds, the tier if it is there too, and what stays free for others); \
+             give a directory with more room",
             there.display(),
             figure::bytes(free as f64),
             figure::bytes(needed as f64)
